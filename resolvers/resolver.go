@@ -1,0 +1,4 @@
+package resolvers
+
+// Resolver is the root of all resolvers.
+type Resolver struct{}

@@ -1,0 +1,106 @@
+package services
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Precision says how far a count can be trusted.
+type Precision string
+
+// The precisions, from the best to the worst.
+const (
+	Exact   Precision = "EXACT"    // the very number
+	AtLeast Precision = "AT_LEAST" // the number or more: the source keeps no further
+	Stale   Precision = "STALE"    // was right at AsOf, may have changed since
+	Unknown Precision = "UNKNOWN"  // nothing is known: show what was shown before
+)
+
+// worse says whether p is a weaker statement than other.
+func (p Precision) worse(other Precision) bool { return p.rank() > other.rank() }
+
+func (p Precision) rank() int {
+	switch p {
+	case AtLeast:
+		return 1
+	case Stale:
+		return 2
+	case Unknown:
+		return 3
+	default:
+		return 0
+	}
+}
+
+// Count is one number of a badge.
+type Count struct {
+	Value     int // never negative
+	Display   string
+	InTotal   bool
+	Precision Precision
+	AsOf      time.Time // with STALE: when it was right
+}
+
+// DisplayCap is the largest number shown in full: one more is "99+".
+const DisplayCap = 99
+
+// NewCount makes a count that enters the total.
+func NewCount(value int, precision Precision, asOf time.Time) Count {
+	return Count{Value: value, Display: display(value), InTotal: true, Precision: precision, AsOf: asOf}
+}
+
+func display(value int) string {
+	if value > DisplayCap {
+		return strconv.Itoa(DisplayCap) + "+"
+	}
+	return strconv.Itoa(value)
+}
+
+// Sum adds the counts that enter a total. A part that is not exact makes the sum so.
+func Sum(parts ...Count) Count {
+	total := Count{InTotal: true, Precision: Exact}
+	for _, part := range parts {
+		if !part.InTotal {
+			continue
+		}
+		total.Value += part.Value
+		if part.Precision.worse(total.Precision) {
+			total.Precision = part.Precision
+		}
+		if !part.AsOf.IsZero() && (total.AsOf.IsZero() || part.AsOf.Before(total.AsOf)) {
+			total.AsOf = part.AsOf
+		}
+	}
+	total.Display = display(total.Value)
+	return total
+}
+
+// Category is a kind of notification that is counted on its own.
+type Category string
+
+// CategoryLike counts likes on one's posts, grouped by post.
+const CategoryLike Category = "LIKE"
+
+// Categories lists every category, in the order of the document.
+var Categories = []Category{CategoryLike}
+
+// Badges is the whole badge document of a user as it is shown: every count, their total, one version.
+type Badges struct {
+	Version       string // rises with every change; compare as text, drop what is not greater
+	Total         Count
+	HomeFeed      Count
+	Notifications NotificationCounts
+	NextAt        time.Time // when time alone changes it next; zero is never
+}
+
+// NotificationCounts are the counts of the notifications.
+type NotificationCounts struct {
+	Newest PostID // the place of the newest notification; 0 when there never was one
+	Total  Count
+	Like   Count
+}
+
+// Version prints the pair (own, shared) so that text compares like the pair: own counts the changes of the
+// user's document, shared is the newest stamp among the shared things that it shows. Both are microseconds.
+func Version(own, shared uint64) string { return fmt.Sprintf("%016d.%016d", own, shared) }

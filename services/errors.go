@@ -1,0 +1,66 @@
+package services
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code is what a program reads of an error. The list is closed: see DESIGN.
+type Code string
+
+// The codes that a client can meet.
+const (
+	Invalid         Code = "INVALID"         // the input can never be right: mend it
+	Unauthenticated Code = "UNAUTHENTICATED" // no token, or not a good one
+	Forbidden       Code = "FORBIDDEN"       // a good token that may not do this
+	NotFound        Code = "NOT_FOUND"       // the thing named is not there (or not for you)
+	Conflict        Code = "CONFLICT"        // the state does not allow it, or a limit is reached
+	RateLimited     Code = "RATE_LIMITED"    // too much, try again later
+	Unavailable     Code = "UNAVAILABLE"     // an engine does not answer: try again later
+	Internal        Code = "INTERNAL"        // our fault: the log has the cause
+)
+
+// Error is an error that a person may read: Message names the field, the value and the limit. The cause, if
+// there is one, is for the log alone.
+type Error struct {
+	Code       Code
+	Message    string
+	RetryAfter time.Duration // when to try again, with RATE_LIMITED and UNAVAILABLE; 0 is not said
+	Cause      error
+}
+
+// Error gives the message, with the cause behind it for the log.
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Message + ": " + e.Cause.Error()
+	}
+	return e.Message
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Errorf makes an error with a code and a message for people. It takes no %w: see Wrapf.
+func Errorf(code Code, format string, args ...any) error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Wrapf makes an error with a code and a message for people from a cause that only the log shall see.
+func Wrapf(code Code, cause error, format string, args ...any) error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+// CodeOf is the code of an error: the one of the Error within, INTERNAL for any other, "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known.Code
+	}
+	return Internal
+}
+
+// IsUnavailable says that an engine did not answer: the work may be tried again and was not at fault.
+func IsUnavailable(err error) bool { return CodeOf(err) == Unavailable }

@@ -1,0 +1,54 @@
+package services
+
+import "time"
+
+// PostKind says what a post is.
+type PostKind string
+
+// PostKindPost is a post of its own, the only kind that enters home feeds by default.
+const PostKindPost PostKind = "POST"
+
+// Post is a post as the facts know it.
+type Post struct {
+	ID        PostID
+	Author    UserNumber
+	Kind      PostKind
+	Body      string // 1 to 5,000 characters
+	Deleted   bool
+	UpdatedAt time.Time // the last change, to the microsecond: a later copy of the post has a later one
+}
+
+// GlobalID is the post's global id.
+func (p Post) GlobalID() string { return GlobalID(PostType, p.ID.String()) }
+
+// MaxBodyCharacters bounds the body of a post.
+const MaxBodyCharacters = 5000
+
+// Retention is how many of the newest posts a home feed lists and counts.
+const Retention = 300
+
+// FeedEntry is one line of a home feed: a post, and whether it counts as new for this reader. One's own
+// posts and those from before the follow are listed and do not count.
+type FeedEntry struct {
+	Post   PostID
+	Author UserNumber
+	Counts bool
+}
+
+// FeedEnd says why a feed ends where it ends.
+type FeedEnd string
+
+// The ends of a feed.
+const (
+	EndOfFeed      FeedEnd = "END"       // there is nothing older
+	EndOfRetention FeedEnd = "RETENTION" // older posts exist and are not kept in feeds
+)
+
+// FeedPage is a page of entries, newest first, and whether more follow. NextAfter is the place after which
+// the next page starts: the last raw entry looked at, which may itself have been filtered out.
+type FeedPage struct {
+	Entries   []FeedEntry
+	HasNext   bool
+	NextAfter PostID
+	End       FeedEnd // set when HasNext is false
+}

@@ -1,0 +1,143 @@
+package services
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// UserNumber is the dense number that Tidings gives a user on first mention. Redis keys and packed
+// lists use it; the outside world sees only the key that the host application chose. 0 is nobody.
+type UserNumber uint32
+
+// PostID is the 63-bit identity and the place of a post: 42 bits of milliseconds since 1970, then
+// 11 bits of sequence and 10 bits of node. A greater id is a newer post, and no two are equal. The
+// same numbers serve as positions ("seen up to", "followed since"). 0 is before every post.
+type PostID uint64
+
+const (
+	// MaxPostID is after every post that can exist.
+	MaxPostID = PostID(1<<63 - 1)
+	// PostIDLetters is the length of every printed id, so that text sorts like the number.
+	PostIDLetters = 13
+
+	idAlphabet   = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
+	idLowBits    = 21
+	idNodeBits   = 10
+	maxKeyLength = 64
+)
+
+var idValue = func() (table [256]int8) {
+	for i := range table {
+		table[i] = -1
+	}
+	for i := range idAlphabet {
+		table[idAlphabet[i]] = int8(i)
+	}
+	return table
+}()
+
+// String prints the id as 13 letters that sort like the number.
+func (id PostID) String() string {
+	var letters [PostIDLetters]byte
+	for i := PostIDLetters - 1; i >= 0; i-- {
+		letters[i] = idAlphabet[id&31]
+		id >>= 5
+	}
+	return string(letters[:])
+}
+
+// Time is when the id was made, to the millisecond, in UTC.
+func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
+
+// PostIDAt is the smallest id of a moment: every id made earlier is less.
+func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
+
+// ParsePostID reads what String prints. Anything else is INVALID.
+func ParsePostID(text string) (PostID, error) {
+	if len(text) != PostIDLetters {
+		return 0, Errorf(Invalid, "a post key has %d letters, got %d", PostIDLetters, len(text))
+	}
+	var id PostID
+	for i := range PostIDLetters {
+		value := idValue[text[i]]
+		if value < 0 || (i == 0 && value > 7) {
+			return 0, Errorf(Invalid, "%q is not a post key", text)
+		}
+		id = id<<5 | PostID(value)
+	}
+	return id, nil
+}
+
+// The types that a global id can name.
+const (
+	UserType         = "user"
+	PostType         = "post"
+	NotificationType = "notification"
+)
+
+// GlobalID is an id as the API shows it: type:key.
+func GlobalID(kind, key string) string { return kind + ":" + key }
+
+// SplitGlobalID takes a global id apart. An id without a known type is INVALID; the key is not looked at.
+func SplitGlobalID(id string) (kind, key string, err error) {
+	kind, key, found := strings.Cut(id, ":")
+	if found && (kind == UserType || kind == PostType || kind == NotificationType) {
+		return kind, key, nil
+	}
+	return "", "", Errorf(Invalid, "%s is not an id: expected type:KEY with the type user, post or notification", Quote(id))
+}
+
+// ParseUserID reads "user:KEY" and answers the key. field names the argument in the error.
+func ParseUserID(field, id string) (key string, err error) {
+	kind, key, err := SplitGlobalID(id)
+	if err != nil || kind != UserType {
+		return "", Errorf(Invalid, "%s: %s is not the id of a user: expected user:KEY", field, Quote(id))
+	}
+	if err := CheckUserKey(key); err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	return key, nil
+}
+
+// ParsePostGlobalID reads "post:KEY". field names the argument in the error.
+func ParsePostGlobalID(field, id string) (PostID, error) { return parsePlace(field, id, PostType) }
+
+// ParseNotificationID reads "notification:KEY", whose key is the notification's place. field names the argument.
+func ParseNotificationID(field, id string) (PostID, error) {
+	return parsePlace(field, id, NotificationType)
+}
+
+func parsePlace(field, id, want string) (PostID, error) {
+	kind, key, err := SplitGlobalID(id)
+	if err == nil && kind == want {
+		if place, err := ParsePostID(key); err == nil {
+			return place, nil
+		}
+	}
+	return 0, Errorf(Invalid, "%s: %s is not the id of a %s: expected %s: and %d letters", field, Quote(id), want, want, PostIDLetters)
+}
+
+// CheckUserKey says whether the host's key for a user is acceptable: 1 to 64 of letters, digits, '.', '_', '-'.
+func CheckUserKey(key string) error {
+	if len(key) == 0 || len(key) > maxKeyLength {
+		return Errorf(Invalid, "a user key has 1 to %d characters, got %d", maxKeyLength, len(key))
+	}
+	for i := range len(key) {
+		c := key[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-' {
+			continue
+		}
+		return Errorf(Invalid, "user key %s: only letters, digits, '.', '_' and '-' are allowed", Quote(key))
+	}
+	return nil
+}
+
+// Quote prints a piece of input for an error message: quoted, and cut where it is long.
+func Quote(input string) string {
+	const longest = 80
+	if len(input) > longest {
+		input = strings.ToValidUTF8(input[:longest], "") + "..."
+	}
+	return fmt.Sprintf("%q", input)
+}
