@@ -1,0 +1,377 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// parse reads a command line, written as one text, in an environment of NAME=value items.
+func parse(t *testing.T, line string, environment ...string) (Command, error) {
+	t.Helper()
+	return parseArgs(strings.Fields(line), environmentOf(environment), io.Discard)
+}
+
+func environmentOf(items []string) func(string) string {
+	return func(name string) string {
+		for _, item := range items {
+			if key, value, _ := strings.Cut(item, "="); key == name {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+func mustParse(t *testing.T, line string, environment ...string) Command {
+	t.Helper()
+	command, err := parse(t, line, environment...)
+	if err != nil {
+		t.Fatalf("%q %v: %v", line, environment, err)
+	}
+	return command
+}
+
+const testSecret = "0123456789-0123456789-0123456789"
+
+func TestDefaults(t *testing.T) {
+	got := mustParse(t, "")
+	if got.Config.Node == "" {
+		t.Error("the node got no name")
+	}
+	got.Config.Node = ""
+	want := Command{Name: "serve", Config: Config{
+		Listen: "127.0.0.1:8080", Data: "./data", Redis: "auto",
+		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
+		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000,
+		SocketSubscriptions: 20, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
+		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                 "serve",
+		"serve":                            "serve",
+		"serve --workers 2":                "serve",
+		"--workers=2 serve":                "serve",
+		"version":                          "version",
+		"--version":                        "version",
+		"help":                             "help",
+		"-h":                               "help",
+		"serve --help":                     "help",
+		"help import":                      "help",
+		"import --help":                    "help",
+		"import follows f.csv --help":      "help",
+		"import follows f.csv":             "import-follows",
+		"import follows -":                 "import-follows",
+		"--quiet import follows -- --both": "import-follows",
+	} {
+		if got := mustParse(t, line); got.Name != want {
+			t.Errorf("%q: got the command %q, want %q", line, got.Name, want)
+		}
+	}
+}
+
+func TestFlagBeforeEnvironmentBeforeDefault(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		env  []string
+		want int
+	}{
+		{"", nil, 4},
+		{"", []string{"TIDINGS_WORKERS=7"}, 7},
+		{"", []string{"TIDINGS_WORKERS="}, 4},
+		{"--workers 9", []string{"TIDINGS_WORKERS=7"}, 9},
+		{"-workers=9", []string{"TIDINGS_WORKERS=not a number, but not looked at"}, 9},
+		{"--workers 8 --workers 9", nil, 9},
+	} {
+		if got := mustParse(t, c.line, c.env...).Config.Workers; got != c.want {
+			t.Errorf("%q %v: %d workers, want %d", c.line, c.env, got, c.want)
+		}
+	}
+	if got := mustParse(t, "--redis=", "REDIS_URL=redis://cache:6379").Config.Redis; got != "" {
+		t.Errorf("an empty flag leaves %q of the environment", got)
+	}
+}
+
+// Every setting can be given by its flag and by its variable, and arrives in its field and in Masked.
+func TestEverySettingArrives(t *testing.T) {
+	given := map[string]string{
+		"listen": "localhost:0", "data": "d", "database": "sqlite:x.db", "redis": "embedded", "node": "n-1",
+		"jwt-secret": testSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",
+		"origins": "https://a.example.com,http://b.example.com:8081", "introspection": "always", "log-level": "debug", "log-format": "json",
+		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "socket-subscriptions": "3",
+		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "push-interval": "50ms", "sweep-interval": "2s",
+	}
+	for _, s := range settingsOf(&Config{}) {
+		value, known := given[s.flag]
+		if !known {
+			t.Errorf("--%s: this test gives it no value", s.flag)
+			continue
+		}
+		line, environment := []string{"--" + s.flag, value}, []string{s.env + "=" + value}
+		if s.flag == "jwt-audience" || s.flag == "jwt-issuer" { // not without a key
+			line, environment = append(line, "--jwt-secret", testSecret), append(environment, "TIDINGS_JWT_SECRET="+testSecret)
+		}
+		byFlag := mustParse(t, strings.Join(line, " ")).Config
+		byVariable := mustParse(t, "", environment...).Config
+		for way, config := range map[string]Config{"flag": byFlag, "variable": byVariable} {
+			if got := textOf(config, s.flag); got != value {
+				t.Errorf("--%s by %s: the field holds %q, want %q", s.flag, way, got, value)
+			}
+		}
+	}
+}
+
+func textOf(config Config, flag string) string {
+	for _, s := range settingsOf(&config) {
+		if s.flag == flag {
+			return s.text()
+		}
+	}
+	return ""
+}
+
+// The tags are the documentation: they must be whole, and right.
+func TestEverySettingIsDocumented(t *testing.T) {
+	var help, importHelp strings.Builder
+	if err := errors.Join(printHelp(&help), printImportHelp(&importHelp)); err != nil {
+		t.Fatal(err)
+	}
+	if fields, tagged := reflect.TypeFor[Config]().NumField(), len(settingsOf(&Config{})); fields != tagged {
+		t.Errorf("Config has %d fields and %d settings", fields, tagged)
+	}
+	names := map[string]bool{}
+	for _, s := range append(settingsOf(&Config{}), settingsOf(&ImportOptions{})...) {
+		if names[s.flag] || s.env != "" && names[s.env] {
+			t.Errorf("--%s: its flag or variable has two settings", s.flag)
+		}
+		names[s.flag], names[s.env] = true, true
+		if s.help == "" || s.unit == "" && !s.isSwitch() {
+			t.Errorf("--%s: help %q, unit %q", s.flag, s.help, s.unit)
+		}
+		if s.serves && (!strings.Contains(help.String(), "  --"+s.flag+" "+s.unit+"\n") || !strings.Contains(help.String(), s.env+"]")) {
+			t.Errorf("--%s or %s is not in the help", s.flag, s.env)
+		}
+		if s.imports != strings.Contains(importHelp.String(), "  --"+s.flag) {
+			t.Errorf("--%s: in the help of import is %t", s.flag, !s.imports)
+		}
+		if want := "TIDINGS_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_")); s.serves && s.env != want && s.env != "DATABASE_URL" && s.env != "REDIS_URL" {
+			t.Errorf("--%s: the variable is %s, want %s", s.flag, s.env, want)
+		}
+		if s.fallback != "" {
+			if err := s.set(s.fallback); err != nil {
+				t.Errorf("the default of --%s: %v", s.flag, err)
+			}
+		}
+		if s.serves && s.value.CanInt() && s.flag != "log-level" && s.limit(s.min).Int() >= s.limit(s.max).Int() {
+			t.Errorf("--%s: no value lies between %s and %s", s.flag, s.min, s.max)
+		}
+	}
+	for flag := range checks {
+		if !names[flag] {
+			t.Errorf("there is a check for --%s, which is no setting", flag)
+		}
+	}
+}
+
+// The faults: each line is wrong in one way, and its message must hold each of the words.
+func TestFaults(t *testing.T) {
+	for line, words := range map[string][]string{
+		"--workers 0":                   {"--workers (TIDINGS_WORKERS)", `"0"`, "1 to 256"},
+		"--workers 257":                 {`"257"`, "1 to 256"},
+		"--workers many":                {`"many"`, "whole number"},
+		"--push-interval 1ms":           {"TIDINGS_PUSH_INTERVAL", `"1ms"`, "10ms to 10s"},
+		"--drain 13s":                   {"0s to 12s"},
+		"--drain 8":                     {`"8"`, "duration with its unit"},
+		"--log-level loud":              {`"loud"`, "debug, info, warn or error"},
+		"--log-format xml":              {`"xml"`, "text, json"},
+		"--introspection on":            {"development, always, never"},
+		"--listen 127.0.0.1":            {"HOST:PORT"},
+		"--listen 127.0.0.1:70000":      {"0 to 65535"},
+		"--listen 127.0.0.1:http":       {"0 to 65535"},
+		"--listen :8080":                {"development mode", "loopback only", "--jwt-secret", "--jwt-public-key", "--jwks"},
+		"--listen 0.0.0.0:8080":         {`"0.0.0.0:8080"`, "loopback only"},
+		"--listen example.com:80":       {"loopback only"},
+		"--data=":                       {"TIDINGS_DATA", "folder"},
+		"--database mysql://h/n":        {"DATABASE_URL", "postgres://", "sqlite:FILE"},
+		"--database sqlite:":            {"sqlite:FILE"},
+		"--database postgres:n":         {"postgres://"},
+		"--redis cache:6379":            {"REDIS_URL", "redis+cluster://"},
+		"--redis redis://":              {"redis://"},
+		"--node a/b":                    {"TIDINGS_NODE", `"a/b"`, "1 to 64"},
+		"--origins https://a/path":      {"TIDINGS_ORIGINS", `"https://a/path"`, "scheme://host"},
+		"--origins https://ok,*":        {`"*" is not an origin`},
+		"--body-limit 1000":             {"1024 to 16777216"},
+		"--body-limit 2097152":          {"--ingest-body-limit", "at least --body-limit, 2097152"},
+		"--jwt-secret short":            {"TIDINGS_JWT_SECRET", "at least 32 bytes", "got 5"},
+		"--jwt-audience app":            {"without a key", "--jwks"},
+		"--jwt-issuer id":               {"without a key"},
+		"--jwks ftp://h/jwks":           {"https://"},
+		"--jwks k --jwt-public-key p":   {"--jwks (TIDINGS_JWKS)", "only one key"},
+		"--lisen x":                     {`"--lisen" is not a flag`, "did you mean --listen?", "tidings --help"},
+		"--nothing-like-it":             {`"--nothing-like-it" is not a flag`},
+		"--data":                        {"--data needs a value", "FOLDER"},
+		"--data --workers 3":            {"--data needs a value"},
+		"--both":                        {"--both is not a flag of tidings serve"},
+		"srve":                          {`"srve" is not a command`, "serve and import"},
+		"serve now":                     {`serve takes no further words, got "now"`},
+		"import":                        {"tidings import follows FILE", "tidings import --help"},
+		"import posts f":                {`"posts" cannot be imported`},
+		"import follows":                {"needs a file"},
+		"import follows a b":            {"takes one file, got 2"},
+		"import follows a --listen :1":  {"--listen is not a flag of tidings import follows"},
+		"import follows a --prefix a:":  {"--prefix", `"a:"`, "letters, digits"},
+		"import follows a --both=maybe": {"--both", `"maybe"`, "true or false"},
+	} {
+		_, err := parse(t, line)
+		if err == nil {
+			t.Errorf("%q was taken", line)
+			continue
+		}
+		if usage, ok := errors.AsType[*usageError](err); !ok || len(usage.faults) != 1 {
+			t.Errorf("%q: want one fault, got %v", line, err)
+		}
+		for _, word := range words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%q: the message lacks %q:\n%v", line, word, err)
+			}
+		}
+	}
+}
+
+func TestAllFaultsAtOnce(t *testing.T) {
+	_, err := parse(t, "--workers x --drain 1h", "TIDINGS_LISTEN=:1", "REDIS_URL=what", "TIDINGS_QUERY_TOKENS=5")
+	for _, flag := range []string{"--workers", "--drain", "--listen", "--redis", "--query-tokens"} {
+		if err == nil || !strings.Contains(err.Error(), "tidings: "+flag+" (") {
+			t.Errorf("%s is not reported: %v", flag, err)
+		}
+	}
+	config := mustParse(t, "").Config
+	config.Workers, config.MaxFollowees = 0, -1
+	if err := config.validate(); err == nil || !strings.Contains(err.Error(), "--workers") || !strings.Contains(err.Error(), "--max-followees") {
+		t.Errorf("validate: %v", err)
+	}
+	if err := mustParse(t, "").Config.validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+}
+
+// A variable that only the server reads does not stop an import.
+func TestImport(t *testing.T) {
+	got := mustParse(t, "import follows f.csv --both --prefix u --database sqlite:x.db --quiet", "TIDINGS_LISTEN=:80", "TIDINGS_WORKERS=x", "TIDINGS_DATA=d")
+	if want := (ImportOptions{File: "f.csv", Both: true, Prefix: "u", Quiet: true}); got.Import != want {
+		t.Errorf("got %+v, want %+v", got.Import, want)
+	}
+	if got.Config.DatabaseURL() != "sqlite:x.db" || got.Config.Data != "d" {
+		t.Errorf("database %q, data %q", got.Config.DatabaseURL(), got.Config.Data)
+	}
+	if got := mustParse(t, "import follows -- --both"); got.Import.File != "--both" || got.Import.Both {
+		t.Errorf("a file after --: %+v", got.Import)
+	}
+	if got := mustParse(t, "import follows f --data d").Config.DatabaseURL(); got != "sqlite:d/tidings.db" {
+		t.Errorf("the database in the data folder is %q", got)
+	}
+}
+
+func TestDevelopmentAndIntrospection(t *testing.T) {
+	for _, c := range []struct {
+		line                 string
+		development, allowed bool
+	}{
+		{"", true, true},
+		{"--introspection never", true, false},
+		{"--listen [::1]:0", true, true},
+		{"--listen :8080 --jwt-secret " + testSecret, false, false},
+		{"--listen :8080 --jwt-public-key k.pem --introspection always", false, true},
+		{"--listen example.com:443 --jwks k.json", false, false},
+	} {
+		got := mustParse(t, c.line).Config
+		if got.Development() != c.development || got.AllowIntrospection() != c.allowed {
+			t.Errorf("%q: development %t, introspection %t", c.line, got.Development(), got.AllowIntrospection())
+		}
+	}
+}
+
+// No password may come out: not at the start, not in a fault.
+func TestSecretsAreHidden(t *testing.T) {
+	const password = "s3cr/t@x"
+	for _, value := range []string{
+		"redis://user:" + password + "@cache:6379/0", "redis+cluster://:" + password + "@h1:1,h2:2", "rediss://h:1?password=" + password,
+		"h:1?token=" + password, "user:" + password + "@cache", "redis://u:" + password + "\n@h",
+	} {
+		config := Config{JWTSecret: password, Redis: value, Database: value, JWKS: value}
+		shown := fmt.Sprint(config.Masked(), config.validate())
+		if strings.Contains(shown, "s3cr") || strings.Contains(shown, "t@x") {
+			t.Errorf("%q comes out: %s", value, shown)
+		}
+		if !strings.Contains(shown, hidden) {
+			t.Errorf("%q: nothing is hidden in %s", value, shown)
+		}
+	}
+	masked := fmt.Sprint(Config{Listen: "127.0.0.1:1", Redis: "redis://u:p@cache:6379/0"}.Masked())
+	if !strings.Contains(masked, "listen=127.0.0.1:1") || !strings.Contains(masked, "redis=redis://u:***@cache:6379/0") {
+		t.Errorf("what is no secret is not shown: %s", masked)
+	}
+}
+
+func TestHelpAndVersionArePrinted(t *testing.T) {
+	for line, words := range map[string][]string{
+		"--help":         {"Usage:", "Examples:", "tidings import follows FILE", "--listen HOST:PORT", "[default 100ms; 10ms to 10s; TIDINGS_PUSH_INTERVAL]"},
+		"import --help":  {"tidings import follows FILE [flags]", "--both", "FILE.bad", "exit code is\n1"},
+		"help import":    {"--prefix TEXT"},
+		"--version":      {"tidings ", "go1."},
+		"--help --bogus": {"Usage:"},
+	} {
+		var out strings.Builder
+		if _, err := parseArgs(strings.Fields(line), environmentOf(nil), &out); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		for _, word := range words {
+			if !strings.Contains(out.String(), word) {
+				t.Errorf("%q does not print %q", line, word)
+			}
+		}
+		for row := range strings.Lines(out.String()) {
+			if len(row) > 121 {
+				t.Errorf("%q prints a line of %d letters: %s", line, len(row), row)
+			}
+		}
+	}
+	if _, err := parseArgs([]string{"--help"}, environmentOf(nil), brokenWriter{}); err == nil {
+		t.Error("help that could not be printed is no error")
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestNodeNames(t *testing.T) {
+	first, second := nodeName(1), nodeName(2)
+	if first == second || checkNode(Config{Node: first}) != "" {
+		t.Errorf("the nodes %q and %q", first, second)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "abc", 0}, {"", "abc", 3}, {"lisen", "listen", 1}, {"lsiten", "listen", 2}, {"kitten", "sitting", 3}} {
+		if got := distance(c.a, c.b); got != c.want || distance(c.b, c.a) != c.want {
+			t.Errorf("%q to %q: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
