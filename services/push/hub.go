@@ -1,0 +1,156 @@
+package push
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+)
+
+// Hub keeps the watchers of this node. All methods are safe for concurrent use.
+type Hub struct {
+	config Config
+	born   time.Time
+
+	work  chan struct{} // tokens: ready is not empty
+	rearm chan struct{} // a token: the first timer is another
+	hurry chan struct{} // a token: sweep now
+
+	sweeping sync.Mutex // one sweep at a time
+
+	mu       sync.Mutex
+	users    map[services.UserNumber]*user
+	order    []*user // the same, for the sweep to walk
+	ready    []*user // to be rendered, first come first served
+	timers   timers
+	resync   bool // the next sweep tries failed users whatever their turn
+	draining bool
+	stats    Stats
+}
+
+// New makes a hub. Nothing is sent until Run runs.
+func New(config Config) *Hub {
+	config = config.withDefaults()
+	return &Hub{
+		config: config,
+		born:   config.Clock.Now(),
+		work:   make(chan struct{}, workers),
+		rearm:  make(chan struct{}, 1),
+		hurry:  make(chan struct{}, 1),
+		users:  make(map[services.UserNumber]*user),
+	}
+}
+
+// Run serves the watchers until ctx ends. It then closes all channels and leaves all users, which takes 2 s
+// at most. It runs once, and its error is always nil.
+func (h *Hub) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for range workers {
+		group.Go(func() error { return h.runWorker(ctx) })
+	}
+	group.Go(func() error { return h.runTimers(ctx) })
+	group.Go(func() error { return h.runSweep(ctx) })
+	err := group.Wait()
+	h.Drain()
+	h.leaveAll(context.WithoutCancel(ctx))
+	return err
+}
+
+func (h *Hub) runTimers(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var alarm <-chan time.Time
+		if wait, some := h.fire(); some {
+			timer.Reset(wait)
+			alarm = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-alarm:
+		case <-h.rearm:
+		}
+	}
+}
+
+// Watch opens a channel with the state of a user: first the full state, unless since is not older than it,
+// then each newer version, the newest only where the consumer is slow. since is the version that the client
+// holds, or "". What the channel brings is shared and must not be changed. It is closed when ctx ends or the
+// hub drains. Watch never waits for an engine: a state that cannot be read now arrives when it can.
+//
+// ctx should descend from the context package's own kinds: another implementation costs a goroutine.
+//
+// The error is INVALID where since is not a version, UNAVAILABLE when the hub drains.
+func (h *Hub) Watch(ctx context.Context, number services.UserNumber, since string) (<-chan *services.Badges, error) {
+	if since != "" && !isVersion(since) {
+		return nil, services.Errorf(services.Invalid,
+			"since: %s is not a version: expected 16 digits, '.' and 16 digits, as a badge has them", services.Quote(since))
+	}
+	w := &watcher{slot: newSlot[*services.Badges](since), wake: wakeFrom(ctx)}
+	h.mu.Lock()
+	if h.draining {
+		h.mu.Unlock()
+		return nil, &services.Error{Code: services.Unavailable, RetryAfter: time.Second,
+			Message: "this server is closing: subscribe again, another one will answer"}
+	}
+	w.user = h.enter(number)
+	h.join(w.user, w)
+	h.mu.Unlock()
+	context.AfterFunc(ctx, func() { h.unwatch(w) })
+	return w.slot.values, nil
+}
+
+func (h *Hub) unwatch(w *watcher) {
+	h.mu.Lock()
+	h.part(w.user, w, h.now())
+	h.mu.Unlock()
+	w.close()
+}
+
+// Hint says that a user's document is now at n. It never waits. A hint is no state: one that is lost, late
+// or doubled does no harm, and one about a user who is not watched here is nothing.
+func (h *Hub) Hint(number services.UserNumber, n uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.rendered {
+		h.dirty(u, h.now())
+	}
+}
+
+// HintAll says that hints may have been lost: the next sweep, which looks at everyone, is due now.
+func (h *Hub) HintAll() {
+	h.mu.Lock()
+	h.resync = true
+	h.mu.Unlock()
+	signal(h.hurry)
+}
+
+// Drain refuses new watchers and closes all channels. What was put into one can still be received. The
+// users stay entered until Run ends.
+func (h *Hub) Drain() {
+	h.mu.Lock()
+	h.draining = true
+	now := h.now()
+	open := make([]*watcher, 0, h.stats.Watchers)
+	for _, u := range h.order {
+		open = append(open, u.watchers...)
+	}
+	for _, w := range open {
+		h.part(w.user, w, now)
+	}
+	h.mu.Unlock()
+	for _, w := range open {
+		w.close()
+	}
+}
+
+// Stats reads the hub's numbers.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stats
+}

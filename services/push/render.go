@@ -1,0 +1,219 @@
+package push
+
+import (
+	"context"
+	"errors"
+
+	"tidings/services"
+)
+
+// batch is what a worker has in hand: users who are read together. A worker uses one again and again.
+type batch struct {
+	users   []*user
+	numbers []services.UserNumber
+	enter   []services.UserNumber
+	changed []bool
+	wakes   []func()
+}
+
+func (h *Hub) runWorker(ctx context.Context) error {
+	var b batch
+	for ctx.Err() == nil {
+		if h.render(ctx, &b) {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-h.work:
+		}
+	}
+	return nil
+}
+
+// render serves one batch of those who are queued: it enters who has not entered, reads, and sends. It
+// reports whether there was anyone.
+func (h *Hub) render(ctx context.Context, b *batch) bool {
+	now := h.take(b)
+	if len(b.users) == 0 {
+		return false
+	}
+	h.enterAll(ctx, b.enter, now) // before the read, so that a change after the read is hinted
+	limited, cancel := context.WithTimeout(ctx, renderTimeout)
+	badges, errs := h.config.Render(limited, b.numbers)
+	cancel()
+	h.finish(ctx, b, badges, errs)
+	return true
+}
+
+// take fills b with queued users, who are then rendering.
+func (h *Hub) take(b *batch) (now moment) {
+	b.users, b.numbers, b.enter = b.users[:0], b.numbers[:0], b.enter[:0]
+	b.changed, b.wakes = b.changed[:0], b.wakes[:0]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now = h.now()
+	taken := 0
+	for _, u := range h.ready {
+		if len(b.users) == maxBatch {
+			break
+		}
+		h.ready[taken] = nil
+		taken++
+		if len(u.watchers) == 0 {
+			u.phase = clean
+			continue
+		}
+		u.phase = rendering
+		for _, w := range u.watchers {
+			if w.stage == arrived {
+				w.stage = asked
+			}
+		}
+		if h.mustEnter(u, now) {
+			b.enter = append(b.enter, u.number)
+		}
+		b.users = append(b.users, u)
+		b.numbers = append(b.numbers, u.number)
+		b.changed = append(b.changed, u.changed)
+		u.changed = false
+	}
+	h.ready = h.ready[taken:]
+	return now
+}
+
+var errNoState = errors.New("push: Render gave neither a state nor an error")
+
+// finish sends what was rendered. The callbacks run last, when nothing is locked.
+func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, errs []error) {
+	var failures int
+	var cause error
+	h.mu.Lock()
+	now := h.now()
+	for i, u := range b.users {
+		if err := at(errs, i); err != nil || at(badges, i) == nil {
+			failures++
+			cause = errors.Join(err, errNoState)
+			if err != nil {
+				cause = err
+			}
+			h.fail(u, now)
+			continue
+		}
+		h.deliver(b, u, b.changed[i], badges[i], now)
+	}
+	h.stats.RenderErrors += uint64(failures)
+	h.mu.Unlock()
+	if failures > 0 && ctx.Err() == nil {
+		h.config.Log.Warn("badges could not be rendered for open subscriptions, the sweep tries again",
+			"users", failures, "of", len(b.users), "cause", cause)
+	}
+	for i, wake := range b.wakes {
+		wake()
+		b.wakes[i] = nil
+	}
+}
+
+func at[T any](list []T, i int) (value T) {
+	if i < len(list) {
+		value = list[i]
+	}
+	return value
+}
+
+// fail leaves a user to the sweep: to the next one, then to one that comes after 1 and after 3 more.
+func (h *Hub) fail(u *user, now moment) {
+	u.phase = clean
+	u.again = false
+	if len(u.watchers) == 0 {
+		return
+	}
+	u.phase = failed
+	u.since = now + h.config.Sweep*(1<<u.failures-1)
+	u.failures = min(u.failures+1, 2)
+}
+
+// deliver puts a state into the channels that may have it now, and says what comes next for the user.
+func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
+	u.phase = clean
+	u.failures = 0
+	u.rendered = ownHalf(badges.Version)
+	if len(u.watchers) == 0 {
+		return
+	}
+	open := now >= u.due
+	var newcomer, behind, told bool
+	for _, w := range u.watchers {
+		var sent, replaced bool
+		switch {
+		case w.stage == arrived:
+			newcomer = true
+		case w.stage == asked:
+			w.stage = served
+			sent = w.slot.first(badges.Version, badges)
+		case open:
+			sent, replaced = w.slot.put(badges.Version, badges)
+			told = told || sent
+		default:
+			behind = behind || w.slot.behind(badges.Version)
+		}
+		if replaced {
+			h.stats.Conflated++
+		}
+		if sent {
+			h.stats.Delivered++
+			if w.wake != nil {
+				b.wakes = append(b.wakes, w.wake)
+			}
+		}
+	}
+	if open && (changed || told) {
+		u.due = now + h.config.MinInterval
+	}
+	h.next(u, newcomer, behind, badges, now)
+}
+
+// next decides what a user who was just rendered waits for.
+func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now moment) {
+	again := u.again
+	u.again = false
+	switch {
+	case newcomer:
+		u.changed = again
+		h.queue(u)
+	case again || behind:
+		h.dirty(u, now)
+	case !badges.NextAt.IsZero():
+		at := badges.NextAt.Sub(h.born)
+		if at <= now { // met already: a renderer whose clock is behind ours shall not keep us busy
+			at = now + h.config.Sweep
+		}
+		h.startTimer(u, at)
+	}
+}
+
+// versionHalf is the length of a half of a version: the format is services.Version's.
+const versionHalf = 16
+
+// ownHalf is the own half of a version.
+func ownHalf(version string) (n uint64) {
+	for i := range min(versionHalf, len(version)) {
+		n = n*10 + uint64(version[i]-'0')
+	}
+	return n
+}
+
+func isVersion(text string) bool {
+	if len(text) != 2*versionHalf+1 {
+		return false
+	}
+	for i := range text {
+		if i == versionHalf {
+			if text[i] != '.' {
+				return false
+			}
+		} else if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,70 @@
+package push
+
+import "sync"
+
+// slot is a channel that holds one value, the newest: a put replaces what was not taken yet. Versions that
+// are not newer than the last one are refused, so that what is received rises strictly. It serves any kind
+// of subscription whose state has a version.
+type slot[T any] struct {
+	mu      sync.Mutex
+	values  chan T
+	version string // of the last put; before the first, what the client holds already
+	closed  bool
+}
+
+func newSlot[T any](since string) slot[T] {
+	return slot[T]{values: make(chan T, 1), version: since}
+}
+
+// first puts the state that a subscription begins with, or leaves it out when the client holds it or a newer
+// one. From then on the state's version counts: a client that claims to be ahead still gets what follows.
+func (s *slot[T]) first(version string, value T) (sent bool) {
+	s.mu.Lock()
+	held := s.version >= version
+	if held {
+		s.version = version
+	}
+	s.mu.Unlock()
+	if held {
+		return false
+	}
+	sent, _ = s.put(version, value)
+	return sent
+}
+
+// put makes value the newest, if its version is newer than the last. replaced says that the one before was
+// never taken.
+func (s *slot[T]) put(version string, value T) (sent, replaced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || version <= s.version {
+		return false, false
+	}
+	select {
+	case <-s.values:
+		replaced = true
+	default:
+	}
+	s.values <- value // never waits: there is room for one, and only the holder of mu sends
+	s.version = version
+	return true, replaced
+}
+
+// behind says whether a put of version would be sent.
+func (s *slot[T]) behind(version string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && version > s.version
+}
+
+// close closes the channel, once. A value that was not taken can still be received.
+func (s *slot[T]) close() (closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.closed = true
+	close(s.values)
+	return true
+}

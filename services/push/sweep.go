@@ -1,0 +1,219 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/services"
+)
+
+// portion is a part of the sweep: users whose versions are compared, and what else they need.
+type portion struct {
+	now      moment
+	users    []*user
+	numbers  []services.UserNumber
+	rendered []uint64 // what each was rendered at when the portion was taken
+	enter    []services.UserNumber
+	gone     []*user
+	leave    []services.UserNumber
+}
+
+func (h *Hub) runSweep(ctx context.Context) error {
+	ticker := time.NewTicker(h.config.Sweep)
+	defer ticker.Stop()
+	away := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-h.hurry:
+		}
+		err := h.Sweep(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !away {
+			h.config.Log.Warn("the sweep of open subscriptions failed, it goes on each time", "cause", err)
+		} else if err == nil && away {
+			h.config.Log.Info("the sweep of open subscriptions works again")
+		}
+		away = err != nil
+	}
+}
+
+// Sweep does one step of the healing: it looks at every watched user once. It enters again whose lease is a
+// third old, queues who differs from what was rendered and who failed before, and leaves those who have had
+// no watcher for Linger. A failing call does not stop it; its error is the first one met.
+func (h *Hub) Sweep(ctx context.Context) error {
+	h.sweeping.Lock()
+	defer h.sweeping.Unlock()
+	h.mu.Lock()
+	end, resync := len(h.order), h.resync
+	h.resync = false
+	h.mu.Unlock()
+
+	var p portion
+	var first error
+	for ; end > 0; end -= maxSweep {
+		h.portion(&p, end, resync)
+		h.leave(ctx, &p)
+		errEnter := h.enterAll(ctx, p.enter, p.now) // before the comparison: subscribe, then read
+		err := h.compare(ctx, &p)
+		if err == nil {
+			err = errEnter
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// portion takes the users below end, at most maxSweep.
+func (h *Hub) portion(p *portion, end int, resync bool) {
+	*p = portion{users: p.users[:0], numbers: p.numbers[:0], rendered: p.rendered[:0],
+		enter: p.enter[:0], gone: p.gone[:0], leave: p.leave[:0]}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.now = h.now()
+	end = min(end, len(h.order))
+	for i := end - 1; i >= max(end-maxSweep, 0); i-- {
+		u := h.order[i]
+		if len(u.watchers) == 0 {
+			if u.phase == clean && p.now-u.since >= h.config.Linger {
+				p.gone = append(p.gone, u)
+				p.leave = append(p.leave, u.number)
+			}
+			continue
+		}
+		if h.mustEnter(u, p.now) {
+			p.enter = append(p.enter, u.number)
+		}
+		switch u.phase {
+		case failed:
+			if resync || p.now >= u.since {
+				u.changed = true
+				h.queue(u)
+			}
+		case clean, rendering:
+			p.users = append(p.users, u)
+			p.numbers = append(p.numbers, u.number)
+			p.rendered = append(p.rendered, u.rendered)
+		case waiting, queued: // will be read later than Versions would
+		}
+	}
+}
+
+// compare reads the versions of a portion and marks who differs.
+func (h *Hub) compare(ctx context.Context, p *portion) error {
+	if len(p.users) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	versions, err := h.config.Versions(ctx, p.numbers)
+	if err != nil {
+		return fmt.Errorf("reading the versions of %d users: %w", len(p.users), err)
+	}
+	if len(versions) != len(p.users) {
+		return fmt.Errorf("reading the versions of %d users: got %d", len(p.users), len(versions))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for i, u := range p.users {
+		if len(u.watchers) == 0 || !differs(u, versions[i], p.rendered[i]) {
+			continue
+		}
+		if versions[i] < u.rendered {
+			u.on = false // Redis lost data, and the lease with it perhaps
+		}
+		if u.phase == clean {
+			h.stats.Repairs++
+		}
+		h.dirty(u, now)
+	}
+	return nil
+}
+
+// differs says whether a user must be read again who was rendered at before when Redis was asked and had n.
+// Who has been rendered since may rightly be ahead of n; who is being rendered brings back a lost document.
+func differs(u *user, n, before uint64) bool {
+	if n == 0 {
+		return u.phase == clean && u.rendered == before
+	}
+	return n > u.rendered || n < u.rendered && u.rendered == before
+}
+
+// mustEnter says whether a user's lease is missing or a third old.
+func (h *Hub) mustEnter(u *user, now moment) bool {
+	return !u.on || now-u.entered >= h.config.Lease/3
+}
+
+// enterAll writes the leases of users and notes it. Where that fails they are watched all the same: the
+// sweep enters them again, and until then it alone finds their changes.
+func (h *Hub) enterAll(ctx context.Context, users []services.UserNumber, now moment) error {
+	if len(users) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := h.config.Enter(ctx, users, h.config.Lease); err != nil {
+		return fmt.Errorf("entering %d users: %w", len(users), err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, number := range users {
+		if u := h.users[number]; u != nil {
+			u.on = true
+			u.entered = now
+		}
+	}
+	return nil
+}
+
+// leave takes users without watchers out. They stay in the map until Leave is answered: who comes back
+// meanwhile may have entered before it took effect, and enters once more. An error changes nothing, since
+// the lease ends by itself.
+func (h *Hub) leave(ctx context.Context, p *portion) {
+	if len(p.gone) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_ = h.config.Leave(ctx, p.leave)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for _, u := range p.gone {
+		if len(u.watchers) > 0 {
+			u.on = false
+			h.dirty(u, now)
+		} else if u.phase == clean {
+			h.remove(u)
+		}
+	}
+}
+
+// leaveAll leaves every user who may have entered, within leaveTimeout.
+func (h *Hub) leaveAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	h.mu.Lock()
+	users := make([]services.UserNumber, 0, len(h.order))
+	for _, u := range h.order {
+		users = append(users, u.number)
+	}
+	h.mu.Unlock()
+	for len(users) > 0 {
+		n := min(len(users), maxSweep)
+		if err := h.config.Leave(ctx, users[:n]); err != nil {
+			h.config.Log.Warn("could not take back the leases of open subscriptions, they end by themselves",
+				"users", len(users), "cause", err)
+			return
+		}
+		users = users[n:]
+	}
+}

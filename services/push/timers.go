@@ -1,0 +1,83 @@
+package push
+
+// noTimer marks a user without a timer.
+const noTimer = -1
+
+// timers is a heap of users by wakeAt: one timer per user, whose place stands with him.
+type timers []*user
+
+// startTimer sets a user's only timer.
+func (h *Hub) startTimer(u *user, at moment) {
+	u.wakeAt = at
+	if u.timer == noTimer {
+		u.timer = int32(len(h.timers))
+		h.timers = append(h.timers, u)
+	}
+	h.timers.fix(int(u.timer))
+	if h.timers[0] == u {
+		signal(h.rearm)
+	}
+}
+
+// stopTimer takes a user's timer away, if he has one.
+func (h *Hub) stopTimer(u *user) {
+	if u.timer == noTimer {
+		return
+	}
+	i, last := int(u.timer), len(h.timers)-1
+	h.timers.swap(i, last)
+	h.timers[last] = nil
+	h.timers = h.timers[:last]
+	u.timer = noTimer
+	if i < last {
+		h.timers.fix(i)
+	}
+}
+
+// fire wakes everyone whose time has come, and says how long it is until the next; none is false.
+func (h *Hub) fire() (wait moment, some bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for len(h.timers) > 0 {
+		u := h.timers[0]
+		if u.wakeAt > now {
+			return u.wakeAt - now, true
+		}
+		h.stopTimer(u)
+		u.phase = clean
+		h.dirty(u, now)
+	}
+	return 0, false
+}
+
+// fix moves the user at i to where he belongs.
+func (t timers) fix(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if t[parent].wakeAt <= t[i].wakeAt {
+			break
+		}
+		t.swap(i, parent)
+		i = parent
+	}
+	for {
+		least := 2*i + 1
+		if least >= len(t) {
+			return
+		}
+		if right := least + 1; right < len(t) && t[right].wakeAt < t[least].wakeAt {
+			least = right
+		}
+		if t[i].wakeAt <= t[least].wakeAt {
+			return
+		}
+		t.swap(i, least)
+		i = least
+	}
+}
+
+func (t timers) swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].timer, t[j].timer = int32(i), int32(j)
+}

@@ -1,0 +1,159 @@
+package push
+
+import (
+	"slices"
+	"time"
+
+	"tidings/services"
+)
+
+// moment is the time since the hub was made. It goes on evenly when the machine's clock is set, which a
+// comparison of dates would not.
+type moment = time.Duration
+
+// phase is where a user stands on his way from a hint to a state in the channels.
+type phase uint8
+
+const (
+	clean     phase = iota // nothing to do, but a timer may stand at his NextAt
+	waiting                // dirty, and too soon after the last change: his timer stands at due
+	queued                 // in Hub.ready
+	rendering              // with a worker
+	failed                 // could not be rendered: the sweep queues him again
+)
+
+// user is a person with watchers on this node, or who had some until just now. Hub.mu guards it.
+type user struct {
+	watchers []*watcher
+	number   services.UserNumber
+	place    int32 // in Hub.order
+	timer    int32 // in Hub.timers, or noTimer
+	phase    phase
+	failures uint8  // renders that failed in a row
+	again    bool   // while rendering: what is being read may be old already
+	changed  bool   // queued for a change, not only for the first state of a watcher
+	on       bool   // Enter was answered and nothing has said since that Redis forgot it
+	rendered uint64 // own half of the last rendered version, also of one too old to be sent
+	wakeAt   moment // when his timer stands
+	due      moment // no change is sent before
+	entered  moment // when Enter was last called with success
+	since    moment // failed: when he may be tried again; without watchers: since when
+}
+
+// stage is how far a watcher has come.
+type stage uint8
+
+const (
+	arrived stage = iota // no render has begun since he came: what is under way may be older than his coming
+	asked                // a render has begun and will bring his first state
+	served               // has his first state
+)
+
+// watcher is one open channel. Hub.mu guards stage.
+type watcher struct {
+	slot  slot[*services.Badges]
+	user  *user
+	wake  func() // may be nil
+	stage stage
+}
+
+func (w *watcher) close() {
+	if w.slot.close() && w.wake != nil {
+		w.wake()
+	}
+}
+
+func (h *Hub) now() moment { return h.config.Clock.Now().Sub(h.born) }
+
+// enter finds or adds a user. The caller holds mu and gives him a watcher.
+func (h *Hub) enter(number services.UserNumber) *user {
+	if u := h.users[number]; u != nil {
+		return u
+	}
+	u := &user{number: number, place: int32(len(h.order)), timer: noTimer}
+	h.users[number] = u
+	h.order = append(h.order, u)
+	return u
+}
+
+// remove forgets a user. The last of the order takes his place: the sweep, which walks down, misses nobody.
+func (h *Hub) remove(u *user) {
+	last := len(h.order) - 1
+	h.order[u.place] = h.order[last]
+	h.order[u.place].place = u.place
+	h.order[last] = nil
+	h.order = h.order[:last]
+	delete(h.users, u.number)
+	h.stopTimer(u)
+}
+
+// join adds a watcher, whose first state is read at once: what others wait for does not hold him up.
+func (h *Hub) join(u *user, w *watcher) {
+	if len(u.watchers) == 0 {
+		h.stats.Online++
+	}
+	h.stats.Watchers++
+	u.watchers = append(u.watchers, w)
+	if u.phase == clean || u.phase == waiting {
+		h.queue(u)
+	}
+}
+
+// part takes a watcher away, if he is still there. A user without any is at rest until he is removed.
+func (h *Hub) part(u *user, w *watcher, now moment) {
+	i := slices.Index(u.watchers, w)
+	if i < 0 {
+		return
+	}
+	u.watchers = slices.Delete(u.watchers, i, i+1)
+	h.stats.Watchers--
+	if len(u.watchers) == 0 {
+		u.watchers = nil
+		h.stats.Online--
+		h.rest(u, now)
+	}
+}
+
+// rest ends whatever was under way for a user without watchers: who comes next is read anew anyway.
+func (h *Hub) rest(u *user, now moment) {
+	u.since = now
+	u.again, u.changed = false, false
+	u.failures = 0
+	h.stopTimer(u)
+	if u.phase == waiting || u.phase == failed {
+		u.phase = clean
+	}
+}
+
+// dirty sees to it that a user is read again after now: at once, or when he is due.
+func (h *Hub) dirty(u *user, now moment) {
+	switch u.phase {
+	case clean:
+		u.changed = true
+		if now >= u.due {
+			h.queue(u)
+			return
+		}
+		u.phase = waiting
+		h.startTimer(u, u.due)
+	case rendering:
+		u.again = true
+	case waiting, queued, failed: // he will be read
+	}
+}
+
+// queue hands a user to the workers.
+func (h *Hub) queue(u *user) {
+	h.stopTimer(u)
+	u.phase = queued
+	h.ready = append(h.ready, u)
+	signal(h.work)
+}
+
+// signal leaves a token, or finds that enough are there.
+func signal(tokens chan<- struct{}) {
+	select {
+	case tokens <- struct{}{}:
+	default:
+	}
+}
