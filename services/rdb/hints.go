@@ -1,0 +1,3 @@
+package rdb
+
+type hintReceivers struct{}

@@ -1,0 +1,198 @@
+package rdb
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// pipelineCalls bounds the calls of one round trip: more would make others wait while Redis works them off.
+const pipelineCalls = 500
+
+// script is a Lua script that may be repeated: applied again it changes nothing. Its name is its file's.
+type script struct {
+	name   string
+	source string
+	sha1   string
+}
+
+// loaded are the scripts of the package, in the order of their loading; every Client brings them to its masters.
+var loaded []*script
+
+// loadScript makes a script of lua/lib.lua and lua/NAME.lua. It is for package variables: without the file it panics.
+func loadScript(name string) *script {
+	s := newScript(name, luaFile("lib")+luaFile(name))
+	loaded = append(loaded, s)
+	return s
+}
+
+func newScript(name, source string) *script {
+	sum := sha1.Sum([]byte(source))
+	return &script{name: name, source: source, sha1: hex.EncodeToString(sum[:])}
+}
+
+func luaFile(name string) string {
+	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(fmt.Sprintf("rdb: the script %s is missing: %v", name, err))
+	}
+	return string(text) + "\n"
+}
+
+// call is one run of a script. All its keys are of one hash tag.
+type call struct {
+	keys []string
+	args []any
+}
+
+// reply is what a call answered: value as Redis sends it (int64, string, []any; nil for nothing), or the call's own
+// error, UNAVAILABLE when it got no answer.
+type reply struct {
+	value any
+	err   error
+}
+
+// runScript runs a script once for each call, in order on each master, at most 500 in a round trip. There is a reply
+// for every call. The error is UNAVAILABLE and says that no call at all was answered; a call may have been applied
+// even so. Where a master did not know the script its whole round trip is sent again: calls may be applied twice.
+func (c *Client) runScript(ctx context.Context, s *script, calls []call) ([]reply, error) {
+	replies := make([]reply, 0, len(calls))
+	var failure error
+	answered := false
+	for start := 0; start < len(calls); start += pipelineCalls {
+		part := calls[start:min(start+pipelineCalls, len(calls))]
+		got, any, err := c.runPart(ctx, s, part)
+		replies = append(replies, got...)
+		answered = answered || any
+		if !any && err != nil {
+			// Nobody is there: the calls that follow would each wait for the same.
+			failure = err
+			for range calls[len(replies):] {
+				replies = append(replies, reply{err: err})
+			}
+			break
+		}
+	}
+	if answered || failure == nil {
+		return replies, nil
+	}
+	return replies, fmt.Errorf("script %s: %w", s.name, failure)
+}
+
+// runPart is one round trip, or two where a master did not know the script. It says whether anything was answered.
+func (c *Client) runPart(ctx context.Context, s *script, calls []call) ([]reply, bool, error) {
+	replies, missing := c.sendPart(ctx, calls, func(p redis.Pipeliner, k call) { p.EvalSha(ctx, s.sha1, k.keys, k.args...) })
+	if missing {
+		c.scriptsMissing()
+		again, _ := c.sendPart(ctx, calls, func(p redis.Pipeliner, k call) { p.Eval(ctx, s.source, k.keys, k.args...) })
+		for i := range replies {
+			// The first answer of an applied call says what it changed; its repetition changed nothing.
+			if replies[i].err != nil {
+				replies[i] = again[i]
+			}
+		}
+	}
+	answered, failure := false, error(nil)
+	for i := range replies {
+		if err := unavailable(replies[i].err); err != nil {
+			replies[i].err = err
+			failure = err
+		}
+		answered = answered || !unanswered(replies[i].err)
+	}
+	return replies, answered, failure
+}
+
+func (c *Client) sendPart(ctx context.Context, calls []call, queue func(redis.Pipeliner, call)) (replies []reply, missing bool) {
+	pipe := c.redis.Pipeline()
+	for _, k := range calls {
+		queue(pipe, k)
+	}
+	commands, err := pipe.Exec(ctx)
+	replies = make([]reply, len(calls))
+	for i := range replies {
+		if i >= len(commands) {
+			replies[i].err = err
+			continue
+		}
+		replies[i].value, replies[i].err = commands[i].(*redis.Cmd).Result()
+		if errors.Is(replies[i].err, redis.Nil) {
+			replies[i] = reply{}
+		}
+		missing = missing || redis.HasErrorPrefix(replies[i].err, "NOSCRIPT")
+	}
+	return replies, missing
+}
+
+// pipeline sends the commands that fill queues in one round trip (on a cluster one to each master, at once). The
+// commands come back in order, answered or not. The error is the first of theirs, UNAVAILABLE where Redis did not
+// answer; that a key is not there is no error of the pipeline, but is redis.Nil in the command.
+func (c *Client) pipeline(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
+	pipe := c.redis.Pipeline()
+	fill(pipe)
+	commands, err := pipe.Exec(ctx)
+	if err == nil {
+		return commands, nil
+	}
+	for _, command := range commands {
+		if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return commands, unavailable(err)
+		}
+	}
+	if errors.Is(err, redis.Nil) {
+		return commands, nil
+	}
+	return commands, unavailable(err)
+}
+
+// loadScripts brings the package's scripts to every master, one round trip each.
+func (c *Client) loadScripts(ctx context.Context) error {
+	load := func(ctx context.Context, master *redis.Client) error {
+		if len(loaded) == 0 {
+			return nil
+		}
+		_, err := master.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, s := range loaded {
+				p.ScriptLoad(ctx, s.source)
+			}
+			return nil
+		})
+		return unavailable(err)
+	}
+	return c.eachMaster(ctx, load)
+}
+
+// eachMaster runs a function on every master: one, or those of the cluster at once.
+func (c *Client) eachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+	switch client := c.redis.(type) {
+	case *redis.ClusterClient:
+		return client.ForEachMaster(ctx, do)
+	case *redis.Client:
+		return do(ctx, client)
+	}
+	return fmt.Errorf("rdb: %T has no masters", c.redis)
+}
+
+// scriptsMissing starts one load of all scripts beside the callers: a master that does not know one script has been
+// restarted, flushed or newly elected, and knows none.
+func (c *Client) scriptsMissing() {
+	if !c.loading.CompareAndSwap(false, true) {
+		return
+	}
+	c.work.Go(func() {
+		defer c.loading.Store(false)
+		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
+		defer cancel()
+		if err := c.loadScripts(ctx); err != nil && c.ctx.Err() == nil {
+			c.log.Warn("the scripts could not be loaded: they are sent in full until they are", "error", err)
+		}
+	})
+}
