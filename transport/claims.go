@@ -1,0 +1,111 @@
+package transport
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/services"
+)
+
+// tokenClaims are the claims that we read.
+type tokenClaims struct {
+	jwt.RegisteredClaims
+	Scope scopeClaim `json:"scope"`
+}
+
+// scopeClaim is the claim scope: one text with spaces, or a list. Both are in use among issuers.
+type scopeClaim struct {
+	given bool
+	names []string
+}
+
+// UnmarshalJSON reads either form.
+func (s *scopeClaim) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	s.given = true
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		s.names = strings.Fields(text)
+		return nil
+	}
+	return json.Unmarshal(data, &s.names)
+}
+
+// scopes are those among the claim's that mean something here. Without the claim it is viewer.
+func (s scopeClaim) scopes() ([]services.Scope, error) {
+	if !s.given {
+		return []services.Scope{services.ScopeViewer}, nil
+	}
+	var scopes []services.Scope
+	for _, name := range s.names {
+		if scope, ok := knownScope(name); ok && !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	if len(scopes) == 0 {
+		// A token that was cut down to something else must not become a viewer's by accident.
+		return nil, services.Errorf(services.Forbidden, "token: its scope names none of viewer, ingest and admin")
+	}
+	return scopes, nil
+}
+
+func knownScope(name string) (services.Scope, bool) {
+	switch scope := services.Scope(name); scope {
+	case services.ScopeViewer, services.ScopeIngest, services.ScopeAdmin:
+		return scope, true
+	default:
+		return "", false
+	}
+}
+
+// viewer is whom verified claims name.
+func (c *tokenClaims) viewer() (services.Viewer, error) {
+	scopes, err := c.Scope.scopes()
+	if err != nil {
+		return services.Viewer{}, err
+	}
+	viewer := services.Viewer{Key: c.Subject, Scopes: scopes}
+	return viewer, checkSubject(viewer)
+}
+
+// checkSubject says whether the token names a user as it must; only a host application may leave him out.
+func checkSubject(viewer services.Viewer) error {
+	if viewer.Key == "" && viewer.Has(services.ScopeIngest) {
+		return nil
+	}
+	if services.CheckUserKey(viewer.Key) != nil {
+		return services.Errorf(services.Unauthenticated,
+			"token: sub must be the user's key, 1 to 64 of letters, digits, '.', '_' and '-'; only with the scope ingest may it be left out")
+	}
+	return nil
+}
+
+const devPrefix = "dev:"
+
+// devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE. The scope viewer is always in.
+func devViewer(token string) (services.Viewer, error) {
+	rest, isDev := strings.CutPrefix(token, devPrefix)
+	if !isDev {
+		return services.Viewer{}, services.Errorf(services.Unauthenticated,
+			"token: this server is in development mode and takes dev:KEY or dev:KEY:SCOPE,SCOPE")
+	}
+	key, list, more := strings.Cut(rest, ":")
+	viewer := services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}}
+	if more {
+		for name := range strings.SplitSeq(list, ",") {
+			scope, ok := knownScope(name)
+			if !ok {
+				return services.Viewer{}, services.Errorf(services.Unauthenticated, "token: the scopes are viewer, ingest and admin")
+			}
+			if !viewer.Has(scope) {
+				viewer.Scopes = append(viewer.Scopes, scope)
+			}
+		}
+	}
+	return viewer, checkSubject(viewer)
+}

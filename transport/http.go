@@ -1,0 +1,251 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
+)
+
+const (
+	allowedMethods = "GET, POST, OPTIONS"
+
+	typeJSON     = "application/json"
+	typeResponse = "application/graphql-response+json"
+)
+
+// queries serves queries and mutations over HTTP, as the GraphQL-over-HTTP specification says. It is the last
+// of the transports and takes every request, so that a bad one gets an answer of ours.
+type queries struct {
+	cfg     Config
+	origins origins
+}
+
+// Supports takes everything that is no upgrade; and upgrades too when there are no sockets.
+func (q *queries) Supports(*http.Request) bool { return true }
+
+// Do answers one request.
+func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	q.origins.grant(w, r)
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "Upgrade: this address does not take it"))
+		return
+	case r.Method == http.MethodOptions:
+		w.Header().Set("Allow", allowedMethods)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case r.Method != http.MethodPost && r.Method != http.MethodGet:
+		w.Header().Set("Allow", allowedMethods)
+		writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only GET, POST and OPTIONS are allowed"))
+		return
+	case !q.origins.allows(r):
+		writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server"))
+		return
+	}
+	accepted, ok := negotiate(r.Header.Values("Accept"))
+	if !ok {
+		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid, "Accept: only %s and %s can be sent", typeJSON, typeResponse))
+		return
+	}
+	ctx, limit, err := q.identify(r)
+	if err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
+	started := graphql.Now()
+	var params *graphql.RawParams
+	if r.Method == http.MethodGet {
+		params, err = readURL(r.URL, q.cfg.BodyLimit)
+	} else {
+		params, err = readBody(w, r, limit)
+	}
+	if err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
+	params.Headers = r.Header
+	params.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
+	ctx, cancel := context.WithTimeout(ctx, q.cfg.OperationTimeout)
+	defer cancel()
+	q.execute(ctx, w, r, exec, params, accepted)
+}
+
+// identify puts the viewer into the context where there is a token, and says how long a body may be.
+func (q *queries) identify(r *http.Request) (context.Context, int64, error) {
+	ctx, limit := r.Context(), q.cfg.BodyLimit
+	token, err := bearer(r.Header)
+	if err != nil || token == "" {
+		return ctx, limit, err
+	}
+	viewer, _, err := q.cfg.Identity.Viewer(ctx, token, r.Header.Get(actAsHeader), r.Header.Get(deviceHeader))
+	if err != nil {
+		return ctx, limit, err
+	}
+	if viewer.Has(services.ScopeIngest) {
+		limit = q.cfg.IngestBodyLimit
+	}
+	return services.WithViewer(ctx, viewer), limit, nil
+}
+
+// execute runs one operation and writes its response.
+func (q *queries) execute(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, accepted string,
+) {
+	operation, faults := exec.CreateOperationContext(ctx, params)
+	if faults != nil {
+		response := exec.DispatchError(graphql.WithOperationContext(ctx, operation), withCodes(faults))
+		writeResponse(w, accepted, response)
+		return
+	}
+	switch kind := operation.Operation.Operation; {
+	case kind == ast.Subscription:
+		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "operation: a subscription needs a WebSocket"))
+		return
+	case kind == ast.Mutation && r.Method == http.MethodGet:
+		w.Header().Set("Allow", http.MethodPost)
+		writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: a mutation needs POST"))
+		return
+	}
+	next, ctx := exec.DispatchOperation(ctx, operation)
+	response := next(ctx)
+	if response == nil { // the context ended before the first field
+		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
+			"operation: not done within %v, try again later", q.cfg.OperationTimeout)))
+	}
+	writeResponse(w, accepted, response)
+}
+
+// readBody reads a POST.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.RawParams, error) {
+	media, details, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if charset := details["charset"]; err != nil || media != typeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		// Of all that a foreign page can send without asking first, nothing is JSON: so this is also what
+		// keeps forged requests out.
+		return nil, &httpError{http.StatusUnsupportedMediaType, "Content-Type: only application/json in UTF-8 is allowed"}
+	}
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+			return nil, &httpError{http.StatusRequestEntityTooLarge, "body: up to " + strconv.FormatInt(limit, 10) + " bytes are allowed"}
+		}
+		return nil, services.Wrapf(services.Invalid, err, "body: broke off")
+	}
+	if !utf8.Valid(body.Bytes()) {
+		return nil, services.Errorf(services.Invalid, "body: not valid UTF-8")
+	}
+	return parseParams(body.Bytes(), "body")
+}
+
+// readURL reads a GET.
+func readURL(address *url.URL, limit int64) (*graphql.RawParams, error) {
+	if int64(len(address.RawQuery)) > limit {
+		return nil, &httpError{http.StatusRequestURITooLong, "URL: a query part of up to " + strconv.FormatInt(limit, 10) + " bytes is allowed"}
+	}
+	values, err := url.ParseQuery(address.RawQuery)
+	if err != nil {
+		return nil, services.Errorf(services.Invalid, "URL: the query part is not well formed")
+	}
+	for name := range values {
+		if !utf8.ValidString(values.Get(name)) {
+			return nil, services.Errorf(services.Invalid, "URL: not valid UTF-8")
+		}
+	}
+	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
+	if params.Query == "" {
+		return nil, services.Errorf(services.Invalid, "query: is missing")
+	}
+	if params.Variables, err = parseObject([]byte(values.Get("variables")), "variables"); err != nil {
+		return nil, err
+	}
+	params.Extensions, err = parseObject([]byte(values.Get("extensions")), "extensions")
+	return params, err
+}
+
+// parseParams reads the four parts of a GraphQL request from JSON. The error names the part and repeats nothing.
+func parseParams(text []byte, what string) (*graphql.RawParams, error) {
+	var parts struct {
+		Query         json.RawMessage `json:"query"`
+		OperationName json.RawMessage `json:"operationName"`
+		Variables     json.RawMessage `json:"variables"`
+		Extensions    json.RawMessage `json:"extensions"`
+	}
+	if json.Unmarshal(text, &parts) != nil || isNull(text) {
+		return nil, services.Errorf(services.Invalid, "%s: not a JSON object", what)
+	}
+	params := &graphql.RawParams{}
+	if isNull(parts.Query) || json.Unmarshal(parts.Query, &params.Query) != nil || params.Query == "" {
+		return nil, services.Errorf(services.Invalid, "query: a text is needed")
+	}
+	if !isNull(parts.OperationName) && json.Unmarshal(parts.OperationName, &params.OperationName) != nil {
+		return nil, services.Errorf(services.Invalid, "operationName: must be a text")
+	}
+	var err error
+	if params.Variables, err = parseObject(parts.Variables, "variables"); err != nil {
+		return nil, err
+	}
+	params.Extensions, err = parseObject(parts.Extensions, "extensions")
+	return params, err
+}
+
+// parseObject reads a JSON object that may be absent or null. Numbers stay text: an id may be longer than a float.
+func parseObject(text []byte, what string) (map[string]any, error) {
+	if isNull(text) {
+		return nil, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var object map[string]any
+	if decoder.Decode(&object) != nil || object == nil || decoder.More() {
+		return nil, services.Errorf(services.Invalid, "%s: must be a JSON object", what)
+	}
+	return object, nil
+}
+
+func isNull(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) == 0 || string(text) == "null"
+}
+
+// negotiate picks what to answer with: of the two that we can send the one that the client likes better, and
+// plain JSON when it likes both or says nothing.
+func negotiate(accept []string) (string, bool) {
+	if len(accept) == 0 {
+		return typeJSON, true
+	}
+	best, chosen := 0.0, ""
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		media, details, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		quality := 1.0
+		if text, given := details["q"]; given {
+			if quality, err = strconv.ParseFloat(text, 64); err != nil {
+				continue
+			}
+		}
+		switch media {
+		case "*/*", "application/*", typeJSON:
+			media = typeJSON
+		case typeResponse:
+		default:
+			continue
+		}
+		if quality > best {
+			best, chosen = quality, media
+		}
+	}
+	return chosen, chosen != ""
+}

@@ -1,0 +1,247 @@
+package transport
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidings/services"
+)
+
+const (
+	jwksTimeout = 3 * time.Second
+	jwksMax     = 1 << 20 // bytes
+)
+
+// jwks is a set of keys with ids, read from a place that is fixed by configuration. While the place cannot be
+// read the keys of the last reading stay.
+type jwks struct {
+	place  string
+	client *http.Client // nil reads a file
+	clock  services.Clock
+	log    *slog.Logger
+
+	keys atomic.Pointer[map[string]fixedKey]
+
+	mu   sync.Mutex // held while reading, so that many unknown ids cause one reading
+	last time.Time  // of the last reading for the sake of an unknown id
+}
+
+func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
+	set := &jwks{place: cfg.JWKS, clock: cfg.Clock, log: cfg.Log}
+	if strings.HasPrefix(cfg.JWKS, "http://") || strings.HasPrefix(cfg.JWKS, "https://") {
+		set.client = &http.Client{Timeout: jwksTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the place is fixed: nobody sends us elsewhere
+		}}
+	}
+	if err := set.read(ctx); err != nil {
+		return nil, fmt.Errorf("identity: JWKS %s: %w", cfg.JWKS, err)
+	}
+	go set.run(ctx, cfg.JWKSInterval)
+	return set, nil
+}
+
+// run reads the keys again at every interval until ctx ends.
+func (s *jwks) run(ctx context.Context, interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.mu.Lock()
+			err := s.read(ctx)
+			s.mu.Unlock()
+			if err != nil && ctx.Err() == nil {
+				s.log.Warn("the keys of the tokens cannot be read again; those of the last reading stay", "error", err)
+			}
+		}
+	}
+}
+
+func (s *jwks) algorithms() []string { return []string{algRSA, algEdDSA} }
+
+// key finds a key by its id; an unknown id has the set read again, at most once in 10 s. A token without an id
+// is taken when there is one key only.
+func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, error) {
+	key, ok := s.find(kid)
+	if !ok && kid != "" {
+		if err := s.refresh(ctx, kid); err != nil {
+			return nil, "", services.Wrapf(services.Unavailable, err, "token: the keys cannot be read, try again later")
+		}
+		key, ok = s.find(kid)
+	}
+	if !ok {
+		return nil, "", services.Errorf(services.Unauthenticated, "token: kid names no key that is known here")
+	}
+	return key.value, key.alg, nil
+}
+
+func (s *jwks) find(kid string) (fixedKey, bool) {
+	keys := *s.keys.Load()
+	if kid == "" && len(keys) == 1 {
+		for _, only := range keys {
+			return only, true
+		}
+	}
+	key, ok := keys[kid]
+	return key, ok && kid != ""
+}
+
+// refresh reads the set for the sake of an unknown id, unless that was done less than 10 s ago.
+func (s *jwks) refresh(ctx context.Context, kid string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.find(kid); ok {
+		return nil // somebody else has just read it
+	}
+	now := s.clock.Now()
+	if !s.last.IsZero() && now.Sub(s.last) < jwksAtMost {
+		return nil
+	}
+	s.last = now
+	return s.read(ctx)
+}
+
+// read replaces the keys by those that the place holds now.
+func (s *jwks) read(ctx context.Context) error {
+	text, err := s.fetch(ctx)
+	if err != nil {
+		return err
+	}
+	keys, err := parseJWKS(text)
+	if err != nil {
+		return err
+	}
+	s.keys.Store(&keys)
+	return nil
+}
+
+func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
+	if s.client == nil {
+		file, err := os.Open(s.place)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		return readAtMost(file, jwksMax)
+	}
+	// A reader who gives up must not fail the others who wait for the same reading.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jwksTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Close = true // once in minutes: no connection is worth keeping
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d instead of 200", response.StatusCode)
+	}
+	return readAtMost(response.Body, jwksMax)
+}
+
+func readAtMost(from io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	return text, err
+}
+
+// jsonWebKey is one key as RFC 7517 writes it; of the fields those that our algorithms need.
+type jsonWebKey struct {
+	Kty string `json:"kty"`
+	Kid string `json:"kid"`
+	Use string `json:"use"`
+	Alg string `json:"alg"`
+	Crv string `json:"crv"`
+	N   string `json:"n"`
+	E   string `json:"e"`
+	X   string `json:"x"`
+}
+
+// parseJWKS reads a set. Keys of other kinds and for other uses are passed over; a damaged key of ours is an error.
+func parseJWKS(text []byte) (map[string]fixedKey, error) {
+	var set struct {
+		Keys []jsonWebKey `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, errors.New("not a JSON Web Key Set")
+	}
+	keys := make(map[string]fixedKey, len(set.Keys))
+	for i, one := range set.Keys {
+		if one.Use == "enc" {
+			continue
+		}
+		public, err := one.public()
+		if err != nil {
+			return nil, fmt.Errorf("keys[%d]: %w", i, err)
+		}
+		if public == nil {
+			continue
+		}
+		key, err := keyOf(public)
+		if err != nil {
+			return nil, fmt.Errorf("keys[%d]: %w", i, err)
+		}
+		if one.Alg != "" && one.Alg != key.alg {
+			continue
+		}
+		if _, twice := keys[one.Kid]; twice {
+			return nil, fmt.Errorf("keys[%d]: kid %s is there twice", i, services.Quote(one.Kid))
+		}
+		keys[one.Kid] = key
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("no RSA key for RS256 and no Ed25519 key for EdDSA")
+	}
+	return keys, nil
+}
+
+// public is the key itself; nil for one of a kind that we do not use.
+func (k jsonWebKey) public() (crypto.PublicKey, error) {
+	switch {
+	case k.Kty == "RSA":
+		n, err := base64.RawURLEncoding.DecodeString(k.N)
+		if err != nil {
+			return nil, errors.New("n is not base64url")
+		}
+		e, err := base64.RawURLEncoding.DecodeString(k.E)
+		if err != nil || len(e) == 0 || len(e) > 4 {
+			return nil, errors.New("e is not a base64url number of up to 4 bytes")
+		}
+		exponent := new(big.Int).SetBytes(e).Int64()
+		if exponent < 3 || exponent%2 == 0 || exponent > 1<<31-1 {
+			return nil, errors.New("e is not an odd number from 3 to 2147483647")
+		}
+		return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(exponent)}, nil
+	case k.Kty == "OKP" && k.Crv == "Ed25519":
+		x, err := base64.RawURLEncoding.DecodeString(k.X)
+		if err != nil || len(x) != ed25519.PublicKeySize {
+			return nil, fmt.Errorf("x is not %d bytes in base64url", ed25519.PublicKeySize)
+		}
+		return ed25519.PublicKey(x), nil
+	default:
+		return nil, nil
+	}
+}

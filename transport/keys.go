@@ -1,0 +1,80 @@
+package transport
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+const (
+	algHMAC  = "HS256"
+	algRSA   = "RS256"
+	algEdDSA = "EdDSA"
+)
+
+// fixedKey is one key for every token.
+type fixedKey struct {
+	value crypto.PublicKey
+	alg   string
+}
+
+func (k fixedKey) key(context.Context, string) (crypto.PublicKey, string, error) {
+	return k.value, k.alg, nil
+}
+
+func (k fixedKey) algorithms() []string { return []string{k.alg} }
+
+// newSecret takes a shared secret.
+func newSecret(secret string) (keySource, error) {
+	if len(secret) < minSecret {
+		return nil, fmt.Errorf("identity: HMACSecret: at least %d bytes are needed, got %d", minSecret, len(secret))
+	}
+	return fixedKey{value: []byte(secret), alg: algHMAC}, nil
+}
+
+// parsePublicKey reads the first key of a PEM text: PKIX ("PUBLIC KEY"), PKCS #1 ("RSA PUBLIC KEY") or a certificate.
+func parsePublicKey(text []byte) (fixedKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return fixedKey{}, errors.New("not a PEM file")
+	}
+	var key any
+	var err error
+	switch block.Type {
+	case "PUBLIC KEY":
+		key, err = x509.ParsePKIXPublicKey(block.Bytes)
+	case "RSA PUBLIC KEY":
+		key, err = x509.ParsePKCS1PublicKey(block.Bytes)
+	case "CERTIFICATE":
+		var certificate *x509.Certificate
+		if certificate, err = x509.ParseCertificate(block.Bytes); err == nil {
+			key = certificate.PublicKey
+		}
+	default:
+		return fixedKey{}, fmt.Errorf("a public key is needed, got %q", block.Type)
+	}
+	if err != nil {
+		return fixedKey{}, err
+	}
+	return keyOf(key)
+}
+
+// keyOf pairs a key with the one algorithm that it may be used with.
+func keyOf(key any) (fixedKey, error) {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < minRSABits {
+			return fixedKey{}, fmt.Errorf("an RSA key of at least %d bits is needed, got %d", minRSABits, bits)
+		}
+		return fixedKey{value: key, alg: algRSA}, nil
+	case ed25519.PublicKey:
+		return fixedKey{value: key, alg: algEdDSA}, nil
+	default:
+		return fixedKey{}, fmt.Errorf("an RSA or Ed25519 key is needed, got %T", key)
+	}
+}

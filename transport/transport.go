@@ -1,0 +1,107 @@
+// Package transport is GraphQL over HTTP and over WebSocket (gorilla), our own; and who it is that asks.
+//
+// It guarantees: no resolver runs before the token, the origin, the size and the form of a request were
+// checked; no error repeats what the client sent; a socket costs one goroutine and a subscription none; a
+// slow reader holds up nobody else; whatever a client does wrong ends in a documented status or close code.
+//
+// On failure: a request that cannot be understood gets an error with a code and nothing is executed. A socket
+// that does not take its frames within the write deadline is cut off, and its client, which comes back, is
+// told the full state. When the server drains, sockets are closed with 1012 and new ones are refused.
+package transport
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/99designs/gqlgen/graphql/handler/extension"
+	"github.com/99designs/gqlgen/graphql/handler/lru"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/rules"
+)
+
+// Config says how /graphql is served. Schema and Identity are needed; for everything else zero is the default.
+type Config struct {
+	Schema   graphql.ExecutableSchema
+	Identity *Identity
+	// Sockets takes the WebSocket upgrades; nil refuses them with 400.
+	Sockets *Sockets
+
+	// ErrorPresenter turns an error of a resolver into what the client sees; nil is gqlgen's own.
+	ErrorPresenter graphql.ErrorPresenterFunc
+	// Recover turns a panic into an error; nil is gqlgen's own.
+	Recover graphql.RecoverFunc
+	// Around adds what goes around operations and responses (loaders, metrics); nil adds nothing.
+	Around func(*handler.Server)
+
+	// Introspection answers questions about the schema and lets errors make suggestions. Default off.
+	Introspection bool
+	// Origins are the exact origins (https://app.example.com) that may call from a browser, besides our own.
+	Origins []string
+
+	OperationTimeout time.Duration // a query or a mutation ends after this; default 5 s
+	BodyLimit        int64         // bytes of a body, and of a URL's query; default 64 KB
+	IngestBodyLimit  int64         // bytes of a body with the scope ingest; default 1 MB
+	QueryTokens      int           // tokens of a GraphQL document; default 1,000
+	QueryCache       int           // documents kept parsed and validated; default 1,000
+
+	Log *slog.Logger // default slog.Default()
+}
+
+// withDefaults fills in what was left out.
+func (c Config) withDefaults() Config {
+	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
+	c.BodyLimit = cmp.Or(c.BodyLimit, 64<<10)
+	c.IngestBodyLimit = cmp.Or(c.IngestBodyLimit, 1<<20)
+	c.QueryTokens = cmp.Or(c.QueryTokens, 1000)
+	c.QueryCache = cmp.Or(c.QueryCache, 1000)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	return c
+}
+
+// Handler serves GraphQL: queries and mutations by POST, queries by GET, everything by WebSocket. It answers
+// OPTIONS, and any other method with 405. It does not look at the path.
+func Handler(cfg Config) http.Handler {
+	cfg = cfg.withDefaults()
+	server := handler.New(cfg.Schema)
+	server.SetQueryCache(lru.New[*ast.QueryDocument](cfg.QueryCache))
+	server.SetParserTokenLimit(cfg.QueryTokens)
+	if cfg.ErrorPresenter != nil {
+		server.SetErrorPresenter(cfg.ErrorPresenter)
+	}
+	if cfg.Recover != nil {
+		server.SetRecoverFunc(cfg.Recover)
+	}
+	if cfg.Introspection {
+		server.Use(extension.Introspection{})
+	} else {
+		server.SetDisableSuggestion(true)
+		server.SetValidationRulesFn(rulesWithoutSuggestions)
+	}
+	if cfg.Around != nil {
+		cfg.Around(server)
+	}
+	if cfg.Sockets != nil {
+		server.AddTransport(cfg.Sockets)
+	}
+	server.AddTransport(&queries{cfg: cfg, origins: newOrigins(cfg.Origins)})
+	return server
+}
+
+// rulesWithoutSuggestions are the rules of the specification with error messages that name nothing of the
+// schema. gqlgen itself changes two of them; these are the other three.
+func rulesWithoutSuggestions() *rules.Rules {
+	set := rules.NewDefaultRules()
+	set.ReplaceRule(rules.KnownArgumentNamesRule.Name, rules.KnownArgumentNamesRuleWithoutSuggestions.RuleFunc)
+	set.ReplaceRule(rules.KnownTypeNamesRule.Name, rules.KnownTypeNamesRuleWithoutSuggestions.RuleFunc)
+	set.ReplaceRule(rules.ValuesOfCorrectTypeRule.Name, rules.ValuesOfCorrectTypeRuleWithoutSuggestions.RuleFunc)
+	return set
+}
+
+// WakeFunc puts into a context the callback that the hub calls after it has put an event into a channel that
+// was asked for with this context, or has closed it. push.WithWake is one.
+type WakeFunc func(ctx context.Context, wake func()) context.Context
