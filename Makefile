@@ -1,0 +1,48 @@
+# What a developer types. `make` alone lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test check lint generate verify web bench install
+
+# What generating writes.
+GENERATED = graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## serve on http://127.0.0.1:8080 with SQLite in ./data; tidings --help lists the flags
+	go run .
+
+test: install check verify ## install what is missing, vet, build, run every test once with the race detector, verify
+
+# Two packages at a time: each may have a database, a Redis and a browser of its own beside it.
+check:
+	go vet ./...
+	go build ./...
+	go test -race -shuffle=on -p 2 -timeout 10m ./...
+
+lint: ## gofmt, go vet, staticcheck (the version that go.mod pins)
+	@unformatted=$$(gofmt -l .); if [[ -n $$unformatted ]]; then echo "not formatted (gofmt -w):" $$unformatted; exit 1; fi
+	go vet ./...
+	go run honnef.co/go/tools/cmd/staticcheck ./...
+
+generate: ## make Go of graph/*.graphqls
+	go generate ./graph
+
+verify: ## prove that generating again changes nothing
+	@before=$$(cksum $(GENERATED)); \
+	$(MAKE) --no-print-directory generate; \
+	if ! diff <(echo "$$before") <(cksum $(GENERATED)); then \
+		echo "Generating changed the files above: they were not what the schema says. Look at them and commit them."; exit 1; \
+	fi
+
+web: ## make the pages' assets again from their npm packages (needs node and npm)
+	cd web && npm ci && node build.mjs
+
+bench: ## measure against the peers and write bench/RESULTS.md (needs redis-server, node and npm)
+	go run ./bench
+
+install: ## install what the tests need (as root on Debian), or say what is missing
+	@.ci/install
