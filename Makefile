@@ -29,11 +29,11 @@ lint: ## gofmt, go vet, staticcheck (the version that go.mod pins)
 	go run honnef.co/go/tools/cmd/staticcheck ./...
 
 generate: ## make Go of graph/*.graphqls
-	go generate ./graph
+	go run github.com/99designs/gqlgen generate
 
 verify: ## prove that generating again changes nothing
 	@before=$$(cksum $(GENERATED)); \
-	$(MAKE) --no-print-directory generate; \
+	$(MAKE) --no-print-directory generate && \
 	if ! diff <(echo "$$before") <(cksum $(GENERATED)); then \
 		echo "Generating changed the files above: they were not what the schema says. Look at them and commit them."; exit 1; \
 	fi
