@@ -2,6 +2,7 @@ package rdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
@@ -25,11 +26,12 @@ const (
 
 // Client is the one way to Redis. It is safe for concurrent use.
 type Client struct {
-	redis redis.UniversalClient
-	mode  string
-	id    string // this node's
-	time  services.Clock
-	log   *slog.Logger
+	redis  redis.UniversalClient
+	shared *redis.Client // the face of auto
+	mode   string
+	id     string // this node's
+	time   services.Clock
+	log    *slog.Logger
 
 	hints   hintReceivers
 	ctx     context.Context // ends with Close
@@ -65,8 +67,9 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	at, err := c.target(ctx, options)
 	if err == nil {
-		c.connect(options, at)
-		err = c.ready(ctx)
+		if err = c.connect(options, at); err == nil {
+			err = c.ready(ctx)
+		}
 	}
 	if err != nil {
 		name := options.URL
@@ -103,7 +106,7 @@ func (c *Client) target(ctx context.Context, options Options) (*target, error) {
 	return parseURL(options.URL)
 }
 
-func (c *Client) connect(options Options, at *target) {
+func (c *Client) connect(options Options, at *target) (err error) {
 	c.mode = at.mode
 	switch at.mode {
 	case modeCluster:
@@ -117,6 +120,8 @@ func (c *Client) connect(options Options, at *target) {
 		c.redis = redis.NewClient(options.singleOptions(at.single, newBreaker(at.name(), c.log)))
 	}
 	c.redis.AddHook(roundTripHook{})
+	c.shared, err = newShared(c.redis, options.ReadTimeout)
+	return err
 }
 
 // ready waits for nothing: the Redis that was named is there now, or it is an error.
@@ -138,15 +143,21 @@ func (c *Client) Close() error {
 	c.stop()
 	c.work.Wait()
 	var err error
+	if c.shared != nil {
+		err = closed(c.shared.Close())
+	}
 	if c.redis != nil {
-		if err = c.redis.Close(); err == redis.ErrClosed {
-			err = nil
-		}
+		err = errors.Join(err, closed(c.redis.Close()))
 	}
 	if c.local != nil {
-		if stopped := c.local.close(); err == nil {
-			err = stopped
-		}
+		err = errors.Join(err, c.local.close())
+	}
+	return err
+}
+
+func closed(err error) error {
+	if errors.Is(err, redis.ErrClosed) {
+		return nil
 	}
 	return err
 }
@@ -169,9 +180,6 @@ func (c *Client) stampSlack() uint64 {
 
 // rds is the shared client, for single commands. Their errors go through unavailable.
 func (c *Client) rds() redis.UniversalClient { return c.redis }
-
-// auto is the client for single reads under load: those that come at once share a round trip.
-func (c *Client) auto() redis.Cmdable { return c.redis }
 
 // node is this node's id.
 func (c *Client) node() string { return c.id }

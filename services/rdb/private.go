@@ -121,9 +121,10 @@ func (s *privateServer) options() *redis.Options {
 // keep runs the server again whenever it ends, until ctx does. first gets the end of the first run.
 func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 	defer close(s.done)
-	// A child with Pdeathsig is killed when the thread that started it ends, so this thread stays ours. It is never
-	// given back: the runtime ends it with the goroutine, when the server is gone already.
+	// A child with Pdeathsig is killed when the thread that started it ends: this one stays ours as long as the server
+	// lives. It is given back after that, since another child may owe its life to it.
 	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	pause := firstRestart
 	for {
 		started := time.Now()
