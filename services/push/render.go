@@ -33,11 +33,12 @@ func (h *Hub) runWorker(ctx context.Context) error {
 // render serves one batch of those who are queued: it enters who has not entered, reads, and sends. It
 // reports whether there was anyone.
 func (h *Hub) render(ctx context.Context, b *batch) bool {
-	now := h.take(b)
+	h.take(b)
 	if len(b.users) == 0 {
 		return false
 	}
-	h.enterAll(ctx, b.enter, now) // before the read, so that a change after the read is hinted
+	// Before the read, so that a change after the read is hinted. Where it fails, the sweep says so.
+	_ = h.enterAll(ctx, b.enter)
 	limited, cancel := context.WithTimeout(ctx, renderTimeout)
 	badges, errs := h.config.Render(limited, b.numbers)
 	cancel()
@@ -46,12 +47,12 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 }
 
 // take fills b with queued users, who are then rendering.
-func (h *Hub) take(b *batch) (now moment) {
+func (h *Hub) take(b *batch) {
 	b.users, b.numbers, b.enter = b.users[:0], b.numbers[:0], b.enter[:0]
 	b.changed, b.wakes = b.changed[:0], b.wakes[:0]
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now = h.now()
+	now := h.now()
 	taken := 0
 	for _, u := range h.ready {
 		if len(b.users) == maxBatch {
@@ -69,16 +70,13 @@ func (h *Hub) take(b *batch) (now moment) {
 				w.stage = asked
 			}
 		}
-		if h.mustEnter(u, now) {
-			b.enter = append(b.enter, u.number)
-		}
+		b.enter = h.renewLease(b.enter, u, now)
 		b.users = append(b.users, u)
 		b.numbers = append(b.numbers, u.number)
 		b.changed = append(b.changed, u.changed)
 		u.changed = false
 	}
 	h.ready = h.ready[taken:]
-	return now
 }
 
 var errNoState = errors.New("push: Render gave neither a state nor an error")
@@ -90,16 +88,17 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 	h.mu.Lock()
 	now := h.now()
 	for i, u := range b.users {
-		if err := at(errs, i); err != nil || at(badges, i) == nil {
+		state, err := at(badges, i), at(errs, i)
+		if err == nil && state == nil {
+			err = errNoState
+		}
+		if err != nil {
 			failures++
-			cause = errors.Join(err, errNoState)
-			if err != nil {
-				cause = err
-			}
+			cause = err
 			h.fail(u, now)
 			continue
 		}
-		h.deliver(b, u, b.changed[i], badges[i], now)
+		h.deliver(b, u, b.changed[i], state, now)
 	}
 	h.stats.RenderErrors += uint64(failures)
 	h.mu.Unlock()
@@ -113,6 +112,7 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 	}
 }
 
+// at is list[i], or nothing where the list is too short.
 func at[T any](list []T, i int) (value T) {
 	if i < len(list) {
 		value = list[i]
@@ -183,11 +183,11 @@ func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now 
 	case again || behind:
 		h.dirty(u, now)
 	case !badges.NextAt.IsZero():
-		at := badges.NextAt.Sub(h.born)
-		if at <= now { // met already: a renderer whose clock is behind ours shall not keep us busy
-			at = now + h.config.Sweep
+		wait := badges.NextAt.Sub(h.config.Clock.Now())
+		if wait <= 0 { // met already: a renderer whose clock is behind ours shall not keep us busy
+			wait = h.config.Sweep
 		}
-		h.startTimer(u, at)
+		h.startTimer(u, now+wait)
 	}
 }
 

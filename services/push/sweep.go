@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -45,7 +46,8 @@ func (h *Hub) runSweep(ctx context.Context) error {
 
 // Sweep does one step of the healing: it looks at every watched user once. It enters again whose lease is a
 // third old, queues who differs from what was rendered and who failed before, and leaves those who have had
-// no watcher for Linger. A failing call does not stop it; its error is the first one met.
+// no watcher for Linger. One failing call does not stop it, several slow ones do; its error is the first one
+// met, with the code of the function that failed.
 func (h *Hub) Sweep(ctx context.Context) error {
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
@@ -56,23 +58,21 @@ func (h *Hub) Sweep(ctx context.Context) error {
 
 	var p portion
 	var first error
-	for ; end > 0; end -= maxSweep {
-		h.portion(&p, end, resync)
+	for start := h.now(); end > 0 && ctx.Err() == nil; end -= maxSweep {
+		h.takePortion(&p, end, resync)
 		h.leave(ctx, &p)
-		errEnter := h.enterAll(ctx, p.enter, p.now) // before the comparison: subscribe, then read
-		err := h.compare(ctx, &p)
-		if err == nil {
-			err = errEnter
-		}
-		if first == nil {
-			first = err
+		enterErr := h.enterAll(ctx, p.enter) // before the comparison: subscribe, then read
+		compareErr := h.compare(ctx, &p)
+		first = cmp.Or(first, compareErr, enterErr)
+		if first != nil && h.now()-start >= h.config.Sweep {
+			break // nobody answers, and each portion waits for it: begin again rather than go on
 		}
 	}
-	return first
+	return cmp.Or(first, ctx.Err())
 }
 
-// portion takes the users below end, at most maxSweep.
-func (h *Hub) portion(p *portion, end int, resync bool) {
+// takePortion takes the users below end, at most maxSweep.
+func (h *Hub) takePortion(p *portion, end int, resync bool) {
 	*p = portion{users: p.users[:0], numbers: p.numbers[:0], rendered: p.rendered[:0],
 		enter: p.enter[:0], gone: p.gone[:0], leave: p.leave[:0]}
 	h.mu.Lock()
@@ -88,9 +88,7 @@ func (h *Hub) portion(p *portion, end int, resync bool) {
 			}
 			continue
 		}
-		if h.mustEnter(u, p.now) {
-			p.enter = append(p.enter, u.number)
-		}
+		p.enter = h.renewLease(p.enter, u, p.now)
 		switch u.phase {
 		case failed:
 			if resync || p.now >= u.since {
@@ -147,31 +145,38 @@ func differs(u *user, n, before uint64) bool {
 	return n > u.rendered || n < u.rendered && u.rendered == before
 }
 
-// mustEnter says whether a user's lease is missing or a third old.
-func (h *Hub) mustEnter(u *user, now moment) bool {
-	return !u.on || now-u.entered >= h.config.Lease/3
+// renewLease adds a user whose lease is missing or a third old to those who enter. He counts as entered from
+// here on, and not from the answer: so whatever casts doubt on his lease while Enter is under way is the last
+// word, and he enters once more.
+func (h *Hub) renewLease(enter []services.UserNumber, u *user, now moment) []services.UserNumber {
+	if u.on && now-u.entered < h.config.Lease/3 {
+		return enter
+	}
+	u.on = true
+	u.entered = now
+	return append(enter, u.number)
 }
 
-// enterAll writes the leases of users and notes it. Where that fails they are watched all the same: the
-// sweep enters them again, and until then it alone finds their changes.
-func (h *Hub) enterAll(ctx context.Context, users []services.UserNumber, now moment) error {
+// enterAll writes the leases of users. Where that fails they are watched all the same: the sweep enters them
+// again, and until then it alone finds their changes.
+func (h *Hub) enterAll(ctx context.Context, users []services.UserNumber) error {
 	if len(users) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := h.config.Enter(ctx, users, h.config.Lease); err != nil {
-		return fmt.Errorf("entering %d users: %w", len(users), err)
+	err := h.config.Enter(ctx, users, h.config.Lease)
+	if err == nil {
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, number := range users {
 		if u := h.users[number]; u != nil {
-			u.on = true
-			u.entered = now
+			u.on = false
 		}
 	}
-	return nil
+	return fmt.Errorf("entering %d users: %w", len(users), err)
 }
 
 // leave takes users without watchers out. They stay in the map until Leave is answered: who comes back
@@ -191,8 +196,10 @@ func (h *Hub) leave(ctx context.Context, p *portion) {
 		if len(u.watchers) > 0 {
 			u.on = false
 			h.dirty(u, now)
-		} else if u.phase == clean {
+		} else if u.phase == clean && u.since < p.now { // nobody came and went
 			h.remove(u)
+		} else {
+			u.on = false
 		}
 	}
 }

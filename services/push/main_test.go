@@ -1,0 +1,185 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errAway = services.Errorf(services.Unavailable, "the engine does not answer")
+
+// engines stand in for Redis and the renderer: a document per user, and what was asked of them when.
+type engines struct {
+	mu          sync.Mutex
+	docs        map[services.UserNumber]*services.Badges
+	on          map[services.UserNumber]bool
+	born        time.Time
+	enters      []called
+	leaves      []called
+	versions    []called
+	renders     []called
+	versionsErr error
+	enterErr    error
+	renderErr   error
+	hold        func(ctx context.Context, call string) // called without the lock, before anything is done
+}
+
+type called struct {
+	users int
+	at    time.Duration // since the engines were made
+}
+
+func newEngines() *engines {
+	return &engines{docs: map[services.UserNumber]*services.Badges{}, on: map[services.UserNumber]bool{}, born: time.Now()}
+}
+
+// set makes the document of a user: own half n, a value to tell it by.
+func (e *engines) set(user services.UserNumber, n uint64, value int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.NewCount(value, services.Exact, time.Time{})}
+}
+
+func (e *engines) change(do func(e *engines)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	do(e)
+}
+
+// calls are those noted until now.
+func (e *engines) calls(list *[]called) []called {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(*list)
+}
+
+func (e *engines) begin(ctx context.Context, call string) {
+	e.mu.Lock()
+	hold := e.hold
+	e.mu.Unlock()
+	if hold != nil {
+		hold(ctx, call)
+	}
+	e.mu.Lock()
+}
+
+func (e *engines) note(list *[]called, users []services.UserNumber) {
+	*list = append(*list, called{len(users), time.Since(e.born)})
+}
+
+func (e *engines) config() Config {
+	return Config{
+		Versions: func(ctx context.Context, users []services.UserNumber) ([]uint64, error) {
+			e.begin(ctx, "versions")
+			defer e.mu.Unlock()
+			e.note(&e.versions, users)
+			if err := errors.Join(e.versionsErr, ctx.Err()); err != nil {
+				return nil, err
+			}
+			list := make([]uint64, len(users))
+			for i, user := range users {
+				if doc := e.docs[user]; doc != nil {
+					list[i] = ownHalf(doc.Version)
+				}
+			}
+			return list, nil
+		},
+		Enter: func(ctx context.Context, users []services.UserNumber, _ time.Duration) error {
+			e.begin(ctx, "enter")
+			defer e.mu.Unlock()
+			e.note(&e.enters, users)
+			if err := errors.Join(e.enterErr, ctx.Err()); err != nil {
+				return err
+			}
+			for _, user := range users {
+				e.on[user] = true
+			}
+			return nil
+		},
+		Leave: func(ctx context.Context, users []services.UserNumber) error {
+			e.begin(ctx, "leave")
+			defer e.mu.Unlock()
+			e.note(&e.leaves, users)
+			for _, user := range users {
+				delete(e.on, user)
+			}
+			return ctx.Err()
+		},
+		Render: func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+			e.begin(ctx, "render")
+			defer e.mu.Unlock()
+			e.note(&e.renders, users)
+			list, errs := make([]*services.Badges, len(users)), make([]error, len(users))
+			for i, user := range users {
+				list[i], errs[i] = e.docs[user], e.renderErr
+			}
+			return list, errs
+		},
+	}
+}
+
+// holdUp sets what happens before each call; nil is nothing.
+func (e *engines) holdUp(hold func(ctx context.Context, call string)) {
+	e.change(func(e *engines) { e.hold = hold })
+}
+
+// running runs a hub in a bubble whose time passes only when all wait, and ends it.
+func running(t *testing.T, e *engines, config Config, test func(h *Hub)) {
+	t.Helper()
+	e.born = time.Now()
+	h := New(config)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	synctest.Wait()
+	test(h)
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run ended with %v", err)
+	}
+}
+
+// pass lets time go by, and everything happen that it brings.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func mustWatch(t *testing.T, h *Hub, user services.UserNumber, since string) <-chan *services.Badges {
+	t.Helper()
+	states, err := h.Watch(t.Context(), user, since)
+	if err != nil {
+		t.Fatalf("Watch(%d, %q): %v", user, since, err)
+	}
+	return states
+}
+
+// taken is the value in a channel right now, -1 where it is empty, -2 where it is closed.
+func taken(states <-chan *services.Badges) int {
+	select {
+	case badges, open := <-states:
+		if !open {
+			return -2
+		}
+		return badges.Total.Value
+	default:
+		return -1
+	}
+}
+
+func wantTaken(t *testing.T, states <-chan *services.Badges, want int, when string) {
+	t.Helper()
+	if got := taken(states); got != want {
+		t.Errorf("%s: got %d, want %d (-1 empty, -2 closed)", when, got, want)
+	}
+}

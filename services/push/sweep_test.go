@@ -1,0 +1,400 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidings/services"
+)
+
+func TestSweepFindsWhatWasNotHinted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			pass(300 * time.Millisecond)
+			wantTaken(t, states, 1, "the first state")
+			e.set(7, 101, 2)
+			pass(time.Second)
+			wantTaken(t, states, 2, "1 s after a change without a hint")
+			if repairs := h.Stats().Repairs; repairs != 1 {
+				t.Errorf("%d repairs, want 1", repairs)
+			}
+			pass(10 * time.Second)
+			if stats := h.Stats(); stats.Repairs != 1 || len(e.calls(&e.renders)) != 2 {
+				t.Errorf("%d repairs, %d renders; want 1 and 2: nothing changed any more", stats.Repairs, len(e.calls(&e.renders)))
+			}
+		})
+	})
+}
+
+func TestHintAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			taken(states)
+			e.set(7, 101, 2)
+			h.HintAll()
+			synctest.Wait()
+			wantTaken(t, states, 2, "at once")
+		})
+	})
+}
+
+// TestSweepAfterLostData: a version that fell is read again, once, and never sent; one that is missing is
+// rebuilt by Render; both times the lease may be lost with it, and is written again.
+func TestSweepAfterLostData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			taken(states)
+			e.set(7, 50, 2)
+			pass(5 * time.Second)
+			wantTaken(t, states, -1, "a version that fell")
+			if renders, enters := len(e.calls(&e.renders)), len(e.calls(&e.enters)); renders != 2 || enters != 2 {
+				t.Errorf("%d renders, %d enters; want 2 and 2", renders, enters)
+			}
+			e.set(7, 101, 3)
+			pass(time.Second)
+			wantTaken(t, states, 3, "a version that rose again")
+
+			e.change(func(e *engines) { delete(e.docs, 7) })
+			rebuilt := false
+			e.holdUp(func(_ context.Context, call string) {
+				if call == "render" && !rebuilt {
+					rebuilt = true
+					e.set(7, 102, 4)
+				}
+			})
+			pass(time.Second)
+			wantTaken(t, states, 4, "a document that was lost")
+			if enters := len(e.calls(&e.enters)); enters != 3 {
+				t.Errorf("%d enters, want 3", enters)
+			}
+		})
+	})
+}
+
+// TestSweepWhileRedisIsAway: it goes on each second, and is right within one once Redis is back.
+func TestSweepWhileRedisIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			taken(states)
+			e.change(func(e *engines) { e.versionsErr = errAway })
+			if err := h.Sweep(t.Context()); services.CodeOf(err) != services.Unavailable {
+				t.Errorf("Sweep: %v, want UNAVAILABLE as Versions said", err)
+			}
+			e.set(7, 101, 2)
+			before := len(e.calls(&e.versions))
+			pass(5500 * time.Millisecond)
+			if tries := len(e.calls(&e.versions)) - before; tries != 5 {
+				t.Errorf("%d tries in 5.5 s, want 5", tries)
+			}
+			wantTaken(t, states, -1, "while Redis is away")
+			e.change(func(e *engines) { e.versionsErr = nil })
+			pass(time.Second)
+			wantTaken(t, states, 2, "1 s after Redis is back")
+		})
+	})
+}
+
+func TestWatchWhileRedisIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		e.enterErr, e.versionsErr = errAway, errAway
+		running(t, e, e.config(), func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			wantTaken(t, states, 1, "the first state, without a lease")
+			pass(2500 * time.Millisecond)
+			if tries := len(e.calls(&e.enters)); tries != 3 {
+				t.Errorf("%d tries to enter, want 3: one on coming and one a sweep", tries)
+			}
+			e.change(func(e *engines) { e.enterErr, e.versionsErr = nil, nil })
+			pass(time.Second)
+			e.change(func(e *engines) {
+				if !e.on[7] {
+					t.Error("not entered 1 s after Redis is back")
+				}
+			})
+			pass(20 * time.Second)
+			if tries := len(e.calls(&e.enters)); tries != 4 {
+				t.Errorf("%d tries to enter, want 4: none after the one that worked", tries)
+			}
+		})
+	})
+}
+
+func TestLeaseIsRenewedAtAThird(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			mustWatch(t, h, 7, "")
+			pass(95 * time.Second)
+			want := []called{{1, 0}, {1, 30 * time.Second}, {1, 60 * time.Second}, {1, 90 * time.Second}}
+			if got := e.calls(&e.enters); !slices.Equal(got, want) {
+				t.Errorf("entered at %v, want %v", got, want)
+			}
+		})
+	})
+}
+
+func TestLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			visit := func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				states, err := h.Watch(ctx, 7, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				wantTaken(t, states, 1, "the state on coming")
+				cancel()
+			}
+			visit()
+			pass(1900 * time.Millisecond)
+			visit() // the reconnect
+			pass(1900 * time.Millisecond)
+			if enters, leaves := len(e.calls(&e.enters)), len(e.calls(&e.leaves)); enters != 1 || leaves != 0 {
+				t.Errorf("entered %d times, left %d times; want 1 and 0 over a reconnect", enters, leaves)
+			}
+			e.set(7, 101, 1)
+			h.Hint(7, 101)
+			pass(2 * time.Second)
+			if leaves := e.calls(&e.leaves); len(leaves) != 1 || len(e.on) != 0 || len(h.users) != 0 || len(h.order) != 0 {
+				t.Errorf("left %v, still on %d, still here %d; want one leave of all", leaves, len(e.on), len(h.users))
+			}
+			if renders := len(e.calls(&e.renders)); renders != 2 {
+				t.Errorf("%d renders, want 2: nobody watched when the hint came", renders)
+			}
+			visit()
+			if enters := len(e.calls(&e.enters)); enters != 2 {
+				t.Errorf("entered %d times, want 2", enters)
+			}
+		})
+	})
+}
+
+// TestComingBackWhileLeaving: Leave may take effect after the Enter of him who comes back, so he enters again.
+func TestComingBackWhileLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		leaving, goOn := make(chan struct{}), make(chan struct{})
+		running(t, e, e.config(), func(h *Hub) {
+			ctx, cancel := context.WithCancel(t.Context())
+			if _, err := h.Watch(ctx, 7, ""); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			cancel()
+			e.holdUp(func(_ context.Context, call string) {
+				if call == "leave" {
+					leaving <- struct{}{}
+					<-goOn
+				}
+			})
+			<-leaving
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			wantTaken(t, states, 1, "the state, while Leave is under way")
+			e.holdUp(nil)
+			goOn <- struct{}{}
+			synctest.Wait()
+			e.change(func(e *engines) {
+				if !e.on[7] {
+					t.Error("watched and not entered")
+				}
+			})
+			e.set(7, 101, 2)
+			h.Hint(7, 101)
+			pass(100 * time.Millisecond)
+			wantTaken(t, states, 2, "a hint after that")
+		})
+	})
+}
+
+// TestRenderErrors: tried again by the next sweep, then after 1 and after 3 more; hints do not hurry it.
+func TestRenderErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			pass(500 * time.Millisecond)
+			wantTaken(t, states, 1, "the first state")
+			e.change(func(e *engines) { e.renderErr = errors.New("broken"); e.renders = nil })
+			for i := range 160 {
+				e.set(7, uint64(101+i), 2+i)
+				h.Hint(7, uint64(101+i))
+				pass(100 * time.Millisecond)
+			}
+			var at []time.Duration
+			for _, call := range e.calls(&e.renders) {
+				at = append(at, call.at)
+			}
+			s := time.Second
+			if want := []time.Duration{s / 2, 1 * s, 2 * s, 5 * s, 8 * s, 11 * s, 14 * s}; !slices.Equal(at, want) {
+				t.Errorf("tried at %v, want %v", at, want)
+			}
+			if got := h.Stats().RenderErrors; got != 7 {
+				t.Errorf("%d render errors, want 7", got)
+			}
+			wantTaken(t, states, -1, "while it fails")
+			e.change(func(e *engines) { e.renderErr = nil })
+			pass(s / 10)
+			wantTaken(t, states, -1, "before its turn")
+			h.HintAll()
+			synctest.Wait()
+			wantTaken(t, states, 161, "a resync does not wait for the turn")
+		})
+	})
+}
+
+func TestRenderWithoutAnAnswer(t *testing.T) {
+	e := newEngines()
+	config := e.config()
+	config.Render = func(context.Context, []services.UserNumber) ([]*services.Badges, []error) { return nil, nil }
+	h := New(config)
+	states := mustWatch(t, h, 7, "")
+	var b batch
+	if !h.render(t.Context(), &b) || h.render(t.Context(), &b) {
+		t.Error("want one batch and no more")
+	}
+	wantTaken(t, states, -1, "no state")
+	if got := h.Stats().RenderErrors; got != 1 {
+		t.Errorf("%d render errors, want 1", got)
+	}
+}
+
+// TestSweepPortions: everyone is looked at once, at most 1,000 in a call, also while some go.
+func TestSweepPortions(t *testing.T) {
+	clock := &handClock{time.Unix(1000, 0)}
+	e := newEngines()
+	config := e.config()
+	config.Clock = clock
+	seen := map[services.UserNumber]int{}
+	versions := config.Versions
+	config.Versions = func(ctx context.Context, users []services.UserNumber) ([]uint64, error) {
+		for _, user := range users {
+			seen[user]++
+		}
+		return versions(ctx, users)
+	}
+	h := New(config)
+	var b batch
+	for i := range 4500 {
+		user := services.UserNumber(1 + i)
+		e.set(user, 100, i)
+		w := &watcher{slot: newSlot[*services.Badges]("")}
+		w.user = h.enter(user)
+		h.join(w.user, w)
+		if i%3 == 0 {
+			h.part(w.user, w, h.now())
+		}
+	}
+	for h.render(t.Context(), &b) {
+	}
+	clock.at = clock.at.Add(31 * time.Second)
+	e.enters = nil
+	if err := h.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for user := services.UserNumber(1); user <= 4500; user++ {
+		if want := min(1, int(user-1)%3); seen[user] != want {
+			t.Fatalf("user %d was looked at %d times, want %d", user, seen[user], want)
+		}
+	}
+	for name, list := range map[string][]called{"versions": e.versions, "enter": e.enters, "leave": e.leaves} {
+		sum := 0
+		for _, call := range list {
+			if call.users > maxSweep {
+				t.Errorf("%s: %d users in a call", name, call.users)
+			}
+			sum += call.users
+		}
+		if want := map[string]int{"versions": 3000, "enter": 3000, "leave": 1500}[name]; sum != want {
+			t.Errorf("%s: %d users, want %d", name, sum, want)
+		}
+	}
+	if len(h.users) != 3000 || len(h.order) != 3000 {
+		t.Errorf("%d and %d users are left, want 3,000", len(h.users), len(h.order))
+	}
+}
+
+// TestSweepGivesUpOnSilence: where each portion would wait for an answer that does not come, the rest waits
+// for the next sweep, so that one sweep never takes as long as there are users.
+func TestSweepGivesUpOnSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		h := New(e.config())
+		for i := range 5000 {
+			mustWatch(t, h, services.UserNumber(1+i), "")
+			e.set(services.UserNumber(1+i), 1, 1)
+		}
+		var b batch
+		for h.render(t.Context(), &b) {
+		}
+		e.holdUp(func(ctx context.Context, _ string) { <-ctx.Done() })
+		start := time.Now()
+		if err := h.Sweep(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Sweep: %v, want the deadline", err)
+		}
+		if took := time.Since(start); took > 2*callTimeout {
+			t.Errorf("the sweep took %v", took)
+		}
+		h.Drain()
+	})
+}
+
+// TestRunEnds leaves everyone, and does not wait for ever for the answer.
+func TestRunEnds(t *testing.T) {
+	for name, silent := range map[string]bool{"OK": false, "Redis is silent": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEngines()
+				var states <-chan *services.Badges
+				var end time.Time
+				running(t, e, e.config(), func(h *Hub) {
+					for i := range 2500 {
+						e.set(services.UserNumber(1+i), 1, 5)
+						states = mustWatch(t, h, services.UserNumber(1+i), "")
+					}
+					synctest.Wait()
+					if silent {
+						e.holdUp(func(ctx context.Context, _ string) { <-ctx.Done() })
+					}
+					end = time.Now()
+				})
+				if took := time.Since(end); took > leaveTimeout || !silent && took != 0 {
+					t.Errorf("the end took %v", took)
+				}
+				wantTaken(t, states, 5, "what was not taken")
+				wantTaken(t, states, -2, "the end")
+				if !silent && len(e.on) != 0 {
+					t.Errorf("%d users are still entered", len(e.on))
+				}
+			})
+		})
+	}
+}

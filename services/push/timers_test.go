@@ -1,0 +1,87 @@
+package push
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+// handClock stands still until it is moved.
+type handClock struct{ at time.Time }
+
+func (c *handClock) Now() time.Time { return c.at }
+
+// TestTimers: users are woken in no other order and at no other time than a sorted list would say.
+func TestTimers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		clock := &handClock{time.Unix(1000, 0)}
+		h := New(Config{Clock: clock})
+		model := map[*user]moment{}
+		users := make([]*user, 12)
+		for i := range users {
+			users[i] = h.enter(services.UserNumber(i + 1))
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			u := users[rapid.IntRange(0, len(users)-1).Draw(t, "user")]
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0, 1:
+				at := h.now() + time.Duration(rapid.IntRange(1, 50).Draw(t, "in"))*time.Millisecond
+				h.startTimer(u, at)
+				model[u] = at
+			case 2:
+				h.stopTimer(u)
+				delete(model, u)
+			case 3:
+				clock.at = clock.at.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "pass")) * time.Millisecond)
+				fireLikeModel(t, h, model)
+			}
+			for i, u := range h.timers {
+				if int(u.timer) != i {
+					t.Fatalf("the user at %d believes to be at %d", i, u.timer)
+				}
+			}
+		}
+	})
+}
+
+func fireLikeModel(t *rapid.T, h *Hub, model map[*user]moment) {
+	h.ready = nil
+	wait, some := h.fire()
+	var due, left []moment
+	for u, at := range model {
+		if at <= h.now() {
+			due = append(due, at)
+			delete(model, u)
+		} else {
+			left = append(left, at)
+		}
+	}
+	slices.Sort(due)
+	var woken []moment
+	for _, u := range h.ready {
+		woken = append(woken, u.wakeAt)
+		u.phase = clean
+	}
+	if !slices.Equal(woken, due) {
+		t.Fatalf("woken %v, want %v", woken, due)
+	}
+	if some != (len(left) > 0) || some && wait != slices.Min(left)-h.now() {
+		t.Fatalf("next in %v (%v), left are %v at %v", wait, some, left, h.now())
+	}
+}
+
+func TestTimersOfThoseWhoLeave(t *testing.T) {
+	clock := &handClock{time.Unix(1000, 0)}
+	h := New(Config{Clock: clock})
+	u := h.enter(1)
+	h.startTimer(u, time.Second)
+	h.remove(u)
+	clock.at = clock.at.Add(time.Minute)
+	if wait, some := h.fire(); some || wait != 0 || len(h.ready) != 0 {
+		t.Errorf("a removed user was woken: next in %v (%v), ready %d", wait, some, len(h.ready))
+	}
+}
