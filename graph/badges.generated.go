@@ -562,6 +562,10 @@ func (ec *executionContext) marshalNBadgeCount2tidingsᚋservicesᚐCount(ctx co
 	return ec._BadgeCount(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNBadges2tidingsᚋservicesᚐBadges(ctx context.Context, sel ast.SelectionSet, v services.Badges) graphql.Marshaler {
+	return ec._Badges(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx context.Context, sel ast.SelectionSet, v *services.Badges) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {

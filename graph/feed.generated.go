@@ -17,16 +17,6 @@ import (
 
 // region    ************************** generated!.gotpl **************************
 
-type DeletePostPayloadResolver interface {
-	Badges(ctx context.Context, obj *DeletePostPayload) (*services.Badges, error)
-}
-type MarkHomeFeedSeenPayloadResolver interface {
-	Badges(ctx context.Context, obj *MarkHomeFeedSeenPayload) (*services.Badges, error)
-}
-type PublishPostPayloadResolver interface {
-	Badges(ctx context.Context, obj *PublishPostPayload) (*services.Badges, error)
-}
-
 // endregion ************************** generated!.gotpl **************************
 
 // region    ***************************** args.gotpl *****************************
@@ -67,11 +57,11 @@ func (ec *executionContext) _DeletePostPayload_badges(ctx context.Context, field
 			return ec.fieldContext_DeletePostPayload_badges(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.DeletePostPayload().Badges(ctx, obj)
+			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -81,8 +71,8 @@ func (ec *executionContext) fieldContext_DeletePostPayload_badges(_ context.Cont
 	fc = &graphql.FieldContext{
 		Object:     "DeletePostPayload",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
 		},
@@ -99,11 +89,11 @@ func (ec *executionContext) _MarkHomeFeedSeenPayload_badges(ctx context.Context,
 			return ec.fieldContext_MarkHomeFeedSeenPayload_badges(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.MarkHomeFeedSeenPayload().Badges(ctx, obj)
+			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -113,8 +103,8 @@ func (ec *executionContext) fieldContext_MarkHomeFeedSeenPayload_badges(_ contex
 	fc = &graphql.FieldContext{
 		Object:     "MarkHomeFeedSeenPayload",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
 		},
@@ -452,11 +442,11 @@ func (ec *executionContext) _PublishPostPayload_badges(ctx context.Context, fiel
 			return ec.fieldContext_PublishPostPayload_badges(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.PublishPostPayload().Badges(ctx, obj)
+			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -466,8 +456,8 @@ func (ec *executionContext) fieldContext_PublishPostPayload_badges(_ context.Con
 	fc = &graphql.FieldContext{
 		Object:     "PublishPostPayload",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
 		},
@@ -613,46 +603,13 @@ func (ec *executionContext) _DeletePostPayload(ctx context.Context, sel ast.Sele
 		case "postId":
 			out.Values[i] = ec._DeletePostPayload_postId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "badges":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._DeletePostPayload_badges(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._DeletePostPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -687,43 +644,10 @@ func (ec *executionContext) _MarkHomeFeedSeenPayload(ctx context.Context, sel as
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MarkHomeFeedSeenPayload")
 		case "badges":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._MarkHomeFeedSeenPayload_badges(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._MarkHomeFeedSeenPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -914,46 +838,13 @@ func (ec *executionContext) _PublishPostPayload(ctx context.Context, sel ast.Sel
 		case "post":
 			out.Values[i] = ec._PublishPostPayload_post(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "badges":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._PublishPostPayload_badges(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._PublishPostPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}

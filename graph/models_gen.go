@@ -25,6 +25,8 @@ type DeletePostInput struct {
 type DeletePostPayload struct {
 	// The id of the post that is gone.
 	PostID string `json:"postId"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
 }
 
 type FollowInput struct {
@@ -37,6 +39,8 @@ type FollowInput struct {
 type FollowPayload struct {
 	// Who is followed now.
 	User User `json:"user"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
 }
 
 type IngestDeletePost struct {
@@ -178,6 +182,8 @@ type LikePostInput struct {
 type LikePostPayload struct {
 	// The post that is liked.
 	Post Post `json:"post"`
+	// The viewer's badges.
+	Badges services.Badges `json:"badges"`
 }
 
 type MarkHomeFeedSeenInput struct {
@@ -188,6 +194,8 @@ type MarkHomeFeedSeenInput struct {
 }
 
 type MarkHomeFeedSeenPayload struct {
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
 }
 
 type MarkNotificationsSeenInput struct {
@@ -200,6 +208,8 @@ type MarkNotificationsSeenInput struct {
 }
 
 type MarkNotificationsSeenPayload struct {
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
 }
 
 // Where a page stands in its list.
@@ -259,6 +269,8 @@ type PublishPostInput struct {
 type PublishPostPayload struct {
 	// The new post.
 	Post Post `json:"post"`
+	// The viewer's badges; one's own post changes none.
+	Badges services.Badges `json:"badges"`
 }
 
 type SetProfileInput struct {
@@ -285,6 +297,8 @@ type UnfollowInput struct {
 type UnfollowPayload struct {
 	// Who is followed no longer.
 	User User `json:"user"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
 }
 
 type UnlikePostInput struct {
@@ -297,6 +311,8 @@ type UnlikePostInput struct {
 type UnlikePostPayload struct {
 	// The post that is liked no longer.
 	Post Post `json:"post"`
+	// The viewer's badges.
+	Badges services.Badges `json:"badges"`
 }
 
 // A person. Everyone has a key; name and picture are there once the host application has set them.

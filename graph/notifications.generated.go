@@ -15,16 +15,6 @@ import (
 
 // region    ************************** generated!.gotpl **************************
 
-type LikePostPayloadResolver interface {
-	Badges(ctx context.Context, obj *LikePostPayload) (*services.Badges, error)
-}
-type MarkNotificationsSeenPayloadResolver interface {
-	Badges(ctx context.Context, obj *MarkNotificationsSeenPayload) (*services.Badges, error)
-}
-type UnlikePostPayloadResolver interface {
-	Badges(ctx context.Context, obj *UnlikePostPayload) (*services.Badges, error)
-}
-
 // endregion ************************** generated!.gotpl **************************
 
 // region    ***************************** args.gotpl *****************************
@@ -74,11 +64,11 @@ func (ec *executionContext) _LikePostPayload_badges(ctx context.Context, field g
 			return ec.fieldContext_LikePostPayload_badges(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.LikePostPayload().Badges(ctx, obj)
+			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -88,8 +78,8 @@ func (ec *executionContext) fieldContext_LikePostPayload_badges(_ context.Contex
 	fc = &graphql.FieldContext{
 		Object:     "LikePostPayload",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
 		},
@@ -106,11 +96,11 @@ func (ec *executionContext) _MarkNotificationsSeenPayload_badges(ctx context.Con
 			return ec.fieldContext_MarkNotificationsSeenPayload_badges(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.MarkNotificationsSeenPayload().Badges(ctx, obj)
+			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -120,8 +110,8 @@ func (ec *executionContext) fieldContext_MarkNotificationsSeenPayload_badges(_ c
 	fc = &graphql.FieldContext{
 		Object:     "MarkNotificationsSeenPayload",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
 		},
@@ -170,11 +160,11 @@ func (ec *executionContext) _UnlikePostPayload_badges(ctx context.Context, field
 			return ec.fieldContext_UnlikePostPayload_badges(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UnlikePostPayload().Badges(ctx, obj)
+			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -184,8 +174,8 @@ func (ec *executionContext) fieldContext_UnlikePostPayload_badges(_ context.Cont
 	fc = &graphql.FieldContext{
 		Object:     "UnlikePostPayload",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
 		},
@@ -338,46 +328,13 @@ func (ec *executionContext) _LikePostPayload(ctx context.Context, sel ast.Select
 		case "post":
 			out.Values[i] = ec._LikePostPayload_post(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "badges":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._LikePostPayload_badges(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._LikePostPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -412,43 +369,10 @@ func (ec *executionContext) _MarkNotificationsSeenPayload(ctx context.Context, s
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MarkNotificationsSeenPayload")
 		case "badges":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._MarkNotificationsSeenPayload_badges(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._MarkNotificationsSeenPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -485,46 +409,13 @@ func (ec *executionContext) _UnlikePostPayload(ctx context.Context, sel ast.Sele
 		case "post":
 			out.Values[i] = ec._UnlikePostPayload_post(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "badges":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UnlikePostPayload_badges(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UnlikePostPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}

@@ -16,13 +16,6 @@ import (
 
 // region    ************************** generated!.gotpl **************************
 
-type FollowPayloadResolver interface {
-	Badges(ctx context.Context, obj *FollowPayload) (*services.Badges, error)
-}
-type UnfollowPayloadResolver interface {
-	Badges(ctx context.Context, obj *UnfollowPayload) (*services.Badges, error)
-}
-
 // endregion ************************** generated!.gotpl **************************
 
 // region    ***************************** args.gotpl *****************************
@@ -72,11 +65,11 @@ func (ec *executionContext) _FollowPayload_badges(ctx context.Context, field gra
 			return ec.fieldContext_FollowPayload_badges(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.FollowPayload().Badges(ctx, obj)
+			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -86,8 +79,8 @@ func (ec *executionContext) fieldContext_FollowPayload_badges(_ context.Context,
 	fc = &graphql.FieldContext{
 		Object:     "FollowPayload",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
 		},
@@ -168,11 +161,11 @@ func (ec *executionContext) _UnfollowPayload_badges(ctx context.Context, field g
 			return ec.fieldContext_UnfollowPayload_badges(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UnfollowPayload().Badges(ctx, obj)
+			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
 		true,
@@ -182,8 +175,8 @@ func (ec *executionContext) fieldContext_UnfollowPayload_badges(_ context.Contex
 	fc = &graphql.FieldContext{
 		Object:     "UnfollowPayload",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
 		},
@@ -428,46 +421,13 @@ func (ec *executionContext) _FollowPayload(ctx context.Context, sel ast.Selectio
 		case "user":
 			out.Values[i] = ec._FollowPayload_user(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "badges":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._FollowPayload_badges(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._FollowPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -542,46 +502,13 @@ func (ec *executionContext) _UnfollowPayload(ctx context.Context, sel ast.Select
 		case "user":
 			out.Values[i] = ec._UnfollowPayload_user(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "badges":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UnfollowPayload_badges(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UnfollowPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}

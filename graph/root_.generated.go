@@ -23,18 +23,10 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
 	Admin() AdminResolver
-	DeletePostPayload() DeletePostPayloadResolver
-	FollowPayload() FollowPayloadResolver
-	LikePostPayload() LikePostPayloadResolver
-	MarkHomeFeedSeenPayload() MarkHomeFeedSeenPayloadResolver
-	MarkNotificationsSeenPayload() MarkNotificationsSeenPayloadResolver
 	Mutation() MutationResolver
 	NotificationBadges() NotificationBadgesResolver
-	PublishPostPayload() PublishPostPayloadResolver
 	Query() QueryResolver
 	Subscription() SubscriptionResolver
-	UnfollowPayload() UnfollowPayloadResolver
-	UnlikePostPayload() UnlikePostPayloadResolver
 	Viewer() ViewerResolver
 }
 

@@ -7,13 +7,16 @@ package resolvers
 
 import (
 	"context"
-	"fmt"
 	"tidings/graph"
 	"tidings/services"
 )
 
 func (r *notificationBadgesResolver) Newest(ctx context.Context, obj *services.NotificationCounts) (*string, error) {
-	panic(fmt.Errorf("not implemented: Newest - newest"))
+	if obj.Newest == 0 {
+		return nil, nil
+	}
+	id := services.GlobalID(services.NotificationType, obj.Newest.String())
+	return &id, nil
 }
 
 func (r *Resolver) NotificationBadges() graph.NotificationBadgesResolver {

@@ -7,49 +7,53 @@ package resolvers
 
 import (
 	"context"
-	"fmt"
 	"tidings/graph"
 	"tidings/services"
 )
 
-func (r *deletePostPayloadResolver) Badges(ctx context.Context, obj *graph.DeletePostPayload) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
-}
-
-func (r *markHomeFeedSeenPayloadResolver) Badges(ctx context.Context, obj *graph.MarkHomeFeedSeenPayload) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
-}
-
 func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishPostInput) (*graph.PublishPostPayload, error) {
-	panic(fmt.Errorf("not implemented: PublishPost - publishPost"))
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	op, err := r.Feed.Publish(viewer.Number, input.Body)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	if err != nil {
+		return nil, err
+	}
+	id, err := services.ParsePostGlobalID("postId", op.IDs()[0])
+	if err != nil {
+		return nil, err
+	}
+	post, err := r.post(ctx, id)
+	return &graph.PublishPostPayload{Post: post, Badges: badges}, err
 }
 
 func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePostInput) (*graph.DeletePostPayload, error) {
-	panic(fmt.Errorf("not implemented: DeletePost - deletePost"))
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := services.ParsePostGlobalID("postId", input.PostID)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Feed.Delete(viewer.Number, id))
+	return &graph.DeletePostPayload{PostID: input.PostID, Badges: badges}, err
 }
 
 func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.MarkHomeFeedSeenInput) (*graph.MarkHomeFeedSeenPayload, error) {
-	panic(fmt.Errorf("not implemented: MarkHomeFeedSeen - markHomeFeedSeen"))
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	op, err := r.markHomeFeedSeen(ctx, viewer.Number, input.UpTo)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	return &graph.MarkHomeFeedSeenPayload{Badges: badges}, err
 }
-
-func (r *publishPostPayloadResolver) Badges(ctx context.Context, obj *graph.PublishPostPayload) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
-}
-
-func (r *Resolver) DeletePostPayload() graph.DeletePostPayloadResolver {
-	return &deletePostPayloadResolver{r}
-}
-
-func (r *Resolver) MarkHomeFeedSeenPayload() graph.MarkHomeFeedSeenPayloadResolver {
-	return &markHomeFeedSeenPayloadResolver{r}
-}
-
-func (r *Resolver) PublishPostPayload() graph.PublishPostPayloadResolver {
-	return &publishPostPayloadResolver{r}
-}
-
-type (
-	deletePostPayloadResolver       struct{ *Resolver }
-	markHomeFeedSeenPayloadResolver struct{ *Resolver }
-	publishPostPayloadResolver      struct{ *Resolver }
-)

@@ -7,49 +7,53 @@ package resolvers
 
 import (
 	"context"
-	"fmt"
 	"tidings/graph"
 	"tidings/services"
 )
 
-func (r *likePostPayloadResolver) Badges(ctx context.Context, obj *graph.LikePostPayload) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
-}
-
-func (r *markNotificationsSeenPayloadResolver) Badges(ctx context.Context, obj *graph.MarkNotificationsSeenPayload) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
-}
-
 func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInput) (*graph.LikePostPayload, error) {
-	panic(fmt.Errorf("not implemented: LikePost - likePost"))
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := services.ParsePostGlobalID("postId", input.PostID)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Notify.Like(viewer.Number, id))
+	if err != nil {
+		return nil, err
+	}
+	post, err := r.post(ctx, id)
+	return &graph.LikePostPayload{Post: post, Badges: badges}, err
 }
 
 func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePostInput) (*graph.UnlikePostPayload, error) {
-	panic(fmt.Errorf("not implemented: UnlikePost - unlikePost"))
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := services.ParsePostGlobalID("postId", input.PostID)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Notify.Unlike(viewer.Number, id))
+	if err != nil {
+		return nil, err
+	}
+	post, err := r.post(ctx, id)
+	return &graph.UnlikePostPayload{Post: post, Badges: badges}, err
 }
 
 func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input graph.MarkNotificationsSeenInput) (*graph.MarkNotificationsSeenPayload, error) {
-	panic(fmt.Errorf("not implemented: MarkNotificationsSeen - markNotificationsSeen"))
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	upTo, err := notificationPlace(input.UpTo)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Notify.MarkSeen(viewer.Number, input.Categories, upTo))
+	return &graph.MarkNotificationsSeenPayload{Badges: badges}, err
 }
-
-func (r *unlikePostPayloadResolver) Badges(ctx context.Context, obj *graph.UnlikePostPayload) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
-}
-
-func (r *Resolver) LikePostPayload() graph.LikePostPayloadResolver {
-	return &likePostPayloadResolver{r}
-}
-
-func (r *Resolver) MarkNotificationsSeenPayload() graph.MarkNotificationsSeenPayloadResolver {
-	return &markNotificationsSeenPayloadResolver{r}
-}
-
-func (r *Resolver) UnlikePostPayload() graph.UnlikePostPayloadResolver {
-	return &unlikePostPayloadResolver{r}
-}
-
-type (
-	likePostPayloadResolver              struct{ *Resolver }
-	markNotificationsSeenPayloadResolver struct{ *Resolver }
-	unlikePostPayloadResolver            struct{ *Resolver }
-)

@@ -7,38 +7,47 @@ package resolvers
 
 import (
 	"context"
-	"fmt"
 	"tidings/graph"
-	"tidings/services"
 )
 
-func (r *followPayloadResolver) Badges(ctx context.Context, obj *graph.FollowPayload) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
-}
-
 func (r *mutationResolver) Follow(ctx context.Context, input graph.FollowInput) (*graph.FollowPayload, error) {
-	panic(fmt.Errorf("not implemented: Follow - follow"))
+	viewer, followee, err := r.pair(ctx, input.UserID)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Social.Follow(viewer.Number, followee))
+	if err != nil {
+		return nil, err
+	}
+	user, err := r.user(ctx, followee)
+	return &graph.FollowPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) Unfollow(ctx context.Context, input graph.UnfollowInput) (*graph.UnfollowPayload, error) {
-	panic(fmt.Errorf("not implemented: Unfollow - unfollow"))
+	viewer, followee, err := r.pair(ctx, input.UserID)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Social.Unfollow(viewer.Number, followee))
+	if err != nil {
+		return nil, err
+	}
+	user, err := r.user(ctx, followee)
+	return &graph.UnfollowPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfileInput) (*graph.SetProfilePayload, error) {
-	panic(fmt.Errorf("not implemented: SetProfile - setProfile"))
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	op, err := r.Social.SetProfile(viewer.Number, input.Name, input.AvatarURL)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.commit(ctx, viewer, input.IdempotencyKey, op); err != nil {
+		return nil, err
+	}
+	user, err := r.user(ctx, viewer.Number)
+	return &graph.SetProfilePayload{User: user}, err
 }
-
-func (r *unfollowPayloadResolver) Badges(ctx context.Context, obj *graph.UnfollowPayload) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
-}
-
-func (r *Resolver) FollowPayload() graph.FollowPayloadResolver { return &followPayloadResolver{r} }
-
-func (r *Resolver) UnfollowPayload() graph.UnfollowPayloadResolver {
-	return &unfollowPayloadResolver{r}
-}
-
-type (
-	followPayloadResolver   struct{ *Resolver }
-	unfollowPayloadResolver struct{ *Resolver }
-)

@@ -1,4 +1,93 @@
+// Package resolvers is viewer in, one service call, payload out; and the table of errors.
+//
+// Every resolver takes the viewer from the token and from nowhere else. An error that a person can mend is shown with
+// its code; any other is INTERNAL, with an id that the log has too.
 package resolvers
 
-// Resolver is the root of all resolvers.
-type Resolver struct{}
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/badge"
+	"tidings/services/fanout"
+	"tidings/services/feed"
+	"tidings/services/notify"
+	"tidings/services/push"
+	"tidings/services/social"
+)
+
+// Resolver is what the resolvers work with.
+type Resolver struct {
+	Social *social.Service
+	Feed   *feed.Service
+	Badge  *badge.Service
+	Notify *notify.Service
+	Fanout *fanout.Fanout
+	Hub    *push.Hub
+	Queue  JobQueue
+	Clock  services.Clock
+	Log    *slog.Logger
+}
+
+// JobQueue tells operators of the jobs.
+type JobQueue interface {
+	JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error)
+}
+
+// viewer is who asks: a token with the scope viewer that names a user.
+func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
+	viewer, err := r.scoped(ctx, services.ScopeViewer)
+	if err != nil {
+		return nil, err
+	}
+	if viewer.Key == "" {
+		return nil, services.Errorf(services.Forbidden, "the token names no user: send the header Tidings-Act-As: KEY")
+	}
+	number, err := r.Social.Number(ctx, viewer.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.Viewer{Number: number, Key: viewer.Key}, nil
+}
+
+// scoped is who asks, if his token carries the scope.
+func (r *Resolver) scoped(ctx context.Context, scope services.Scope) (services.Viewer, error) {
+	viewer, err := services.ViewerFrom(ctx)
+	if err != nil {
+		return viewer, err
+	}
+	if !viewer.Has(scope) {
+		return viewer, services.Errorf(services.Forbidden, "the token lacks the scope %s", scope)
+	}
+	return viewer, nil
+}
+
+// commit makes the op happen for the viewer and answers his badges after it.
+func (r *Resolver) commit(ctx context.Context, viewer *graph.Viewer, key *string, op *fanout.Op) (services.Badges, error) {
+	if err := withKey(op, key); err != nil {
+		return services.Badges{}, err
+	}
+	if err := r.Fanout.Commit(ctx, op)[0]; err != nil {
+		return services.Badges{}, err
+	}
+	read := r.Badge.Read
+	if op.Behind() {
+		read = r.Badge.ReadFacts
+	}
+	badges, err := read(ctx, viewer.Number)
+	if err != nil {
+		return services.Badges{}, err
+	}
+	return *badges, nil
+}
+
+func withKey(op *fanout.Op, key *string) error {
+	if key == nil {
+		return nil
+	}
+	op.Key = *key
+	return fanout.CheckKey(op.Key)
+}

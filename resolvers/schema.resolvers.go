@@ -7,49 +7,88 @@ package resolvers
 
 import (
 	"context"
-	"fmt"
 	"tidings/graph"
 	"tidings/services"
 )
 
 func (r *adminResolver) Jobs(ctx context.Context, obj *graph.Admin) (*graph.JobQueue, error) {
-	panic(fmt.Errorf("not implemented: Jobs - jobs"))
+	waiting, dead, oldest, err := r.Queue.JobCounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queue := &graph.JobQueue{Waiting: waiting, Dead: dead}
+	if !oldest.IsZero() {
+		queue.OldestMs = int(max(0, r.Clock.Now().Sub(oldest).Milliseconds()))
+	}
+	return queue, nil
 }
 
 func (r *mutationResolver) Ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
-	panic(fmt.Errorf("not implemented: Ingest - ingest"))
+	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
+		return nil, err
+	}
+	return r.ingest(ctx, events)
 }
 
 func (r *queryResolver) Node(ctx context.Context, id string) (graph.Node, error) {
-	panic(fmt.Errorf("not implemented: Node - node"))
+	nodes, err := r.nodes(ctx, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	return nodes[0], nil
 }
 
 func (r *queryResolver) Nodes(ctx context.Context, ids []string) ([]graph.Node, error) {
-	panic(fmt.Errorf("not implemented: Nodes - nodes"))
+	return r.nodes(ctx, ids)
 }
 
 func (r *queryResolver) Viewer(ctx context.Context) (*graph.Viewer, error) {
-	panic(fmt.Errorf("not implemented: Viewer - viewer"))
+	return r.viewer(ctx)
 }
 
 func (r *queryResolver) Admin(ctx context.Context) (*graph.Admin, error) {
-	panic(fmt.Errorf("not implemented: Admin - admin"))
+	_, err := r.scoped(ctx, services.ScopeAdmin)
+	return &graph.Admin{}, err
 }
 
 func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string) (<-chan *services.Badges, error) {
-	panic(fmt.Errorf("not implemented: BadgesChanged - badgesChanged"))
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := ""
+	if since != nil {
+		known = *since
+		if err := services.CheckVersion("since", known); err != nil {
+			return nil, err
+		}
+	}
+	return r.Hub.Watch(ctx, viewer.Number, known)
 }
 
 func (r *viewerResolver) User(ctx context.Context, obj *graph.Viewer) (*graph.User, error) {
-	panic(fmt.Errorf("not implemented: User - user"))
+	user, err := r.user(ctx, obj.Number)
+	return &user, err
 }
 
 func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*services.Badges, error) {
-	panic(fmt.Errorf("not implemented: Badges - badges"))
+	return r.Badge.Read(ctx, obj.Number)
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string) (*graph.PostConnection, error) {
-	panic(fmt.Errorf("not implemented: HomeFeed - homeFeed"))
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	before, err := startOf(obj.Number, after, lastID)
+	if err != nil {
+		return nil, err
+	}
+	page, err := r.Feed.Page(ctx, obj.Number, before, size)
+	if err != nil {
+		return nil, err
+	}
+	return connection(obj, page), nil
 }
 
 func (r *Resolver) Admin() graph.AdminResolver { return &adminResolver{r} }

@@ -85,6 +85,17 @@ const CategoryLike Category = "LIKE"
 // Categories lists every category, in the order of the document.
 var Categories = []Category{CategoryLike}
 
+// CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version.
+// Unseen groups are counted by the day of their newest unseen cause, so that time alone can take them out.
+type CategoryCounts struct {
+	Category Category
+	Version  uint64 // rises with every change of the facts; 0 is before the first
+	Newest   PostID // the place of the newest notification, 0 when there never was one
+	Older    int    // unseen groups from before Day-7
+	Day      int64  // days since 1970, UTC
+	Days     [8]int // unseen groups of Day, Day-1, ... Day-7
+}
+
 // Badges is the whole badge document of a user as it is shown: every count, their total, one version.
 type Badges struct {
 	Version       string // rises with every change; compare as text, drop what is not greater
@@ -104,3 +115,16 @@ type NotificationCounts struct {
 // Version prints the pair (own, shared) so that text compares like the pair: own counts the changes of the
 // user's document, shared is the newest stamp among the shared things that it shows. Both are microseconds.
 func Version(own, shared uint64) string { return fmt.Sprintf("%016d.%016d", own, shared) }
+
+// CheckVersion says whether a text has the form of a version.
+func CheckVersion(field, text string) error {
+	const digits = 16
+	fits := len(text) == 2*digits+1 && text[digits] == '.'
+	for i := 0; fits && i < len(text); i++ {
+		fits = i == digits || text[i] >= '0' && text[i] <= '9'
+	}
+	if !fits {
+		return Errorf(Invalid, "%s: %s is not a version of badges", field, Quote(text))
+	}
+	return nil
+}

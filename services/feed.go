@@ -43,12 +43,3 @@ const (
 	EndOfFeed      FeedEnd = "END"       // there is nothing older
 	EndOfRetention FeedEnd = "RETENTION" // older posts exist and are not kept in feeds
 )
-
-// FeedPage is a page of entries, newest first, and whether more follow. NextAfter is the place after which
-// the next page starts: the last raw entry looked at, which may itself have been filtered out.
-type FeedPage struct {
-	Entries   []FeedEntry
-	HasNext   bool
-	NextAfter PostID
-	End       FeedEnd // set when HasNext is false
-}

@@ -95,7 +95,7 @@ func ParseUserID(field, id string) (key string, err error) {
 		return "", Errorf(Invalid, "%s: %s is not the id of a user: expected user:KEY", field, Quote(id))
 	}
 	if err := CheckUserKey(key); err != nil {
-		return "", fmt.Errorf("%s: %w", field, err)
+		return "", Errorf(Invalid, "%s: %s", field, err)
 	}
 	return key, nil
 }

@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"fmt"
+	"time"
 	"unicode/utf8"
 )
 
@@ -10,8 +11,9 @@ import (
 type User struct {
 	Number    UserNumber
 	Key       string
-	Name      string // to 100 characters
-	AvatarURL string // to 2,048 characters, http or https
+	Name      string    // to 100 characters
+	AvatarURL string    // to 2,048 characters, http or https
+	UpdatedAt time.Time // the last change of the profile, to the microsecond
 }
 
 // ID is the user's global id.

@@ -1,0 +1,68 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/feed"
+)
+
+func graphUser(user services.User) graph.User {
+	return graph.User{ID: user.ID(), Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
+}
+
+func graphPost(post services.Post, author services.User) graph.Post {
+	return graph.Post{
+		ID: post.GlobalID(), Kind: post.Kind, Author: graphUser(author), Body: post.Body, PublishedAt: post.ID.Time(),
+	}
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// user reads one user for a payload.
+func (r *Resolver) user(ctx context.Context, number services.UserNumber) (graph.User, error) {
+	users, err := dataloader.From(ctx).Users(ctx, []services.UserNumber{number})
+	if err != nil {
+		return graph.User{}, err
+	}
+	return graphUser(users[number]), nil
+}
+
+// post reads one post for a payload. NOT_FOUND when it is gone meanwhile.
+func (r *Resolver) post(ctx context.Context, id services.PostID) (graph.Post, error) {
+	posts, users, err := dataloader.From(ctx).Posts(ctx, []services.PostID{id})
+	if err != nil {
+		return graph.Post{}, err
+	}
+	post, ok := posts[id]
+	if !ok {
+		return graph.Post{}, services.Errorf(services.NotFound, "there is no %s", services.GlobalID(services.PostType, id.String()))
+	}
+	return graphPost(post, users[post.Author]), nil
+}
+
+// connection makes a page of a feed for its viewer.
+func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
+	result := &graph.PostConnection{Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
+	for i, item := range page.Items {
+		result.Edges[i] = graph.PostEdge{Cursor: cursorText(viewer.Number, item.Post.ID), Node: graphPost(item.Post, item.Author)}
+	}
+	if len(result.Edges) > 0 {
+		result.PageInfo.StartCursor = &result.Edges[0].Cursor
+	}
+	if page.Next != 0 {
+		cursor, lastID := cursorText(viewer.Number, page.Next), services.GlobalID(services.PostType, page.Next.String())
+		result.PageInfo.EndCursor, result.LastID = &cursor, &lastID
+	}
+	if !page.HasNext {
+		result.End = &page.End
+	}
+	return result
+}

@@ -1,0 +1,86 @@
+package resolvers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/dataloader"
+	"tidings/services"
+)
+
+// Around puts a fresh loader around every response.
+func Around(source dataloader.Source) func(*handler.Server) {
+	return func(server *handler.Server) {
+		server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+			return next(dataloader.With(ctx, source))
+		})
+	}
+}
+
+// ErrorPresenter is the one table of errors: a services.Error is shown with its message and code, an error of the
+// language (syntax, validation, input) is INVALID, an operation out of time is UNAVAILABLE, and anything else is
+// INTERNAL with an id that the log has too.
+func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
+	return func(ctx context.Context, err error) *gqlerror.Error {
+		shown := present(log, err)
+		if shown.Path == nil {
+			shown.Path = graphql.GetPath(ctx)
+		}
+		return shown
+	}
+}
+
+func present(log *slog.Logger, err error) *gqlerror.Error {
+	shown := &gqlerror.Error{Extensions: map[string]any{}}
+	language, isLanguage := errors.AsType[*gqlerror.Error](err)
+	if isLanguage {
+		shown.Locations, shown.Path = language.Locations, language.Path
+	}
+	known, isKnown := errors.AsType[*services.Error](err)
+	code := services.Invalid
+	switch {
+	case isKnown:
+		code, shown.Message = known.Code, known.Message
+		if known.RetryAfter > 0 {
+			shown.Extensions["retryAfterMs"] = known.RetryAfter.Milliseconds()
+		}
+		if known.Cause != nil {
+			log.Warn("answered with an error", "code", known.Code, "error", err)
+		}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		code, shown.Message = services.Unavailable, "no answer in time: try again"
+	case isLanguage && language.Unwrap() == nil:
+		shown.Message = language.Message
+		if had, _ := language.Extensions["code"].(string); isOurs(had) {
+			code = services.Code(had)
+		}
+	default:
+		id := rand.Text()
+		code, shown.Message, shown.Extensions["id"] = services.Internal, "internal error "+id, id
+		log.Error("internal error", "id", id, "error", err)
+	}
+	shown.Extensions["code"] = string(code)
+	return shown
+}
+
+func isOurs(code string) bool {
+	switch services.Code(code) {
+	case services.Invalid, services.Unauthenticated, services.Forbidden, services.NotFound, services.Conflict,
+		services.RateLimited, services.Unavailable, services.Internal:
+		return true
+	}
+	return false
+}
+
+// Recover turns a panic into an internal error: one answer is lost, not the process.
+func Recover(_ context.Context, panicked any) error {
+	return fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
+}

@@ -1,0 +1,55 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/fanout"
+)
+
+// number is the user of a global id, who exists once he is named.
+func (r *Resolver) number(ctx context.Context, field, id string) (services.UserNumber, error) {
+	key, err := services.ParseUserID(field, id)
+	if err != nil {
+		return 0, err
+	}
+	return r.Social.Number(ctx, key)
+}
+
+// pair is the viewer and the other user of a mutation.
+func (r *Resolver) pair(ctx context.Context, userID string) (*graph.Viewer, services.UserNumber, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	number, err := r.number(ctx, "userId", userID)
+	return viewer, number, err
+}
+
+// notificationPlace is the place that upTo names, 0 without one.
+func notificationPlace(upTo *string) (services.PostID, error) {
+	if upTo == nil {
+		return 0, nil
+	}
+	return services.ParseNotificationID("upTo", *upTo)
+}
+
+// markHomeFeedSeen makes the op of the mark. Without upTo it is the newest in the feed now; the idempotency key
+// stands for what the client said, not for what that was.
+func (r *Resolver) markHomeFeedSeen(ctx context.Context, reader services.UserNumber, upTo *string) (*fanout.Op, error) {
+	if upTo != nil {
+		place, err := services.ParsePostGlobalID("upTo", *upTo)
+		if err != nil {
+			return nil, err
+		}
+		return r.Feed.MarkSeen(reader, place), nil
+	}
+	newest, err := r.Feed.Newest(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
+	op := r.Feed.MarkSeen(reader, newest)
+	op.Input = ""
+	return op, nil
+}

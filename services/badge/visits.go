@@ -1,0 +1,88 @@
+package badge
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// visits notes who was here today, once a day and user, so that the active ones stay active: in SQL, where fan-out
+// looks, and on their keys, which live on.
+type visits struct {
+	store *store.Store
+	redis *rdb.Client
+	clock services.Clock
+	log   *slog.Logger
+	live  time.Duration
+
+	mu      sync.Mutex
+	waiting map[services.UserNumber]struct{}
+}
+
+const (
+	visitsEvery = time.Second
+	maxWaiting  = 100_000 // who finds no place is noted at his next read
+)
+
+func newVisits(cfg Config) *visits {
+	return &visits{
+		store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock, log: cfg.Log, live: cfg.ActiveFor - cfg.ActiveFor/30,
+		waiting: map[services.UserNumber]struct{}{},
+	}
+}
+
+// note costs nothing for a user whose document says today.
+func (v *visits) note(user services.UserNumber, noted int64) {
+	if noted >= v.today() {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.waiting) < maxWaiting {
+		v.waiting[user] = struct{}{}
+	}
+}
+
+func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Second) }
+
+// RunVisits writes down who was here, each second, until ctx ends.
+func (s *Service) RunVisits(ctx context.Context) error {
+	ticker := time.NewTicker(visitsEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("visits were not written; they are noted again", "error", err)
+			}
+		}
+	}
+}
+
+// WriteVisits writes down who was here since the last call and answers how many: SQL first, so that nobody's keys
+// outlive his being active.
+func (s *Service) WriteVisits(ctx context.Context) (int, error) {
+	v := s.visits
+	v.mu.Lock()
+	users := make([]services.UserNumber, 0, len(v.waiting))
+	for user := range v.waiting {
+		users = append(users, user)
+	}
+	clear(v.waiting)
+	v.mu.Unlock()
+	if len(users) == 0 {
+		return 0, nil
+	}
+	err := v.store.Write(ctx, func(tx *store.Tx) error { return tx.MarkActive(ctx, users) })
+	if err != nil {
+		return 0, err
+	}
+	return len(users), v.redis.MarkActive(ctx, users, v.today(), v.live)
+}

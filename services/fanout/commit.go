@@ -1,0 +1,117 @@
+package fanout
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Op is one mutation: facts and jobs that are committed together, and what the actor shall see of it at once.
+type Op struct {
+	Name  string // the mutation's name, for idempotency and logs
+	Actor services.UserNumber
+
+	// Key is the client's idempotency key, "" for none; Input prints the mutation's input, so that the same key with
+	// another input is told apart.
+	Key   string
+	Input string
+
+	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once.
+	Apply func(ctx context.Context, tx *store.Tx) (ids []string, err error)
+	// Own brings the actor's own views up to date after the commit; nil for none. It may fail: the job remains.
+	Own func(ctx context.Context) error
+
+	ids    []string
+	behind bool
+}
+
+// Behind says that the op happened and its Own failed: the views do not show it yet.
+func (op *Op) Behind() bool { return op.behind }
+
+// IDs are the ids that the mutation made, now or, under the same idempotency key, the first time.
+func (op *Op) IDs() []string { return op.ids }
+
+const maxIdempotencyKey = 64
+
+// CheckKey says whether an idempotency key is fit: 1 to 64 characters.
+func CheckKey(key string) error {
+	return services.CheckText("idempotencyKey", key, 1, maxIdempotencyKey)
+}
+
+// Commit is the one way in which mutations happen: one transaction with fact and job for each op, grouped; then the
+// actor's own views, for at most 300 ms; then the answer. One op that fails leaves the others alone; errs[i] is of ops[i].
+func (f *Fanout) Commit(ctx context.Context, ops ...*Op) (errs []error) {
+	writes := make([]func(*store.Tx) error, len(ops))
+	for i, op := range ops {
+		writes[i] = func(tx *store.Tx) error { return op.run(ctx, tx) }
+	}
+	if len(ops) == 1 {
+		errs = []error{f.store.Write(ctx, writes[0])}
+	} else {
+		errs = f.store.WriteAll(ctx, writes)
+	}
+	f.Wake()
+	f.runOwn(ctx, ops, errs)
+	return errs
+}
+
+// runOwn does the actors' own views, in order for one actor and side by side for several.
+func (f *Fanout) runOwn(ctx context.Context, ops []*Op, errs []error) {
+	byActor := map[services.UserNumber][]*Op{}
+	for i, op := range ops {
+		if errs[i] == nil && op.Own != nil {
+			byActor[op.Actor] = append(byActor[op.Actor], op)
+		}
+	}
+	// The fact is safe: a client that goes away must not leave its own view behind.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.Own)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(8)
+	for _, list := range byActor {
+		group.Go(func() error {
+			for _, op := range list {
+				if err := op.Own(ctx); err != nil {
+					op.behind = true
+					f.log.Debug("own view not updated in time; the job will", "mutation", op.Name, "error", err)
+				}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // failures are logged above and mended by the jobs
+}
+
+// run applies the op once for its key.
+func (op *Op) run(ctx context.Context, tx *store.Tx) error {
+	op.ids = nil
+	if op.Key == "" {
+		ids, err := op.Apply(ctx, tx)
+		op.ids = ids
+		return err
+	}
+	scope := fmt.Sprintf("u%d", op.Actor)
+	hash := sha256.Sum256([]byte(op.Name + "\x00" + op.Input))
+	had, ids, found, err := tx.Recall(ctx, scope, op.Key)
+	if err != nil {
+		return err
+	}
+	if found {
+		if !bytes.Equal(had, hash[:]) {
+			return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(op.Key), 24*time.Hour)
+		}
+		op.ids = ids
+		return nil
+	}
+	if op.ids, err = op.Apply(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Remember(ctx, scope, op.Key, hash[:], op.ids)
+}

@@ -1,0 +1,104 @@
+// Package fanout carries facts into views: jobs, fan-out, rebuilds, and the one way in which a mutation is committed.
+//
+// It guarantees that a fact and the job that carries it are in one transaction, that every effect on a view is
+// idempotent and safe against reordering (the rule of rebuild, add and remove is written once, in reconcile.go and
+// rebuild.go), and that the actor sees his own change as soon as he has the answer.
+// When Redis does not answer, jobs wait without being counted as tried, and mutations succeed all the same. When the
+// process dies between any two steps, the job's lease ends and another worker repeats the step, which changes nothing
+// that was done.
+package fanout
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// Config is what fan-out needs.
+type Config struct {
+	Store  *store.Store
+	Redis  *rdb.Client
+	Mirror *mirror.Mirror
+	Clock  services.Clock
+	IDs    *services.IDClock
+	Log    *slog.Logger
+
+	Chunk     int           // followers a chunk job serves; 0 means 2,000
+	ActiveFor time.Duration // who was not seen for longer is dormant and gets nothing pushed; 0 means 30 days
+	Lease     time.Duration // of a job, renewed at half; 0 means 30 s
+	Poll      time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
+	Own       time.Duration // how long a mutation waits for the actor's own views; 0 means 300 ms
+}
+
+// Fanout is the machinery of one node. It is safe for concurrent use.
+type Fanout struct {
+	store  *store.Store
+	redis  *rdb.Client
+	mirror *mirror.Mirror
+	clock  services.Clock
+	ids    *services.IDClock
+	log    *slog.Logger
+	cfg    Config
+
+	rebuilds singleflight.Group
+	wakeUp   map[lane]chan struct{}
+}
+
+// New makes the machinery; the workers that do its jobs are made by Worker.
+func New(cfg Config) *Fanout {
+	if cfg.Chunk == 0 {
+		cfg.Chunk = 2000
+	}
+	if cfg.ActiveFor == 0 {
+		cfg.ActiveFor = 30 * 24 * time.Hour
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = 30 * time.Second
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = 250 * time.Millisecond
+	}
+	if cfg.Own == 0 {
+		cfg.Own = 300 * time.Millisecond
+	}
+	f := &Fanout{
+		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
+		wakeUp: map[lane]chan struct{}{},
+	}
+	for _, lane := range []lane{laneQuick, laneBulk} {
+		f.wakeUp[lane] = make(chan struct{}, 1)
+	}
+	return f
+}
+
+// activeSince is the moment before which a user who was not seen since is dormant.
+func (f *Fanout) activeSince() time.Time { return f.clock.Now().Add(-f.cfg.ActiveFor) }
+
+// lifetime is how long a user's keys live without a visit: less than ActiveFor, so that whoever has keys is pushed to.
+func (f *Fanout) lifetime() time.Duration { return f.cfg.ActiveFor - f.cfg.ActiveFor/30 }
+
+// today is the day of now, since 1970.
+func (f *Fanout) today() int64 { return f.clock.Now().Unix() / int64(24*time.Hour/time.Second) }
+
+// hint tells the nodes where the users are online that their documents changed. It may fail: the sweep heals that.
+func (f *Fanout) hint(ctx context.Context, users []services.UserNumber, results []rdb.Result) {
+	byNode := map[string][]rdb.Hint{}
+	for i, result := range results {
+		for _, node := range result.Nodes {
+			byNode[node] = append(byNode[node], rdb.Hint{User: users[i], N: result.N})
+		}
+	}
+	if len(byNode) == 0 {
+		return
+	}
+	if err := f.redis.PublishHints(ctx, byNode); err != nil {
+		f.log.Debug("hints were not sent; the sweep will find the change", "error", err)
+	}
+}

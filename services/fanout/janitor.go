@@ -1,0 +1,43 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	janitorEvery       = 10 * time.Minute
+	keepLog            = time.Hour
+	keepIdempotencyFor = 24 * time.Hour
+)
+
+// Janitor drops what SQL keeps only for a time: the log after an hour, idempotency keys after a day.
+type Janitor struct{ fanout *Fanout }
+
+// Janitor makes this node's janitor. Several nodes may have one each: they only delete what is old.
+func (f *Fanout) Janitor() *Janitor { return &Janitor{f} }
+
+// Run cleans every ten minutes until ctx ends.
+func (j *Janitor) Run(ctx context.Context) error {
+	ticker := time.NewTicker(janitorEvery)
+	defer ticker.Stop()
+	for {
+		if _, err := j.RunOnce(ctx); err != nil && ctx.Err() == nil {
+			j.fanout.log.Warn("old rows were not dropped; the next turn tries again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// RunOnce cleans once and answers how many rows went.
+func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
+	now := j.fanout.clock.Now()
+	entries, logErr := j.fanout.store.TrimLog(ctx, now.Add(-keepLog))
+	keys, keyErr := j.fanout.store.ForgetIdempotencyKeys(ctx, now.Add(-keepIdempotencyFor))
+	return entries + keys, errors.Join(logErr, keyErr)
+}

@@ -1,0 +1,219 @@
+package fanout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// errFinished says that a job took itself out of the queue, in the transaction of its effect.
+var errFinished = errors.New("finished in its own transaction")
+
+// span is a chunk of an author's followers: numbers above After, up to To.
+type span struct {
+	Post  services.PostID     `json:"post"`
+	After services.UserNumber `json:"after"`
+	To    services.UserNumber `json:"to"`
+}
+
+// FanOutJob carries a new post to all followers.
+func FanOutJob(post services.PostID) store.NewJob { return keyed(jobFanOut, post.String()) }
+
+// RemoveJob takes a deleted post out of all followers' feeds.
+func RemoveJob(post services.PostID) store.NewJob { return keyed(jobRemove, post.String()) }
+
+// FollowJob brings a reader's feed in line with whether he follows the author.
+func FollowJob(reader, author services.UserNumber) store.NewJob {
+	return keyed(jobFollow, mirror.UserNumberText(reader)+"/"+mirror.UserNumberText(author))
+}
+
+// SeenJob brings the mark of a user's feed into his document.
+func SeenJob(user services.UserNumber) store.NewJob {
+	return keyed(jobSeen, mirror.UserNumberText(user))
+}
+
+// CountsJob brings a user's notification counts into his document.
+func CountsJob(user services.UserNumber) store.NewJob {
+	return keyed(jobCounts, mirror.UserNumberText(user))
+}
+
+// ProfileJob brings a user's profile into its copy.
+func ProfileJob(user services.UserNumber) store.NewJob {
+	return keyed(jobProfile, mirror.UserNumberText(user))
+}
+
+// NotifyJob lets a cause count, or no longer count, for its recipient, whichever the facts say when it runs.
+func NotifyJob(cause store.Cause) (store.NewJob, error) {
+	payload, err := json.Marshal(cause)
+	if err != nil {
+		return store.NewJob{}, fmt.Errorf("notify job: %w", err)
+	}
+	return store.NewJob{Kind: jobNotify, Payload: payload}, nil
+}
+
+func keyed(kind, key string) store.NewJob { return store.NewJob{Kind: kind, Key: key} }
+
+func (f *Fanout) runJob(ctx context.Context, job store.Job) error {
+	switch job.Kind {
+	case jobFanOut, jobRemove:
+		id, err := services.ParsePostID(job.Key)
+		if err != nil {
+			return err
+		}
+		return f.spread(ctx, job, id)
+	case jobPush, jobDrop:
+		var chunk span
+		if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+			return fmt.Errorf("payload of %s: %w", job.Kind, err)
+		}
+		return f.chunk(ctx, job.Kind, chunk)
+	case jobFollow:
+		readerText, authorText, _ := strings.Cut(job.Key, "/")
+		reader, err := mirror.ParseUserNumber(readerText)
+		if err != nil {
+			return err
+		}
+		author, err := mirror.ParseUserNumber(authorText)
+		if err != nil {
+			return err
+		}
+		return f.Reconcile(ctx, reader, author)
+	}
+	user, err := mirror.ParseUserNumber(job.Key)
+	if err != nil {
+		return err
+	}
+	switch job.Kind {
+	case jobSeen:
+		return f.CarrySeen(ctx, user)
+	case jobCounts:
+		return f.carryCounts(ctx, user)
+	case jobProfile:
+		return f.CarryProfile(ctx, user)
+	case jobRefill:
+		return f.Refill(ctx, user)
+	}
+	return fmt.Errorf("job kind %q is not known to this version", job.Kind)
+}
+
+// CarrySeen brings the durable mark of a user's feed into his document.
+func (f *Fanout) CarrySeen(ctx context.Context, user services.UserNumber) error {
+	seen, err := f.store.Position(ctx, user, store.HomePage, "")
+	if err != nil {
+		return err
+	}
+	result, err := f.redis.MarkFeedSeen(ctx, user, seen)
+	if err != nil {
+		return err
+	}
+	f.hint(ctx, []services.UserNumber{user}, []rdb.Result{result})
+	return nil
+}
+
+// CarryProfile brings a user's profile into its copy in Redis.
+func (f *Fanout) CarryProfile(ctx context.Context, user services.UserNumber) error {
+	users, err := f.store.Users(ctx, []services.UserNumber{user})
+	if err != nil {
+		return err
+	}
+	return f.redis.PutCopies(ctx, nil, []services.User{users[user]})
+}
+
+// CarryStates brings notification counts into their recipients' documents.
+func (f *Fanout) CarryStates(ctx context.Context, states []store.NotificationState) error {
+	var users []services.UserNumber
+	known := map[services.UserNumber]bool{}
+	for _, state := range states {
+		if !known[state.Recipient] {
+			known[state.Recipient] = true
+			users = append(users, state.Recipient)
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	results, err := f.redis.PutNotifications(ctx, countsByUser(users, states))
+	if err != nil {
+		return err
+	}
+	f.hint(ctx, users, results)
+	return nil
+}
+
+func (f *Fanout) carryCounts(ctx context.Context, user services.UserNumber) error {
+	states, err := f.store.NotificationStates(ctx, user)
+	if err != nil {
+		return err
+	}
+	return f.CarryStates(ctx, states)
+}
+
+// notifyEach applies the causes together; when one of them is at fault, each by itself, so that it fails alone.
+func (f *Fanout) notifyEach(ctx context.Context, jobs []store.Job) (outcomes []error) {
+	outcomes = make([]error, len(jobs))
+	err := f.notify(ctx, jobs)
+	for i := range jobs {
+		if outcomes[i] = err; err != nil && !services.IsUnavailable(err) && len(jobs) > 1 {
+			outcomes[i] = f.notify(ctx, jobs[i:i+1])
+		}
+		if outcomes[i] == nil {
+			outcomes[i] = errFinished
+		}
+	}
+	return outcomes
+}
+
+// notify applies causes: one transaction brings the facts into the recipients' rows and leaves a job a recipient that
+// carries the counts, so that a crash between SQL and Redis loses nothing; then the counts are carried at once.
+func (f *Fanout) notify(ctx context.Context, jobs []store.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	causes := make([]store.Cause, len(jobs))
+	for i, job := range jobs {
+		if err := json.Unmarshal(job.Payload, &causes[i]); err != nil {
+			return fmt.Errorf("payload of %s: %w", job.Kind, err)
+		}
+	}
+	var states []store.NotificationState
+	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+		if states, err = tx.ApplyCauses(ctx, causes); err != nil {
+			return err
+		}
+		finished, err := tx.FinishJobs(ctx, jobs)
+		if err == nil && finished < len(jobs) {
+			err = services.Errorf(services.Unavailable, "%d of %d notify jobs were taken over by another worker", len(jobs)-finished, len(jobs))
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, carryLater(states, f.clock.Now())...)
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.CarryStates(ctx, states); err != nil {
+		f.log.Debug("counts not carried at once; their jobs will", "error", err)
+	}
+	return nil
+}
+
+// carryLater are the jobs that repeat what is carried at once.
+func carryLater(states []store.NotificationState, now time.Time) []store.NewJob {
+	const later = time.Second
+	jobs := make([]store.NewJob, 0, len(states))
+	for _, state := range states {
+		job := CountsJob(state.Recipient)
+		job.NotBefore = now.Add(later)
+		jobs = append(jobs, job)
+	}
+	return jobs
+}

@@ -1,0 +1,122 @@
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// rebuildEntries is how much of a feed a rebuild reads: what an inbox keeps, and one to know that more is there.
+const (
+	rebuildEntries = services.Retention + 32
+	rebuildWithin  = 10 * time.Second
+)
+
+// Rebuild makes a user's document and inbox from the facts: one that was lost, or of a user who returns. Callers at
+// the same time share one rebuild; it goes on when its first caller goes away.
+func (f *Fanout) Rebuild(ctx context.Context, user services.UserNumber) error {
+	return f.rebuildOnce(ctx, user, false)
+}
+
+// Refill reads an inbox again that has room below its floor, as after an unfollow.
+func (f *Fanout) Refill(ctx context.Context, user services.UserNumber) error {
+	return f.rebuildOnce(ctx, user, true)
+}
+
+func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserNumber, refill bool) error {
+	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
+	done := f.rebuilds.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
+		defer cancel()
+		return nil, f.rebuild(ctx, user, refill)
+	})
+	select {
+	case <-ctx.Done():
+		return services.Wrapf(services.Unavailable, ctx.Err(), "the feed is being rebuilt: try again")
+	case result := <-done:
+		return result.Err
+	}
+}
+
+// rebuild follows the one rule: mark, then read, then merge. The user is marked active before anything is read, so
+// that what is posted from then on is pushed to him.
+func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill bool) error {
+	err := f.store.Write(ctx, func(tx *store.Tx) error { return tx.MarkActive(ctx, []services.UserNumber{user}) })
+	if err != nil {
+		return err
+	}
+	users := []services.UserNumber{user}
+	for range maxRounds {
+		stamps, err := f.redis.BeginRebuild(ctx, users, refill)
+		if err != nil {
+			return err
+		}
+		facts, err := f.feedFacts(ctx, user)
+		if err != nil {
+			return err
+		}
+		facts.Stamp = stamps[0]
+		states, err := f.store.NotificationStates(ctx, user)
+		if err != nil {
+			return err
+		}
+		// The counts go first: the merge declares the document good.
+		if _, err := f.redis.PutNotifications(ctx, countsByUser(users, states)); err != nil {
+			return err
+		}
+		result, err := f.redis.EndRebuild(ctx, facts)
+		if err != nil {
+			return err
+		}
+		if result.Status == rdb.Applied {
+			f.hint(ctx, users, []rdb.Result{result})
+			return nil
+		}
+	}
+	return fmt.Errorf("rebuild of user %d: his feed changed %d times meanwhile", user, maxRounds)
+}
+
+func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts rdb.FeedFacts, err error) {
+	facts = rdb.FeedFacts{Reader: user, Day: f.today(), Lifetime: f.lifetime()}
+	if facts.Seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
+		return facts, err
+	}
+	if facts.Entries, err = f.store.HomeFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
+		return facts, err
+	}
+	if len(facts.Entries) > rebuildEntries {
+		facts.Floor = facts.Entries[rebuildEntries].Post
+		facts.Entries = facts.Entries[:rebuildEntries]
+		facts.TrimmedCounted, err = f.store.NewestCounting(ctx, user, facts.Floor)
+	}
+	return facts, err
+}
+
+func countsByUser(users []services.UserNumber, states []store.NotificationState) []rdb.NotificationCounts {
+	byUser := make([]rdb.NotificationCounts, 0, len(users))
+	for _, user := range users {
+		counts := rdb.NotificationCounts{User: user}
+		for _, state := range states {
+			if state.Recipient == user {
+				counts.Counts = append(counts.Counts, CountsOf(state))
+			}
+		}
+		if len(counts.Counts) > 0 {
+			byUser = append(byUser, counts)
+		}
+	}
+	return byUser
+}
+
+// CountsOf is what a document shows of a category's state.
+func CountsOf(state store.NotificationState) services.CategoryCounts {
+	return services.CategoryCounts{
+		Category: state.Category, Version: state.Version, Newest: state.Head,
+		Older: state.Older, Day: state.Day, Days: state.Days,
+	}
+}

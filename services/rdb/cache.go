@@ -1,0 +1,125 @@
+package rdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// Copies of facts in Redis spare SQL: a post's text, a user's profile. A copy is 16 digits of version (the fact's
+// last change in microseconds) and JSON; a newer one is never overwritten by an older. A copy that is missing is
+// read from SQL, one that is broken counts as missing.
+
+var cachePut = loadScript("cache_put")
+
+const (
+	versionDigits = 16
+	copyLifetime  = 7 * 24 * time.Hour
+)
+
+type postCopy struct {
+	Author  services.UserNumber `json:"a"`
+	Kind    services.PostKind   `json:"k"`
+	Body    string              `json:"b,omitempty"`
+	Deleted bool                `json:"d,omitempty"`
+}
+
+type userCopy struct {
+	Key       string `json:"k"`
+	Name      string `json:"n,omitempty"`
+	AvatarURL string `json:"a,omitempty"`
+}
+
+// Copies reads copies of posts and of users, both kinds in one round trip; what is not in Redis is not in the maps.
+func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	foundPosts, foundUsers := make(map[services.PostID]services.Post, len(posts)), make(map[services.UserNumber]services.User, len(users))
+	if len(posts)+len(users) == 0 {
+		return foundPosts, foundUsers, nil
+	}
+	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+		for _, post := range posts {
+			p.Get(ctx, postKey(post))
+		}
+		for _, user := range users {
+			p.Get(ctx, profileKey(user))
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, command := range commands {
+		text, err := command.(*redis.StringCmd).Result()
+		if err != nil {
+			if err != redis.Nil {
+				return nil, nil, unavailable(err)
+			}
+			continue
+		}
+		if i < len(posts) {
+			if post, ok := parsePostCopy(posts[i], text); ok {
+				foundPosts[post.ID] = post
+			}
+		} else if user, ok := parseUserCopy(users[i-len(posts)], text); ok {
+			foundUsers[user.Number] = user
+		}
+	}
+	return foundPosts, foundUsers, nil
+}
+
+// PutCopies writes copies, unless newer ones are there.
+func (c *Client) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
+	calls := make([]call, 0, len(posts)+len(users))
+	put := func(key string, changed time.Time, value any) error {
+		body, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("copy %s: %w", key, err)
+		}
+		text := fmt.Sprintf("%0*d%s", versionDigits, max(changed.UnixMicro(), 0), body)
+		calls = append(calls, call{keys: []string{key}, args: []any{text, int64(copyLifetime / time.Second)}})
+		return nil
+	}
+	for _, post := range posts {
+		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Body, post.Deleted})
+		if err != nil {
+			return err
+		}
+	}
+	for _, user := range users {
+		if err := put(profileKey(user.Number), user.UpdatedAt, userCopy{user.Key, user.Name, user.AvatarURL}); err != nil {
+			return err
+		}
+	}
+	_, err := c.runScript(ctx, cachePut, calls)
+	return err
+}
+
+func parsePostCopy(id services.PostID, text string) (services.Post, bool) {
+	var stored postCopy
+	changed, ok := parseCopy(text, &stored)
+	return services.Post{ID: id, Author: stored.Author, Kind: stored.Kind, Body: stored.Body, Deleted: stored.Deleted, UpdatedAt: changed}, ok
+}
+
+func parseUserCopy(number services.UserNumber, text string) (services.User, bool) {
+	var stored userCopy
+	changed, ok := parseCopy(text, &stored)
+	return services.User{Number: number, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL, UpdatedAt: changed}, ok
+}
+
+func parseCopy(text string, into any) (changed time.Time, ok bool) {
+	if len(text) <= versionDigits {
+		return changed, false
+	}
+	var micros int64
+	for _, digit := range []byte(text[:versionDigits]) {
+		if digit < '0' || digit > '9' {
+			return changed, false
+		}
+		micros = micros*10 + int64(digit-'0')
+	}
+	return time.UnixMicro(micros).UTC(), json.Unmarshal([]byte(text[versionDigits:]), into) == nil
+}

@@ -1,0 +1,67 @@
+package rdb
+
+import (
+	"tidings/services"
+)
+
+// A member of an inbox is 19 printable bytes: the post's id (13 letters, so that members sort by it), the author's
+// number (5 letters, base 85) and a flag. 300 of them take under 8 KB, because every score is the same 0.
+const (
+	idLength     = services.PostIDLetters
+	authorLength = 5
+	entryLength  = idLength + authorLength + 1
+
+	flagCounts  = '+'
+	flagListed  = '-' // listed, but not counted: one's own, and what was merged in from before the follow
+	sentinel    = '!' // sorts before every id; what follows it is the floor
+	authorBase  = 85
+	authorFirst = '!' // '!' to 'u'
+
+	// aboveID sorts after every entry of an id and before the next id's.
+	aboveID = "~"
+)
+
+// zeroID is the id before every post, as scripts compare it.
+var zeroID = services.PostID(0).String()
+
+func authorLetters(author services.UserNumber) string {
+	var letters [authorLength]byte
+	for i := authorLength - 1; i >= 0; i-- {
+		letters[i] = authorFirst + byte(author%authorBase)
+		author /= authorBase
+	}
+	return string(letters[:])
+}
+
+func entryText(entry services.FeedEntry) string {
+	flag := byte(flagListed)
+	if entry.Counts {
+		flag = flagCounts
+	}
+	return entryStem(entry.Post, entry.Author) + string(flag)
+}
+
+// entryStem is the entry without its flag.
+func entryStem(post services.PostID, author services.UserNumber) string {
+	return post.String() + authorLetters(author)
+}
+
+// parseEntry reads a member; ok is false for the sentinel and for anything that is no entry.
+func parseEntry(member string) (entry services.FeedEntry, ok bool) {
+	if len(member) != entryLength {
+		return entry, false
+	}
+	id, err := services.ParsePostID(member[:idLength])
+	if err != nil {
+		return entry, false
+	}
+	var author uint64
+	for i := range authorLength {
+		letter := member[idLength+i]
+		if letter < authorFirst || letter >= authorFirst+authorBase {
+			return entry, false
+		}
+		author = author*authorBase + uint64(letter-authorFirst)
+	}
+	return services.FeedEntry{Post: id, Author: services.UserNumber(author), Counts: member[entryLength-1] == flagCounts}, true
+}

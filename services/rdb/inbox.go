@@ -1,0 +1,293 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// Status says what a script did to one user's view.
+type Status int
+
+// The statuses, as the scripts answer them.
+const (
+	Missing Status = 0 // the view is not there: its next reader builds it
+	Applied Status = 1 // changed; N is the new version
+	Same    Status = 2 // there was nothing to change
+	Retry   Status = 3 // the SQL read behind it is older than a removal: read again, for this user
+)
+
+// Result is what a script did for one user.
+type Result struct {
+	Status Status
+	N      uint64   // with Applied: the version of the document now
+	Short  bool     // with Applied: the inbox may lack older posts, a refill is due
+	Nodes  []string // with Applied: the nodes on which the user is online
+}
+
+// Stamp is a moment of Redis' clock, in microseconds, taken before a SQL read. See MODEL, section 4.
+type Stamp uint64
+
+var (
+	inboxAdd     = loadScript("inbox_add")
+	inboxMerge   = loadScript("inbox_merge")
+	inboxDrop    = loadScript("inbox_drop")
+	inboxDelete  = loadScript("inbox_delete")
+	feedSeen     = loadScript("feed_seen")
+	rebuildBegin = loadScript("rebuild_begin")
+	rebuildMerge = loadScript("rebuild_merge")
+	stampScript  = loadScript("stamp")
+	activity     = loadScript("activity")
+)
+
+func inboxKeys(user services.UserNumber) []string {
+	return []string{badgeKey(user), inboxKey(user), onlineKey(user)}
+}
+
+// Now takes a stamp that is good for any user: take it before the SQL read that an add will rest on. On a
+// cluster it lies a second back, because the masters' clocks differ.
+func (c *Client) Now(ctx context.Context) (Stamp, error) {
+	t, err := c.rds().Time(ctx).Result()
+	if err != nil {
+		return 0, unavailable(err)
+	}
+	return Stamp(uint64(t.UnixMicro()) - c.stampSlack()), nil
+}
+
+// Add is one post for one reader.
+type Add struct {
+	Reader services.UserNumber
+	Entry  services.FeedEntry
+}
+
+// AddToInboxes pushes posts into inboxes, one round trip for each 500. Results are in the order of adds.
+func (c *Client) AddToInboxes(ctx context.Context, stamp Stamp, adds []Add) ([]Result, error) {
+	calls := make([]call, len(adds))
+	text := stamp.text()
+	for i, add := range adds {
+		calls[i] = call{keys: inboxKeys(add.Reader), args: []any{text, entryText(add.Entry)}}
+	}
+	return c.results(ctx, inboxAdd, calls)
+}
+
+// MergeIntoInbox merges posts that were read for this one reader. With fence the edge may be new: whatever was
+// read before is refused afterwards, since its entries may count differently.
+func (c *Client) MergeIntoInbox(ctx context.Context, reader services.UserNumber, stamp Stamp, fence bool, entries []services.FeedEntry) (Result, error) {
+	args := []any{stamp.text(), "0"}
+	if fence {
+		args[1] = "1"
+	}
+	for _, entry := range entries {
+		args = append(args, entryText(entry))
+	}
+	return c.result(ctx, inboxMerge, call{keys: inboxKeys(reader), args: args})
+}
+
+// DropFromInbox takes everything of an author out of a reader's inbox.
+func (c *Client) DropFromInbox(ctx context.Context, reader, author services.UserNumber) (Result, error) {
+	return c.result(ctx, inboxDrop, call{keys: inboxKeys(reader), args: []any{authorLetters(author)}})
+}
+
+// DeleteFromInboxes takes one post out of many inboxes, one round trip for each 500.
+func (c *Client) DeleteFromInboxes(ctx context.Context, readers []services.UserNumber, post services.PostID, author services.UserNumber) ([]Result, error) {
+	calls := make([]call, len(readers))
+	stem := entryStem(post, author)
+	for i, reader := range readers {
+		calls[i] = call{keys: inboxKeys(reader), args: []any{stem}}
+	}
+	return c.results(ctx, inboxDelete, calls)
+}
+
+// MarkFeedSeen moves the reader's "seen up to" forward; an older one changes nothing.
+func (c *Client) MarkFeedSeen(ctx context.Context, reader services.UserNumber, upTo services.PostID) (Result, error) {
+	return c.result(ctx, feedSeen, call{keys: inboxKeys(reader), args: []any{upTo.String()}})
+}
+
+// BeginRebuild makes what is missing of the users' documents and inboxes and answers the stamps under which their
+// facts are to be read. With refill the inboxes are opened below their floors as well.
+func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, refill bool) ([]Stamp, error) {
+	args := []any{"0"}
+	if refill {
+		args[0] = "1"
+	}
+	for _, category := range services.Categories {
+		args = append(args, string(category))
+	}
+	calls := make([]call, len(users))
+	for i, user := range users {
+		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user)}, args: args}
+	}
+	replies, err := c.runScript(ctx, rebuildBegin, calls)
+	if err != nil {
+		return nil, err
+	}
+	stamps := make([]Stamp, len(users))
+	for i, reply := range replies {
+		if stamps[i], err = reply.stamp(); err != nil {
+			return nil, fmt.Errorf("rebuild_begin of user %d: %w", users[i], err)
+		}
+	}
+	return stamps, nil
+}
+
+// StampOf takes a stamp for one user on his own master: the one to read again under after Retry. It is 0 when he
+// has no document, and then there is nothing to add to.
+func (c *Client) StampOf(ctx context.Context, user services.UserNumber) (Stamp, error) {
+	replies, err := c.runScript(ctx, stampScript, []call{{keys: []string{badgeKey(user)}}})
+	if err != nil {
+		return 0, err
+	}
+	return replies[0].stamp()
+}
+
+func (r reply) stamp() (Stamp, error) {
+	if r.err != nil {
+		return 0, unavailable(r.err)
+	}
+	text, _ := r.value.(string)
+	stamp, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("unexpected stamp %v: %w", r.value, err)
+	}
+	return Stamp(stamp), nil
+}
+
+// FeedFacts is what SQL knows of one reader's feed, read under a stamp of BeginRebuild.
+type FeedFacts struct {
+	Reader         services.UserNumber
+	Stamp          Stamp
+	Seen           services.PostID      // seen up to
+	Entries        []services.FeedEntry // the newest
+	Floor          services.PostID      // the newest older than Entries, 0 when there is none
+	TrimmedCounted services.PostID      // the newest that counts at or below Floor, 0 when there is none
+	Day            int64                // of activity, days since 1970
+	Lifetime       time.Duration        // how long the keys live without a further visit
+}
+
+// EndRebuild merges the facts and marks the document good.
+func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error) {
+	args := []any{
+		facts.Stamp.text(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
+		facts.Day, int64(facts.Lifetime / time.Second),
+	}
+	for _, entry := range facts.Entries {
+		args = append(args, entryText(entry))
+	}
+	return c.result(ctx, rebuildMerge, call{keys: inboxKeys(facts.Reader), args: args})
+}
+
+// MarkActive notes the day on the users' documents and lets their keys live for lifetime from now.
+func (c *Client) MarkActive(ctx context.Context, users []services.UserNumber, day int64, lifetime time.Duration) error {
+	calls := make([]call, len(users))
+	for i, user := range users {
+		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user)}, args: []any{day, int64(lifetime / time.Second)}}
+	}
+	_, err := c.runScript(ctx, activity, calls)
+	return err
+}
+
+// InboxPage is a raw page of an inbox.
+type InboxPage struct {
+	Ready   bool // false: the inbox is missing or being built
+	Entries []services.FeedEntry
+	Cut     bool // older posts exist and are not listed: feeds end at their 300th entry
+}
+
+// Inbox reads up to limit entries with ids below before, newest first, in one round trip.
+func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (InboxPage, error) {
+	key := inboxKey(reader)
+	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+		p.HGet(ctx, badgeKey(reader), "st")
+		p.ZRange(ctx, key, 0, 0)
+		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)
+		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: "(" + before.String(), Min: "-", Count: int64(limit)})
+	})
+	if err != nil {
+		return InboxPage{}, err
+	}
+	var page InboxPage
+	for _, command := range commands {
+		if err := command.Err(); err != nil && err != redis.Nil {
+			return page, unavailable(err)
+		}
+	}
+	first := commands[1].(*redis.StringSliceCmd).Val()
+	if commands[0].(*redis.StringCmd).Val() != "1" || len(first) == 0 || first[0][0] != sentinel {
+		return page, nil
+	}
+	page.Ready = true
+	page.Cut = first[0][1:] != zeroID
+	var oldest services.PostID
+	if last := commands[2].(*redis.StringSliceCmd).Val(); len(last) == 1 {
+		entry, _ := parseEntry(last[0])
+		oldest = entry.Post
+	}
+	for _, member := range commands[3].(*redis.StringSliceCmd).Val() {
+		entry, ok := parseEntry(member)
+		if ok && entry.Post >= oldest {
+			page.Entries = append(page.Entries, entry)
+		}
+		page.Cut = page.Cut || ok && entry.Post < oldest
+	}
+	return page, nil
+}
+
+func (s Stamp) text() string { return strconv.FormatUint(uint64(s), 10) }
+
+func (c *Client) result(ctx context.Context, script *script, one call) (Result, error) {
+	results, err := c.results(ctx, script, []call{one})
+	if err != nil {
+		return Result{}, err
+	}
+	return results[0], nil
+}
+
+// results runs a script that answers {status, n, short, nodes...}. One failed call fails them all: the scripts
+// repeat without harm, and so does the caller.
+func (c *Client) results(ctx context.Context, script *script, calls []call) ([]Result, error) {
+	replies, err := c.runScript(ctx, script, calls)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]Result, len(replies))
+	for i, reply := range replies {
+		if reply.err != nil {
+			return nil, fmt.Errorf("%s: %w", script.name, unavailable(reply.err))
+		}
+		if results[i], err = parseResult(reply.value); err != nil {
+			return nil, fmt.Errorf("%s: %w", script.name, err)
+		}
+	}
+	return results, nil
+}
+
+func parseResult(value any) (result Result, err error) {
+	parts, ok := value.([]any)
+	if !ok || len(parts) == 0 {
+		return result, fmt.Errorf("unexpected reply %v", value)
+	}
+	status, _ := parts[0].(int64)
+	result.Status = Status(status)
+	if result.Status != Applied {
+		return result, nil
+	}
+	if len(parts) < 3 {
+		return result, fmt.Errorf("unexpected reply %v", value)
+	}
+	n, _ := parts[1].(string)
+	if result.N, err = strconv.ParseUint(n, 10, 64); err != nil {
+		return result, fmt.Errorf("unexpected reply %v: %w", value, err)
+	}
+	short, _ := parts[2].(int64)
+	result.Short = short == 1
+	for _, part := range parts[3:] {
+		node, _ := part.(string)
+		result.Nodes = append(result.Nodes, node)
+	}
+	return result, nil
+}

@@ -1,0 +1,37 @@
+package rdb
+
+import (
+	"strconv"
+
+	"tidings/services"
+)
+
+// Every key of Tidings is built here. All keys of a user share the hash tag {u<number>}, so that one script may
+// touch them on a cluster. Bounds are per key.
+
+// badgeKey is the badge document: HASH, fixed fields of at most 64 bytes, see Document.
+func badgeKey(user services.UserNumber) string { return userKey(user, ":b") }
+
+// inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most
+// Retention + 32 members of 19 bytes, see appendEntry.
+func inboxKey(user services.UserNumber) string { return userKey(user, ":i") }
+
+// onlineKey is where the user has open subscriptions: HASH, node -> end of its lease in ms, a field a node.
+func onlineKey(user services.UserNumber) string { return userKey(user, ":on") }
+
+// profileKey is a cached copy of the user's profile: STRING, see putCopies, up to 3 KB.
+func profileKey(user services.UserNumber) string { return userKey(user, ":p") }
+
+// postKey is a cached copy of a post: STRING, see putCopies, up to 21 KB.
+func postKey(post services.PostID) string { return "p:" + post.String() }
+
+// hintChannel is the pub/sub channel on which a node hears of changed documents.
+func hintChannel(node string) string { return "node:" + node }
+
+func userKey(user services.UserNumber, part string) string {
+	key := make([]byte, 0, 24)
+	key = append(key, "{u"...)
+	key = strconv.AppendUint(key, uint64(user), 10)
+	key = append(key, '}')
+	return string(append(key, part...))
+}

@@ -1,0 +1,21 @@
+-- Pushes one post into one reader's inbox.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
+-- ARGV[1] stamp of the SQL read behind it (us)  ARGV[2] entry
+-- Returns {status, n, short, nodes...}
+local d, entry = open(KEYS[1], KEYS[2]), ARGV[2]
+if not d then return { 0 } end
+if tonumber(ARGV[1]) <= d.rm then return { 3 } end
+local counts, id = entry:sub(19) == '+', entry:sub(1, 13)
+-- The same post with the other flag means that the edge has changed: the caller reads it again. A twin of a counting entry is not above fq.
+if not counts or id <= d.fq then
+  if redis.call('ZSCORE', KEYS[2], entry:sub(1, 18) .. (counts and '-' or '+')) then return { 3 } end
+end
+if id <= d.floor then
+  if not counts or id <= d.ft then return { 2 } end
+  d.ft = id
+else
+  if redis.call('ZADD', KEYS[2], 0, entry) == 0 then return { 2 } end
+  if not counts and id > d.fq then d.fq = id end
+  trim(KEYS[2], d)
+end
+return save(KEYS[1], KEYS[2], KEYS[3], d)

@@ -1,0 +1,9 @@
+-- Takes one deleted post out of a reader's inbox.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
+-- ARGV[1] the entry without its flag
+-- Returns {status, n, short, nodes...}
+local d = open(KEYS[1], KEYS[2])
+if not d then return { 0 } end
+fence(KEYS[1], d)
+if redis.call('ZREM', KEYS[2], ARGV[1] .. '+', ARGV[1] .. '-') == 0 then return { 2 } end
+return save(KEYS[1], KEYS[2], KEYS[3], d)

@@ -1,0 +1,15 @@
+-- Takes everything of one author out of a reader's inbox.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
+-- ARGV[1] the author's 5 letters
+-- Returns {status, n, short, nodes...}
+local d = open(KEYS[1], KEYS[2])
+if not d then return { 0 } end
+fence(KEYS[1], d)
+local removed = 0
+for _, entry in ipairs(redis.call('ZRANGE', KEYS[2], 1, -1)) do
+  if entry:sub(14, 18) == ARGV[1] then removed = removed + redis.call('ZREM', KEYS[2], entry) end
+end
+-- What was trimmed and still counted may have been his: only a refill can tell.
+local doubt = d.ft > d.T
+if removed == 0 and not doubt then return { 2 } end
+return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)

@@ -1,0 +1,26 @@
+-- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i
+-- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2...] categories
+-- Returns the stamp (us) to read SQL under
+local rm, n = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n'))
+local time = now()
+if not rm then
+  redis.call('DEL', KEYS[2]) -- removals skipped while the document was away: nothing in it can be trusted
+  rm = time
+  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', time),
+    'T', ZERO, 'fc', '0', 'fq', ZERO, 'ft', ZERO, 'd', '0')
+  for k = 2, #ARGV do redis.call('HSET', KEYS[1], 'N' .. ARGV[k], '0;0;0;0,0,0,0,0,0,0,0', 'H' .. ARGV[k], ZERO) end
+end
+rm = tonumber(rm)
+local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+if not first or first:sub(1, 1) ~= '!' then
+  redis.call('DEL', KEYS[2])
+  redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
+  rm = math.max(time, rm + 1)
+  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', ZERO, 'ft', ZERO)
+elseif ARGV[1] == '1' and first ~= '!' .. ZERO then
+  redis.call('ZREM', KEYS[2], first)
+  redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
+  redis.call('HSET', KEYS[1], 'st', '0', 'ft', ZERO)
+end
+return string.format('%.0f', math.max(time, rm + 1))

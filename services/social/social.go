@@ -1,0 +1,171 @@
+// Package social is people: who follows whom, profiles, and the import of follow graphs.
+//
+// A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the
+// job. Whoever is mentioned by a well-formed key exists from then on: the host application is the authority on users.
+package social
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// Config is what the service needs.
+type Config struct {
+	Store        *store.Store
+	Mirror       *mirror.Mirror
+	Fanout       *fanout.Fanout
+	IDs          *services.IDClock
+	MaxFollowees int // how many people one may follow; 0 means 2,000
+}
+
+// Service knows people. It is safe for concurrent use.
+type Service struct {
+	store        *store.Store
+	mirror       *mirror.Mirror
+	fanout       *fanout.Fanout
+	ids          *services.IDClock
+	maxFollowees int
+}
+
+// New makes the service.
+func New(cfg Config) *Service {
+	if cfg.MaxFollowees == 0 {
+		cfg.MaxFollowees = 2000
+	}
+	return &Service{store: cfg.Store, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, maxFollowees: cfg.MaxFollowees}
+}
+
+// Number is the number of the user with the key, who is given one when he is first mentioned.
+func (s *Service) Number(ctx context.Context, key string) (services.UserNumber, error) {
+	if err := services.CheckUserKey(key); err != nil {
+		return 0, err
+	}
+	number, ok, err := s.mirror.Number(ctx, key)
+	if err != nil || ok {
+		return number, err
+	}
+	err = s.store.Write(ctx, func(tx *store.Tx) error {
+		numbers, err := tx.EnsureUsers(ctx, []string{key})
+		number = numbers[key]
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("user %s: %w", key, err)
+	}
+	s.mirror.KeepNumber(key, number)
+	return number, nil
+}
+
+// Known finds a user by key without making him; ok is false when he was never mentioned.
+func (s *Service) Known(ctx context.Context, key string) (number services.UserNumber, ok bool, err error) {
+	return s.mirror.Number(ctx, key)
+}
+
+// Follow is the op by which one user follows another from now on. CONFLICT when he does already, or when it is himself.
+func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
+	return &fanout.Op{
+		Name: "follow", Actor: follower, Input: fmt.Sprint(followee),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			if follower == followee {
+				return nil, services.Errorf(services.Invalid, "userId: one cannot follow oneself")
+			}
+			following, err := tx.CountFollowees(ctx, follower, s.maxFollowees)
+			if err != nil {
+				return nil, err
+			}
+			created, err := tx.InsertFollow(ctx, services.Edge{Follower: follower, Followee: followee, Since: s.ids.Next()})
+			if err != nil {
+				return nil, err
+			}
+			if !created {
+				return nil, services.Errorf(services.Conflict, "userId: followed already")
+			}
+			if following >= s.maxFollowees {
+				return nil, services.Errorf(services.Conflict, "userId: at most %d people can be followed", s.maxFollowees)
+			}
+			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, followee))
+		},
+		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
+	}
+}
+
+// Unfollow is the op by which a follow ends. CONFLICT when there is none.
+func (s *Service) Unfollow(follower, followee services.UserNumber) *fanout.Op {
+	return &fanout.Op{
+		Name: "unfollow", Actor: follower, Input: fmt.Sprint(followee),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			deleted, err := tx.DeleteFollow(ctx, follower, followee)
+			if err != nil {
+				return nil, err
+			}
+			if !deleted {
+				return nil, services.Errorf(services.Conflict, "userId: not followed")
+			}
+			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, followee))
+		},
+		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
+	}
+}
+
+const (
+	maxName      = 100
+	maxAvatarURL = 2048
+)
+
+// SetProfile is the op that sets a user's name and picture; nil leaves one, "" removes it.
+func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) (*fanout.Op, error) {
+	if name != nil {
+		if err := services.CheckText("name", *name, 0, maxName); err != nil {
+			return nil, err
+		}
+	}
+	if avatarURL != nil {
+		if err := checkURL("avatarUrl", *avatarURL); err != nil {
+			return nil, err
+		}
+	}
+	var changedAt time.Time
+	return &fanout.Op{
+		Name: "setProfile", Actor: user, Input: printable(name) + "\x00" + printable(avatarURL),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			changedAt = tx.Now
+			if err := tx.SetProfile(ctx, user, name, avatarURL); err != nil {
+				return nil, err
+			}
+			if _, err := tx.AppendLog(ctx, mirror.LogProfile, mirror.UserNumberText(user), nil); err != nil {
+				return nil, err
+			}
+			return nil, tx.Enqueue(ctx, fanout.ProfileJob(user))
+		},
+		Own: func(ctx context.Context) error {
+			s.mirror.ProfileChanged(user, changedAt)
+			return s.fanout.CarryProfile(ctx, user)
+		},
+	}, nil
+}
+
+func checkURL(field, text string) error {
+	if err := services.CheckText(field, text, 0, maxAvatarURL); err != nil || text == "" {
+		return err
+	}
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+		return services.Errorf(services.Invalid, "%s: %s is not an http or https address", field, services.Quote(text))
+	}
+	return nil
+}
+
+// printable tells a value from none, for idempotency.
+func printable(value *string) string {
+	if value == nil {
+		return "-"
+	}
+	return "=" + *value
+}
