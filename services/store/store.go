@@ -1,9 +1,22 @@
-// Package store is SQL: the only importer of database/sql.
+// Package store is SQL: the facts, and the only importer of database/sql.
+//
+// It guarantees that a write that was answered is on disk, that what one transaction writes is there whole or
+// not at all, and that both engines, SQLite and PostgreSQL, do the same: one set of queries, one set of
+// migrations, one suite of tests. Times are kept to the microsecond. It is safe for concurrent use.
+//
+// When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and
+// nothing is half-done; a commit whose answer was lost may or may not stand, so that a repeated write has to be
+// harmless. When the process dies, everything answered before stands. A second process on a SQLite file is
+// refused with CONFLICT.
 package store
 
 import (
 	"context"
+	"database/sql"
+	"io"
 	"log/slog"
+	"strings"
+	"sync"
 	"time"
 
 	"tidings/services"
@@ -11,203 +24,116 @@ import (
 
 // Config says which database and how.
 type Config struct {
-	URL      string // "sqlite:FILE" or postgres://...
-	MaxConns int    // PostgreSQL: connections at most; 0 is 16
-	Clock    services.Clock
-	Log      *slog.Logger
+	URL      string         // sqlite:FILE, or postgres://USER:PASSWORD@HOST:PORT/DATABASE
+	MaxConns int            // PostgreSQL: connections at most; 0 is 16
+	Clock    services.Clock // nil is the machine's
+	Log      *slog.Logger   // nil is none
 }
 
-// Store is an open database. It is safe for concurrent use.
-type Store struct{}
+// defaultMaxConns is enough for two nodes' worth of writers below PostgreSQL's usual limit of 100.
+const defaultMaxConns = 16
 
-// Tx is one write transaction. Now is its one time: UTC, to the microsecond.
-type Tx struct{ Now time.Time }
+// Store is an open database.
+type Store struct {
+	runner // for reading
+	name   string
+	clock  services.Clock
+	log    *slog.Logger
+	db     *sql.DB // PostgreSQL: everything; SQLite: the readers
+	writer *writer // SQLite only
+	lock   io.Closer
 
-var errNotYet = services.Errorf(services.Internal, "not built yet")
-
-// HomePage is the view code of the home feed; its view id is "".
-const HomePage = "home_page"
-
-// Cause is why a notification may stand.
-type Cause struct {
-	Recipient services.UserNumber
-	Category  services.Category
-	Subject   services.PostID
-	Actor     services.UserNumber
-}
-
-// NotificationState is the absolute state of one category of one user.
-type NotificationState struct {
-	Recipient  services.UserNumber
-	Category   services.Category
-	Version    uint64
-	Head, Seen services.PostID
-	Older      int
-	Day        int64
-	Days       [8]int
+	mu      sync.RWMutex // guards closed against writes that are starting
+	closed  bool
+	writing sync.WaitGroup
 }
 
-// NewJob is work to be done.
-type NewJob struct {
-	Kind, Key string
-	Payload   []byte
-	NotBefore time.Time
+// Open opens the database and brings its tables up to date. A URL that is none is INVALID, a SQLite file that
+// another process has is CONFLICT, a database that is newer than this program too, and one that cannot be
+// reached or opened is UNAVAILABLE. The errors name the database and never a password.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s := &Store{clock: cfg.Clock, log: cfg.Log}
+	if s.clock == nil {
+		s.clock = services.SystemClock{}
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MaxConns <= 0 {
+		cfg.MaxConns = defaultMaxConns
+	}
+	if err := s.open(ctx, cfg); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
-// Job is claimed work.
-type Job struct {
-	ID        int64
-	Kind, Key string
-	Payload   []byte
-	Tries     int
-	Token     string
-	CreatedAt time.Time
+func (s *Store) open(ctx context.Context, cfg Config) error {
+	scheme, file, found := strings.Cut(cfg.URL, ":")
+	switch {
+	case !found:
+		return services.Errorf(services.Invalid, "database URL: it has no scheme; expected sqlite:FILE or postgres://USER@HOST/DATABASE")
+	case scheme == "sqlite":
+		return s.openSQLite(ctx, file)
+	case scheme == "postgres" || scheme == "postgresql":
+		return s.openPostgres(ctx, cfg)
+	default:
+		return services.Errorf(services.Invalid, "database URL: the scheme is %s; expected sqlite or postgres", services.Quote(scheme))
+	}
 }
 
-// LogEntry is one rare shared change.
-type LogEntry struct {
-	Kind    string
-	Version uint64
-	At      time.Time
-	Key     string
-	Payload []byte
+// Close waits for the writes that have begun, refuses further ones, and gives the database back. Reads that
+// still run fail. Closing again does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	s.writing.Wait()
+	return s.release()
 }
 
-func Open(ctx context.Context, cfg Config) (*Store, error) { return nil, errNotYet }
-func (s *Store) Close() error                              { return nil }
-func (s *Store) Ping(ctx context.Context) error            { return errNotYet }
-func (s *Store) Dialect() string                           { return "sqlite" }
-
-func (s *Store) Write(ctx context.Context, fn func(tx *Tx) error) error { return errNotYet }
-func (s *Store) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
-	return make([]error, len(fns))
+// release closes what was opened, the last first, and gives the first error.
+func (s *Store) release() error {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	if s.db != nil {
+		keep(s.db.Close())
+	}
+	if s.writer != nil {
+		keep(s.writer.close()) // the last connection to close empties the write-ahead log into the file
+	}
+	if s.lock != nil {
+		keep(s.lock.Close())
+	}
+	return fault("close "+s.name, first)
 }
 
-func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
-	return nil, errNotYet
-}
-func (tx *Tx) SetProfile(ctx context.Context, user services.UserNumber, name, avatarURL *string) error {
-	return errNotYet
-}
-func (tx *Tx) MarkActive(ctx context.Context, users []services.UserNumber) error { return errNotYet }
-func (s *Store) UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
-	return nil, errNotYet
-}
-func (s *Store) Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
-	return nil, errNotYet
+// begin admits a write, until Close. The caller calls s.writing.Done after it.
+func (s *Store) begin() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return services.Errorf(services.Unavailable, "the database is closed")
+	}
+	s.writing.Add(1)
+	return nil
 }
 
-func (tx *Tx) InsertFollow(ctx context.Context, edge services.Edge) (created bool, err error) {
-	return false, errNotYet
-}
-func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.UserNumber) (deleted bool, err error) {
-	return false, errNotYet
-}
-func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserNumber, limit int) (int, error) {
-	return 0, errNotYet
-}
-func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserted int, err error) {
-	return 0, errNotYet
-}
-func (s *Store) Edge(ctx context.Context, follower, followee services.UserNumber) (services.Edge, bool, error) {
-	return services.Edge{}, false, errNotYet
-}
-func (s *Store) Edges(ctx context.Context, followers []services.UserNumber, followee services.UserNumber) (map[services.UserNumber]services.Edge, error) {
-	return nil, errNotYet
-}
-func (s *Store) Followers(ctx context.Context, followee, after services.UserNumber, limit int, activeSince time.Time) ([]services.Edge, error) {
-	return nil, errNotYet
+// Ping asks the database for an answer. UNAVAILABLE when there is none before ctx ends.
+func (s *Store) Ping(ctx context.Context) error {
+	return fault("ping "+s.name, s.db.PingContext(ctx))
 }
 
-func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error { return errNotYet }
-func (tx *Tx) DeletePost(ctx context.Context, id services.PostID) (post services.Post, deleted bool, err error) {
-	return post, false, errNotYet
-}
-func (tx *Tx) PostForShare(ctx context.Context, id services.PostID) (services.Post, error) {
-	return services.Post{}, errNotYet
-}
-func (s *Store) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
-	return nil, errNotYet
-}
-func (s *Store) AuthorPosts(ctx context.Context, author services.UserNumber, limit int) ([]services.PostID, error) {
-	return nil, errNotYet
-}
-func (s *Store) HomeFeed(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) ([]services.FeedEntry, error) {
-	return nil, errNotYet
-}
-func (s *Store) NewestCounting(ctx context.Context, reader services.UserNumber, upTo services.PostID) (services.PostID, error) {
-	return 0, errNotYet
-}
-func (s *Store) CountNew(ctx context.Context, reader services.UserNumber, seen services.PostID, limit int) (int, error) {
-	return 0, errNotYet
-}
+// Dialect is "sqlite" or "postgres".
+func (s *Store) Dialect() string { return s.dialect.String() }
 
-func (tx *Tx) RaisePosition(ctx context.Context, user services.UserNumber, viewCode, viewID string, position services.PostID) (services.PostID, error) {
-	return 0, errNotYet
-}
-func (s *Store) Position(ctx context.Context, user services.UserNumber, viewCode, viewID string) (services.PostID, error) {
-	return 0, errNotYet
-}
-
-func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserNumber) (bool, error) {
-	return false, errNotYet
-}
-func (tx *Tx) DeleteLike(ctx context.Context, post services.PostID, liker services.UserNumber) (bool, error) {
-	return false, errNotYet
-}
-func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationState, error) {
-	return nil, errNotYet
-}
-func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserNumber, category services.Category, upTo services.PostID) (NotificationState, error) {
-	return NotificationState{}, errNotYet
-}
-func (s *Store) NotificationStates(ctx context.Context, user services.UserNumber) ([]NotificationState, error) {
-	return nil, errNotYet
-}
-
-func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error { return errNotYet }
-func (s *Store) Claim(ctx context.Context, kinds []string, limit int, lease time.Duration) ([]Job, error) {
-	return nil, errNotYet
-}
-func (s *Store) Extend(ctx context.Context, jobs []Job, lease time.Duration) error { return errNotYet }
-func (s *Store) Finish(ctx context.Context, jobs []Job) (int, error)               { return 0, errNotYet }
-func (tx *Tx) FinishJobs(ctx context.Context, jobs []Job) (int, error)             { return 0, errNotYet }
-func (s *Store) Release(ctx context.Context, jobs []Job, notBefore time.Time) error {
-	return errNotYet
-}
-func (s *Store) Fail(ctx context.Context, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
-	return false, errNotYet
-}
-func (s *Store) JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error) {
-	return 0, 0, time.Time{}, errNotYet
-}
-func (s *Store) NextDue(ctx context.Context, kinds []string) (time.Time, bool, error) {
-	return time.Time{}, false, errNotYet
-}
-
-func (tx *Tx) AppendLog(ctx context.Context, kind, key string, payload []byte) (uint64, error) {
-	return 0, errNotYet
-}
-func (s *Store) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]LogEntry, error) {
-	return nil, errNotYet
-}
-func (s *Store) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
-	return 0, 0, errNotYet
-}
-func (s *Store) TrimLog(ctx context.Context, before time.Time) (int, error) { return 0, errNotYet }
-
-func (tx *Tx) Remember(ctx context.Context, scope, key string, bodyHash []byte, ids []string) error {
-	return errNotYet
-}
-func (tx *Tx) Recall(ctx context.Context, scope, key string) (bodyHash []byte, ids []string, found bool, err error) {
-	return nil, nil, false, errNotYet
-}
-func (s *Store) ForgetIdempotencyKeys(ctx context.Context, before time.Time) (int, error) {
-	return 0, errNotYet
-}
-func (tx *Tx) SetImportProgress(ctx context.Context, source string, line int64) error {
-	return errNotYet
-}
-func (s *Store) ImportProgress(ctx context.Context, source string) (line int64, err error) {
-	return 0, errNotYet
-}
+// now is the time that a transaction or a read goes by: UTC, to the microsecond.
+func (s *Store) now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsecond) }

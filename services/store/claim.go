@@ -1,0 +1,133 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// dueOfKind lists what is due of one kind, in the order of the index, and takes hold of it: what another
+// transaction holds is passed over.
+const dueOfKind = `SELECT * FROM (SELECT id, kind, key, payload, tries, created_at, due_at FROM jobs
+	WHERE kind = $%d AND due_at <= $1 ORDER BY due_at, id LIMIT $2 {skip locked}) AS of_%d`
+
+var (
+	leaseJobs = newStatement("lease jobs", `UPDATE jobs SET token = $2, due_at = $3 WHERE {in id $1 BIGINT}`)
+
+	dropJobs = newStatement("drop collapsed jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT}`)
+
+	nextDue = newStatement("next due job", `SELECT min(due_at) FROM jobs WHERE kind = $1`)
+)
+
+// Claim takes up to limit jobs of some kinds that are due and that nobody holds, those that have been due for
+// longest first, and holds them for the lease. Of several with one kind and key it returns the last made and
+// deletes the others. On PostgreSQL several nodes claim side by side and never the same job.
+func (s *Store) Claim(ctx context.Context, kinds []string, limit int, lease time.Duration) ([]Job, error) {
+	if len(kinds) == 0 || limit <= 0 {
+		return nil, nil
+	}
+	// Asking first spares the writer, and the disk, a transaction for nothing.
+	if due, found, err := s.NextDue(ctx, kinds); err != nil || !found || due.After(s.now()) {
+		return nil, err
+	}
+	var claimed []Job
+	err := s.Write(ctx, func(tx *Tx) error {
+		due, err := tx.due(ctx, kinds, limit)
+		if err != nil || len(due) == 0 {
+			claimed = nil
+			return err
+		}
+		var collapsed []int64
+		claimed, collapsed = collapse(due)
+		if len(collapsed) > 0 {
+			if _, err := tx.run(ctx, dropJobs, collapsed); err != nil {
+				return err
+			}
+		}
+		token := rand.Text()
+		ids := make([]int64, len(claimed))
+		for i := range claimed {
+			claimed[i].Token = token
+			ids[i] = claimed[i].ID
+		}
+		_, err = tx.run(ctx, leaseJobs, ids, token, tx.Now.Add(lease))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return claimed, nil
+}
+
+// due lists and locks the jobs that are due, the longest due first.
+func (tx *Tx) due(ctx context.Context, kinds []string, limit int) ([]Job, error) {
+	args := []any{tx.Now, limit}
+	parts := make([]string, len(kinds))
+	for i, kind := range kinds {
+		args = append(args, kind)
+		parts[i] = fmt.Sprintf(dueOfKind, len(args), i)
+	}
+	st := newStatement("claim jobs", strings.Join(parts, " UNION ALL "))
+	type dueJob struct {
+		Job
+		due int64
+	}
+	var due []dueJob
+	err := tx.each(ctx, st, args, func(scan func(...any) error) error {
+		var job dueJob
+		var created int64
+		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &job.Tries, &created, &job.due)
+		job.CreatedAt = fromMicros(created)
+		due = append(due, job)
+		return err
+	})
+	slices.SortFunc(due, func(a, b dueJob) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.ID, b.ID)) })
+	jobs := make([]Job, min(len(due), limit))
+	for i := range jobs {
+		jobs[i] = due[i].Job
+	}
+	return jobs, err
+}
+
+// collapse keeps of each kind and key the last made, in the place of the first, and lists the ids of the others.
+func collapse(due []Job) (kept []Job, dropped []int64) {
+	type name struct{ kind, key string }
+	places := make(map[name]int)
+	for _, job := range due {
+		place, seen := places[name{job.Kind, job.Key}]
+		if job.Key == "" || !seen {
+			places[name{job.Kind, job.Key}] = len(kept)
+			kept = append(kept, job)
+			continue
+		}
+		if job.ID > kept[place].ID {
+			kept[place], job = job, kept[place]
+		}
+		dropped = append(dropped, job.ID)
+	}
+	return kept, dropped
+}
+
+// NextDue is when the next job of some kinds can be claimed: when it is due, or when the lease on it ends. false
+// when there is none.
+func (s *Store) NextDue(ctx context.Context, kinds []string) (time.Time, bool, error) {
+	var next sql.NullInt64
+	for _, kind := range kinds {
+		var due sql.NullInt64
+		if _, err := s.one(ctx, nextDue, []any{kind}, &due); err != nil {
+			return time.Time{}, false, err
+		}
+		if due.Valid && (!next.Valid || due.Int64 < next.Int64) {
+			next = due
+		}
+	}
+	if !next.Valid {
+		return time.Time{}, false, nil
+	}
+	return fromMicros(next.Int64), true, nil
+}

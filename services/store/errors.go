@@ -1,0 +1,89 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	sqlitedriver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"tidings/services"
+)
+
+// fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it
+// later, else a plain error, which is INTERNAL. what names the statement or the step.
+func fault(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, known := errors.AsType[*services.Error](err); known {
+		return err
+	}
+	if unavailable(err) {
+		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the database does not answer")
+	}
+	return fmt.Errorf("store: %s: %w", what, err)
+}
+
+func unavailable(err error) bool {
+	for _, known := range []error{
+		context.Canceled, context.DeadlineExceeded, driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone,
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgx.ErrTxCommitRollback,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return unavailableState(server.Code)
+	}
+	if file, ok := errors.AsType[*sqlitedriver.Error](err); ok {
+		return unavailableResult(file.Code())
+	}
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[net.Error](err)
+	// Two errors of the driver and of database/sql have no type of their own.
+	text := err.Error()
+	return connecting || network || strings.Contains(text, "conn closed") || strings.Contains(text, "database is closed")
+}
+
+// unavailableState judges a PostgreSQL SQLSTATE.
+func unavailableState(code string) bool {
+	switch code {
+	case "25006", // read only: a standby, or a disk that an administrator protects
+		"25P03", // idle in transaction too long
+		"40001", // serialization failure, still after the retries
+		"40P01", // deadlock, still after the retries
+		"55P03", // a lock is not to be had in time
+		"57014", // cancelled, by our deadline or an administrator
+		"58030": // an I/O error of the server
+		return true
+	}
+	class := code[:min(2, len(code))]
+	// 08 connection, 28 authorization, 53 resources (disk full, too many connections), 57P shutting down.
+	return class == "08" || class == "28" || class == "53" || strings.HasPrefix(code, "57P")
+}
+
+// unavailableResult judges a SQLite result code.
+func unavailableResult(code int) bool {
+	switch code & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY,
+		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL:
+		return true
+	}
+	return false
+}
+
+// conflicting says that PostgreSQL gave way to another transaction: the same work may well pass when repeated.
+func conflicting(err error) bool {
+	server, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (server.Code == "40001" || server.Code == "40P01")
+}

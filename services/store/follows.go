@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+)
+
+var (
+	insertFollows = insertion{name: "insert follows", columns: 3,
+		head: "INSERT INTO follows (follower, followee, since)", tail: "ON CONFLICT (follower, followee) DO NOTHING"}
+
+	deleteFollow = newStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
+
+	countFollowees = newStatement("count followees",
+		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted`)
+
+	oneEdge = newStatement("a follow", `SELECT since FROM follows WHERE follower = $1 AND followee = $2`)
+
+	edgesTo = newStatement("follows of one user", `SELECT follower, since FROM follows WHERE followee = $2 AND {in follower $1 BIGINT}`)
+
+	followersOf = newStatement("followers", `SELECT f.follower, f.since
+		FROM follows f JOIN users u ON u.number = f.follower
+		WHERE f.followee = $1 AND f.follower > $2 AND u.seen_at >= $3
+		ORDER BY f.follower LIMIT $4`)
+)
+
+// InsertFollow makes one user follow another. An edge that stands stays as it is: false.
+func (tx *Tx) InsertFollow(ctx context.Context, edge services.Edge) (created bool, err error) {
+	inserted, err := tx.ImportFollows(ctx, []services.Edge{edge})
+	return inserted > 0, err
+}
+
+// DeleteFollow makes one user follow another no longer. false when he did not.
+func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.UserNumber) (deleted bool, err error) {
+	changed, err := tx.run(ctx, deleteFollow, follower, followee)
+	return changed > 0, err
+}
+
+// CountFollowees says how many a user follows, counting no further than limit.
+func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserNumber, limit int) (int, error) {
+	var count int
+	_, err := tx.one(ctx, countFollowees, []any{follower, limit}, &count)
+	return count, err
+}
+
+// ImportFollows makes many edges at once and says how many are new; those that stand stay as they are. It is
+// fastest with thousands of edges a call, sorted by follower.
+func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserted int, err error) {
+	all := make([][]any, len(edges))
+	for i, edge := range edges {
+		all[i] = []any{edge.Follower, edge.Followee, edge.Since}
+	}
+	return tx.insert(ctx, insertFollows, all)
+}
+
+// Edge tells whether one user follows another, and since which post.
+func (s *Store) Edge(ctx context.Context, follower, followee services.UserNumber) (services.Edge, bool, error) {
+	edge := services.Edge{Follower: follower, Followee: followee}
+	found, err := s.one(ctx, oneEdge, []any{follower, followee}, &edge.Since)
+	if err != nil || !found {
+		return services.Edge{}, false, err
+	}
+	return edge, true, nil
+}
+
+// Edges tells which of some users follow one user. Who does not is absent.
+func (s *Store) Edges(ctx context.Context, followers []services.UserNumber, followee services.UserNumber) (map[services.UserNumber]services.Edge, error) {
+	edges := make(map[services.UserNumber]services.Edge, len(followers))
+	err := s.each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
+		edge := services.Edge{Followee: followee}
+		err := scan(&edge.Follower, &edge.Since)
+		edges[edge.Follower] = edge
+		return err
+	})
+	return edges, err
+}
+
+// Followers lists a user's followers by their numbers, those greater than after, at most limit: only who was
+// seen at activeSince or later. The zero time asks for everyone.
+func (s *Store) Followers(ctx context.Context, followee, after services.UserNumber, limit int, activeSince time.Time) ([]services.Edge, error) {
+	var edges []services.Edge
+	err := s.each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
+		edge := services.Edge{Followee: followee}
+		err := scan(&edge.Follower, &edge.Since)
+		edges = append(edges, edge)
+		return err
+	})
+	return edges, err
+}

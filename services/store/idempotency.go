@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"tidings/services"
+)
+
+// IdempotencyFor is how long an idempotency key is remembered.
+const IdempotencyFor = 24 * time.Hour
+
+// ErrRemembered is what Remember answers when the key is taken meanwhile: run the whole write again, whose Recall
+// will find it.
+var ErrRemembered = services.Errorf(services.Conflict, "this idempotency key is being used by another request: send it again")
+
+var (
+	remember = newStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, ids, at) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, ids = excluded.ids, at = excluded.at WHERE i.at <= $6`)
+
+	recall = newStatement("recall an idempotency key", `SELECT body_hash, ids FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
+
+	forget = newStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
+)
+
+// Remember keeps what a key had made, in the transaction that makes it, for 24 hours. ErrRemembered when the key
+// stands already.
+func (tx *Tx) Remember(ctx context.Context, scope, key string, bodyHash []byte, ids []string) error {
+	if ids == nil {
+		ids = []string{}
+	}
+	if bodyHash == nil {
+		bodyHash = []byte{}
+	}
+	changed, err := tx.run(ctx, remember, scope, key, bodyHash, asJSON(ids), tx.Now, tx.Now.Add(-IdempotencyFor))
+	if err == nil && changed == 0 {
+		return ErrRemembered
+	}
+	return err
+}
+
+// Recall gives what a key had made, if it was remembered within the last 24 hours.
+func (tx *Tx) Recall(ctx context.Context, scope, key string) (bodyHash []byte, ids []string, found bool, err error) {
+	var list string
+	found, err = tx.one(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &bodyHash, &list)
+	if err != nil || !found {
+		return nil, nil, false, err
+	}
+	if err := json.Unmarshal([]byte(list), &ids); err != nil {
+		return nil, nil, false, fmt.Errorf("store: the ids of idempotency key %s: %w", services.Quote(key), err)
+	}
+	return bodyHash, ids, true, nil
+}
+
+// ForgetIdempotencyKeys deletes those remembered before a time and says how many.
+func (s *Store) ForgetIdempotencyKeys(ctx context.Context, before time.Time) (forgotten int, err error) {
+	err = s.Write(ctx, func(tx *Tx) error {
+		forgotten, err = tx.run(ctx, forget, before)
+		return err
+	})
+	return forgotten, err
+}

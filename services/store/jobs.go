@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// NewJob is work to be done later. Jobs of one kind and key collapse to the last when they are claimed together; an
+// empty key never collapses. NotBefore zero is now.
+type NewJob struct {
+	Kind, Key string
+	Payload   []byte
+	NotBefore time.Time
+}
+
+// Job is work that this process holds a lease on. Tries is how often it has failed. Token fences the lease: after it
+// has run out and somebody else has claimed the job, what the former holder does has no effect.
+type Job struct {
+	ID        int64
+	Kind, Key string
+	Payload   []byte
+	Tries     int
+	Token     string
+	CreatedAt time.Time
+}
+
+var (
+	insertJobs = insertion{name: "enqueue jobs", columns: 5, head: "INSERT INTO jobs (kind, key, payload, due_at, created_at)"}
+
+	extendJobs = newStatement("extend leases", `UPDATE jobs SET due_at = $3 WHERE {in id $1 BIGINT} AND token = $2`)
+
+	finishJobs = newStatement("finish jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT} AND token = $2`)
+
+	releaseJobs = newStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '' WHERE {in id $1 BIGINT} AND token = $2`)
+
+	lockJob = newStatement("lock a job", `SELECT tries FROM jobs WHERE id = $1 AND token = $2 {for update}`)
+
+	retryJob = newStatement("retry a job", `UPDATE jobs SET tries = $2, due_at = $3, token = '' WHERE id = $1`)
+
+	buryJob = newStatement("bury a job", `INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at)
+		SELECT id, kind, key, payload, $2, $3, created_at, $4 FROM jobs WHERE id = $1`)
+
+	deleteJob = newStatement("delete a job", `DELETE FROM jobs WHERE id = $1`)
+
+	countJobs = newStatement("count jobs", `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dead_jobs), (SELECT min(created_at) FROM jobs)`)
+)
+
+// Enqueue adds jobs, in the transaction of the fact that causes them.
+func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
+	all := make([][]any, len(jobs))
+	for i, job := range jobs {
+		due := job.NotBefore
+		if due.IsZero() {
+			due = tx.Now
+		}
+		payload := job.Payload
+		if payload == nil {
+			payload = []byte{}
+		}
+		all[i] = []any{job.Kind, job.Key, payload, due, tx.Now}
+	}
+	_, err := tx.insert(ctx, insertJobs, all)
+	return err
+}
+
+// Extend renews the leases from now on. Jobs that this process no longer holds are left alone.
+func (s *Store) Extend(ctx context.Context, jobs []Job, lease time.Duration) error {
+	return s.Write(ctx, func(tx *Tx) error {
+		_, err := tx.ofJobs(ctx, extendJobs, jobs, tx.Now.Add(lease))
+		return err
+	})
+}
+
+// Finish deletes jobs that are done and says how many it deleted: those whose lease was lost are not among them,
+// they will be done again.
+func (s *Store) Finish(ctx context.Context, jobs []Job) (finished int, err error) {
+	err = s.Write(ctx, func(tx *Tx) error {
+		finished, err = tx.FinishJobs(ctx, jobs)
+		return err
+	})
+	return finished, err
+}
+
+// FinishJobs deletes jobs that are done together with what they did. If fewer go than were given, a lease was lost:
+// return an error from the transaction, since another process does the rest.
+func (tx *Tx) FinishJobs(ctx context.Context, jobs []Job) (int, error) {
+	return tx.ofJobs(ctx, finishJobs, jobs)
+}
+
+// Release gives jobs back undone, to be claimed from notBefore on, and counts no try.
+func (s *Store) Release(ctx context.Context, jobs []Job, notBefore time.Time) error {
+	return s.Write(ctx, func(tx *Tx) error {
+		_, err := tx.ofJobs(ctx, releaseJobs, jobs, notBefore)
+		return err
+	})
+}
+
+// ofJobs runs a statement on those of the jobs whose lease stands: $1 their ids, $2 their token.
+func (tx *Tx) ofJobs(ctx context.Context, st statement, jobs []Job, more ...any) (changed int, err error) {
+	ids := make(map[string][]int64)
+	var tokens []string
+	for _, job := range jobs {
+		if ids[job.Token] == nil {
+			tokens = append(tokens, job.Token)
+		}
+		ids[job.Token] = append(ids[job.Token], job.ID)
+	}
+	for _, token := range tokens {
+		if token == "" {
+			continue // never claimed: it would fit every job that nobody holds
+		}
+		n, err := tx.run(ctx, st, append([]any{ids[token], token}, more...)...)
+		if err != nil {
+			return changed, err
+		}
+		changed += n
+	}
+	return changed, nil
+}
+
+// Fail notes that a job's own error stopped it. It is tried again from retryAt on, unless this was the last of
+// maxTries: then it moves to the dead, with the error's text. Nothing happens when the lease was lost.
+func (s *Store) Fail(ctx context.Context, job Job, cause error, retryAt time.Time, maxTries int) (dead bool, err error) {
+	err = s.Write(ctx, func(tx *Tx) error {
+		dead = false
+		var tries int
+		if job.Token == "" {
+			return nil
+		}
+		held, err := tx.one(ctx, lockJob, []any{job.ID, job.Token}, &tries)
+		if err != nil || !held {
+			return err
+		}
+		tries++
+		if tries < maxTries {
+			_, err := tx.run(ctx, retryJob, job.ID, tries, retryAt)
+			return err
+		}
+		if _, err := tx.run(ctx, buryJob, job.ID, tries, fmt.Sprint(cause), tx.Now); err != nil {
+			return err
+		}
+		dead = true
+		_, err = tx.run(ctx, deleteJob, job.ID)
+		return err
+	})
+	return dead && err == nil, err
+}
+
+// JobCounts says how many jobs are not done yet, leased ones among them, how many are dead, and when the oldest of
+// the waiting was made; the zero time when none waits.
+func (s *Store) JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error) {
+	var created sql.NullInt64
+	if _, err := s.one(ctx, countJobs, nil, &waiting, &dead, &created); err != nil {
+		return 0, 0, time.Time{}, err
+	}
+	if created.Valid {
+		oldest = fromMicros(created.Int64)
+	}
+	return waiting, dead, oldest, nil
+}

@@ -1,0 +1,26 @@
+package store
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+var (
+	insertLike = newStatement("insert a like", `INSERT INTO likes (post, liker, liked_at) VALUES ($1, $2, $3) ON CONFLICT (post, liker) DO NOTHING`)
+
+	deleteLike = newStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
+)
+
+// InsertLike makes a user like a post. false when he does already. It does not look whether the post stands:
+// see PostForShare.
+func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserNumber) (bool, error) {
+	changed, err := tx.run(ctx, insertLike, post, liker, tx.Now)
+	return changed > 0, err
+}
+
+// DeleteLike takes a like back. false when there was none.
+func (tx *Tx) DeleteLike(ctx context.Context, post services.PostID, liker services.UserNumber) (bool, error) {
+	changed, err := tx.run(ctx, deleteLike, post, liker)
+	return changed > 0, err
+}

@@ -1,0 +1,54 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"tidings/services"
+)
+
+// lockFile makes this process the only one on the SQLite file at path. The kernel gives the lock back when the
+// process ends, however it ends; the file FILE.lock itself stays, since removing it would let two in.
+func lockFile(path string) (io.Closer, error) {
+	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		holder := readHolder(file)
+		_ = file.Close()
+		return nil, services.Errorf(services.Conflict,
+			"the database file %s is in use%s: SQLite serves one process; stop the other one, or use PostgreSQL for several", path, holder)
+	}
+	if err == nil {
+		err = writeHolder(file)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, services.Wrapf(services.Unavailable, err, "the database file %s cannot be locked", path)
+	}
+	return file, nil
+}
+
+func writeHolder(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := file.WriteAt([]byte(fmt.Sprintln(os.Getpid())), 0)
+	return err
+}
+
+// readHolder is for the message alone: the lock is what counts.
+func readHolder(file *os.File) string {
+	var text [20]byte
+	n, err := file.ReadAt(text[:], 0)
+	if pid := strings.TrimSpace(string(text[:n])); pid != "" && (err == nil || errors.Is(err, io.EOF)) {
+		return " by process " + pid
+	}
+	return ""
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// LogEntry is one rare change that every node keeps in memory. Version counts the entries of its kind from 1 on.
+type LogEntry struct {
+	Kind    string
+	Version uint64
+	At      time.Time
+	Key     string
+	Payload []byte
+}
+
+var (
+	raiseHead = newStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
+		ON CONFLICT (kind) DO UPDATE SET head = h.head + 1 RETURNING head`)
+
+	insertLog = newStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)`)
+
+	logAfter = newStatement("read the log", `SELECT ver, at_us, key, payload FROM log WHERE kind = $1 AND ver > $2 ORDER BY ver LIMIT $3`)
+
+	logHead = newStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
+		FROM log_heads WHERE kind = $1`)
+
+	logCuts = newStatement("find old log entries", `SELECT kind, head, (SELECT ver FROM log
+		WHERE log.kind = log_heads.kind AND at_us >= $1 ORDER BY ver LIMIT 1) FROM log_heads`)
+
+	trimLog = newStatement("trim the log", `DELETE FROM log WHERE kind = $1 AND ver < $2`)
+)
+
+// AppendLog adds an entry and answers its version, one more than the last one's. Until this transaction ends the
+// others of that kind wait, so that versions appear in their order: whoever reads those after the last that he
+// knows misses none.
+func (tx *Tx) AppendLog(ctx context.Context, kind, key string, payload []byte) (uint64, error) {
+	var version uint64
+	if _, err := tx.one(ctx, raiseHead, []any{kind}, &version); err != nil {
+		return 0, err
+	}
+	if payload == nil {
+		payload = []byte{}
+	}
+	_, err := tx.run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
+	return version, err
+}
+
+// LogAfter lists the entries after a version, in their order, at most limit. What TrimLog took is not there: see
+// LogHead.
+func (s *Store) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]LogEntry, error) {
+	var entries []LogEntry
+	err := s.each(ctx, logAfter, []any{kind, int64(version), limit}, func(scan func(...any) error) error {
+		entry := LogEntry{Kind: kind}
+		var at int64
+		err := scan(&entry.Version, &at, &entry.Key, &entry.Payload)
+		entry.At = fromMicros(at)
+		entries = append(entries, entry)
+		return err
+	})
+	return entries, err
+}
+
+// LogHead is the version of the newest entry of a kind and of the oldest that is kept; 0, 0 when there never was
+// one. Whoever knows less than oldest-1 has missed something and starts anew.
+func (s *Store) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
+	_, err = s.one(ctx, logHead, []any{kind}, &head, &oldest)
+	return head, oldest, err
+}
+
+// TrimLog deletes the entries from before a time and says how many. The newest of each kind stays, and so does
+// whatever follows one that stays: what is kept has no holes.
+func (s *Store) TrimLog(ctx context.Context, before time.Time) (trimmed int, err error) {
+	err = s.Write(ctx, func(tx *Tx) error {
+		trimmed = 0
+		cuts := make(map[string]int64)
+		err := tx.each(ctx, logCuts, []any{before}, func(scan func(...any) error) error {
+			var kind string
+			var head int64
+			var first sql.NullInt64
+			err := scan(&kind, &head, &first)
+			cuts[kind] = head
+			if first.Valid {
+				cuts[kind] = first.Int64
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for kind, cut := range cuts {
+			n, err := tx.run(ctx, trimLog, kind, cut)
+			if err != nil {
+				return err
+			}
+			trimmed += n
+		}
+		return nil
+	})
+	return trimmed, err
+}

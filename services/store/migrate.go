@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"io/fs"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"tidings/services"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrate brings the tables up to date. Nodes that start together take turns.
+func (s *Store) migrate(ctx context.Context, db *sql.DB) error {
+	folder, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger())}
+	engine := goose.DialectSQLite3
+	if s.dialect == postgres {
+		engine = goose.DialectPostgres
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60), lock.WithUnlockTimeout(1, 5))
+		if err != nil {
+			return err
+		}
+		options = append(options, goose.WithSessionLocker(locker))
+	}
+	steps, err := goose.NewProvider(engine, db, schemas{folder, s.dialect}, options...)
+	if err != nil {
+		return fault("read the migrations", err)
+	}
+	current, target, err := steps.GetVersions(ctx)
+	if err != nil {
+		return fault("read the version of "+s.name, err)
+	}
+	if current > target {
+		return services.Errorf(services.Conflict, "the tables of %s are of version %d and this program knows %d: use a newer program",
+			s.name, current, target)
+	}
+	done, err := steps.Up(ctx)
+	for _, step := range done {
+		s.log.Info("migrated", "step", step.Source.Path, "took", step.Duration)
+	}
+	return fault("migrate "+s.name, err)
+}
+
+// schemas is the folder of the migrations in the words of one engine.
+type schemas struct {
+	fs.FS
+	dialect dialect
+}
+
+// Open opens one migration, or the folder itself.
+func (s schemas) Open(name string) (fs.File, error) {
+	file, err := s.FS.Open(name)
+	if err != nil || !strings.HasSuffix(name, ".sql") {
+		return file, err
+	}
+	text, err := fs.ReadFile(s.FS, name)
+	return schema{file, strings.NewReader(s.dialect.schema(string(text)))}, err
+}
+
+type schema struct {
+	fs.File
+	text *strings.Reader
+}
+
+// Read reads the engine's text instead of the file's.
+func (s schema) Read(into []byte) (int, error) { return s.text.Read(into) }

@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// HomePage is the view code of the home feed; its view id is "".
+const HomePage = "home_page"
+
+var (
+	raisePosition = newStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
+		VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET last_access_at = excluded.last_access_at,
+			position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
+		RETURNING position`)
+
+	onePosition = newStatement("a position", `SELECT position FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
+)
+
+// RaisePosition moves how far a user has looked in a view, never back, notes that he was there now, and answers
+// what stands.
+func (tx *Tx) RaisePosition(ctx context.Context, user services.UserNumber, viewCode, viewID string, position services.PostID) (services.PostID, error) {
+	var stands services.PostID
+	_, err := tx.one(ctx, raisePosition, []any{user, viewCode, viewID, position, tx.Now}, &stands)
+	return stands, err
+}
+
+// Position is how far a user has looked in a view; 0 when he never did.
+func (s *Store) Position(ctx context.Context, user services.UserNumber, viewCode, viewID string) (services.PostID, error) {
+	var position services.PostID
+	_, err := s.one(ctx, onePosition, []any{user, viewCode, viewID}, &position)
+	return position, err
+}

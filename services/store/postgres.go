@@ -1,0 +1,51 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"tidings/services"
+)
+
+// sessionSettings are made on each new connection. An answered write must be on disk whatever the server's
+// default, and a node that hangs must not hold its rows for ever.
+const sessionSettings = `SELECT
+	CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
+	set_config('idle_in_transaction_session_timeout', '30s', false)`
+
+// idleConnections end after this time, so that a server that was restarted is soon rid of dead ones.
+const idleConnections = 5 * time.Minute
+
+func (s *Store) openPostgres(ctx context.Context, cfg Config) (err error) {
+	s.dialect = postgres
+	config, err := pgx.ParseConfig(cfg.URL)
+	if err != nil {
+		// The cause would show the URL, and with it a password.
+		return services.Errorf(services.Invalid, "database URL: not a good one; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+	}
+	s.name = fmt.Sprintf("PostgreSQL database %s of user %s at %s:%d", config.Database, config.User, config.Host, config.Port)
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 5 * time.Second
+	}
+	s.db = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sessionSettings)
+		return err
+	}))
+	s.db.SetMaxOpenConns(cfg.MaxConns)
+	s.db.SetMaxIdleConns(cfg.MaxConns)
+	s.db.SetConnMaxIdleTime(idleConnections)
+	s.runner.db = pool{s.db}
+	defer func() {
+		if err != nil {
+			_ = s.release() // the reason why it did not open is what counts
+		}
+	}()
+	if err := s.db.PingContext(ctx); err != nil {
+		return services.Wrapf(services.Unavailable, err, "the %s does not answer", s.name)
+	}
+	return s.migrate(ctx, s.db)
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"tidings/services"
+)
+
+const postColumns = `SELECT id, author, kind, body, updated_at, deleted_at FROM posts `
+
+var (
+	insertPost = newStatement("insert a post", `INSERT INTO posts (id, author, kind, body, updated_at)
+		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING`)
+
+	deletePost = newStatement("delete a post", `UPDATE posts SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL`)
+
+	lockPost = newStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
+
+	postByID = newStatement("a post", postColumns+`WHERE id = $1`)
+
+	postsByID = newStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
+
+	authorPosts = newStatement("an author's posts", `SELECT id FROM posts
+		WHERE author = $1 AND deleted_at IS NULL ORDER BY id DESC LIMIT $2`)
+)
+
+// InsertPost publishes a post. Its UpdatedAt is kept, or is now when it is zero; Deleted is not looked at. CONFLICT
+// when the id is taken, by a post of another node: make a new id.
+func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
+	updated := post.UpdatedAt
+	if updated.IsZero() {
+		updated = tx.Now
+	}
+	inserted, err := tx.run(ctx, insertPost, post.ID, post.Author, post.Kind, post.Body, updated)
+	if err == nil && inserted == 0 {
+		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
+	}
+	return err
+}
+
+// DeletePost takes a post out of everything; its row stays. It returns the post as it is now. deleted is false when
+// it was gone already; NOT_FOUND when there never was one.
+func (tx *Tx) DeletePost(ctx context.Context, id services.PostID) (post services.Post, deleted bool, err error) {
+	changed, err := tx.run(ctx, deletePost, id, tx.Now)
+	if err != nil {
+		return post, false, err
+	}
+	post, err = tx.post(ctx, postByID, id)
+	return post, changed > 0, err
+}
+
+// PostForShare reads a post that cannot be deleted until this transaction ends. It may be deleted already: see
+// Deleted. NOT_FOUND when there never was one.
+func (tx *Tx) PostForShare(ctx context.Context, id services.PostID) (services.Post, error) {
+	return tx.post(ctx, lockPost, id)
+}
+
+func (tx *Tx) post(ctx context.Context, st statement, id services.PostID) (post services.Post, err error) {
+	found := false
+	err = tx.each(ctx, st, []any{id}, func(scan func(...any) error) error {
+		found = true
+		post, err = scanPost(scan)
+		return err
+	})
+	if err == nil && !found {
+		err = services.Errorf(services.NotFound, "there is no post %s", id)
+	}
+	return post, err
+}
+
+// Posts gives posts by their ids, the deleted ones too. An id that nothing has is absent.
+func (s *Store) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
+	posts := make(map[services.PostID]services.Post, len(ids))
+	err := s.each(ctx, postsByID, []any{ids}, func(scan func(...any) error) error {
+		post, err := scanPost(scan)
+		posts[post.ID] = post
+		return err
+	})
+	return posts, err
+}
+
+// scanPost reads a row of postColumns.
+func scanPost(scan func(...any) error) (post services.Post, err error) {
+	var updated int64
+	var deleted sql.NullInt64
+	err = scan(&post.ID, &post.Author, &post.Kind, &post.Body, &updated, &deleted)
+	post.UpdatedAt, post.Deleted = fromMicros(updated), deleted.Valid
+	return post, err
+}
+
+// AuthorPosts lists an author's posts that are not deleted, the newest first, at most limit.
+func (s *Store) AuthorPosts(ctx context.Context, author services.UserNumber, limit int) ([]services.PostID, error) {
+	var ids []services.PostID
+	err := s.each(ctx, authorPosts, []any{author, limit}, func(scan func(...any) error) error {
+		var id services.PostID
+		err := scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}

@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"sync"
+)
+
+// queryer sends SQL somewhere: to a pool, to a transaction, to SQLite's one writing connection.
+type queryer interface {
+	query(ctx context.Context, text string, args []any) (*sql.Rows, error)
+	exec(ctx context.Context, text string, args []any) (sql.Result, error)
+}
+
+// runner runs statements and gives their errors a meaning. Both Store, for reading, and Tx are one.
+type runner struct {
+	dialect dialect
+	db      queryer
+}
+
+// each calls scan for every row. scan gets the row's Scan.
+func (r runner) each(ctx context.Context, st statement, args []any, scan func(into func(...any) error) error) error {
+	found, err := r.db.query(ctx, st.text[r.dialect], r.dialect.bind(args))
+	if err != nil {
+		return fault(st.name, err)
+	}
+	defer found.Close()
+	for found.Next() {
+		if err := scan(found.Scan); err != nil {
+			return fault(st.name, err)
+		}
+	}
+	return fault(st.name, found.Err())
+}
+
+// one reads the first row, if there is one.
+func (r runner) one(ctx context.Context, st statement, args []any, into ...any) (found bool, err error) {
+	err = r.each(ctx, st, args, func(scan func(...any) error) error {
+		if found {
+			return nil
+		}
+		found = true
+		return scan(into...)
+	})
+	return found, err
+}
+
+// run changes rows and says how many.
+func (r runner) run(ctx context.Context, st statement, args ...any) (int, error) {
+	result, err := r.db.exec(ctx, st.text[r.dialect], r.dialect.bind(args))
+	if err != nil {
+		return 0, fault(st.name, err)
+	}
+	changed, err := result.RowsAffected()
+	return int(changed), fault(st.name, err)
+}
+
+// insertion is an INSERT of many rows: head VALUES (...), (...) tail.
+type insertion struct {
+	name, head, tail string
+	columns          int
+}
+
+// insertSizes are how many rows go into one statement: few sizes, so that few texts are prepared.
+var insertSizes = [...]int{256, 32, 4, 1}
+
+// insert runs the insertion for all the rows and says how many went in.
+func (r runner) insert(ctx context.Context, ins insertion, all [][]any) (int, error) {
+	inserted := 0
+	for _, size := range insertSizes {
+		text := ""
+		for ; len(all) >= size; all = all[size:] {
+			if text == "" {
+				text = ins.text(r.dialect, size)
+			}
+			args := make([]any, 0, size*ins.columns)
+			for _, row := range all[:size] {
+				args = append(args, row...)
+			}
+			result, err := r.db.exec(ctx, text, r.dialect.bind(args))
+			if err != nil {
+				return inserted, fault(ins.name, err)
+			}
+			changed, err := result.RowsAffected()
+			if err != nil {
+				return inserted, fault(ins.name, err)
+			}
+			inserted += int(changed)
+		}
+	}
+	return inserted, nil
+}
+
+func (ins insertion) text(d dialect, size int) string {
+	var b strings.Builder
+	b.WriteString(ins.head)
+	b.WriteString(" VALUES ")
+	for row := range size {
+		if row > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(d.tuple(row*ins.columns, ins.columns))
+	}
+	b.WriteString(" ")
+	b.WriteString(ins.tail)
+	return b.String()
+}
+
+// pool reads from PostgreSQL; its driver keeps prepared statements by itself.
+type pool struct{ db *sql.DB }
+
+func (p pool) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+	return p.db.QueryContext(ctx, text, args...)
+}
+
+func (p pool) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
+	return p.db.ExecContext(ctx, text, args...)
+}
+
+// transaction writes to PostgreSQL.
+type transaction struct{ tx *sql.Tx }
+
+func (t transaction) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+	return t.tx.QueryContext(ctx, text, args...)
+}
+
+func (t transaction) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
+	return t.tx.ExecContext(ctx, text, args...)
+}
+
+// preparedPool reads from SQLite, whose driver compiles a text each time unless it is prepared.
+type preparedPool struct {
+	db       *sql.DB
+	prepared sync.Map // text -> *sql.Stmt
+}
+
+func (p *preparedPool) statement(ctx context.Context, text string) (*sql.Stmt, error) {
+	if known, ok := p.prepared.Load(text); ok {
+		return known.(*sql.Stmt), nil
+	}
+	made, err := p.db.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if known, lost := p.prepared.LoadOrStore(text, made); lost {
+		return known.(*sql.Stmt), made.Close()
+	}
+	return made, nil
+}
+
+func (p *preparedPool) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+	st, err := p.statement(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
+}
+
+func (p *preparedPool) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
+	st, err := p.statement(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return st.ExecContext(ctx, args...)
+}
+
+// preparedConn is SQLite's one writing connection. Only the writer's goroutine uses it.
+type preparedConn struct {
+	conn     *sql.Conn
+	prepared map[string]*sql.Stmt
+}
+
+func (p *preparedConn) statement(ctx context.Context, text string) (*sql.Stmt, error) {
+	if known, ok := p.prepared[text]; ok {
+		return known, nil
+	}
+	made, err := p.conn.PrepareContext(ctx, text)
+	if err == nil {
+		p.prepared[text] = made
+	}
+	return made, err
+}
+
+// A statement that is interrupted takes SQLite's whole transaction with it, and with it the others of the
+// group. So a caller's deadline ends his wait in the queue and never a statement.
+func (p *preparedConn) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+	ctx = context.WithoutCancel(ctx)
+	st, err := p.statement(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
+}
+
+func (p *preparedConn) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
+	ctx = context.WithoutCancel(ctx)
+	st, err := p.statement(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return st.ExecContext(ctx, args...)
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"path/filepath"
+	"runtime"
+
+	sqlitedriver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"tidings/services"
+)
+
+// The settings of SQLite's connections. FULL makes a commit wait for the disk. The write-ahead log is cut back
+// after a burst, and some pages of it are gathered before they are copied into the file.
+var (
+	writerPragmas = []string{"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "foreign_keys(0)",
+		"cache_size(-65536)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"}
+	readerPragmas = []string{"query_only(1)", "busy_timeout(5000)", "cache_size(-16384)", "temp_store(MEMORY)"}
+)
+
+// openSQLite locks the file, migrates it through the writing connection, then opens readers. A reader sees the
+// state of the last commit and is never in the writer's way.
+func (s *Store) openSQLite(ctx context.Context, file string) (err error) {
+	s.dialect = sqlite
+	if file == "" || file == ":memory:" {
+		return services.Errorf(services.Invalid, "database URL: sqlite:%s names no file; expected sqlite:FILE", file)
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", services.Quote(file))
+	}
+	s.name = path
+	defer func() {
+		if err != nil {
+			_ = s.release() // the reason why it did not open is what counts
+		}
+	}()
+	if s.lock, err = lockFile(path); err != nil {
+		return err
+	}
+	s.writer, err = openWriter(ctx, s, sqliteDSN(path, "rwc", writerPragmas))
+	if err != nil {
+		return openFault(path, err)
+	}
+	s.db, err = sql.Open("sqlite", sqliteDSN(path, "ro", readerPragmas))
+	if err != nil {
+		return openFault(path, err)
+	}
+	readers := max(4, 2*runtime.GOMAXPROCS(0))
+	s.db.SetMaxOpenConns(readers)
+	s.db.SetMaxIdleConns(readers)
+	s.runner.db = &preparedPool{db: s.db}
+	return openFault(path, s.db.PingContext(ctx))
+}
+
+func sqliteDSN(path, mode string, pragmas []string) string {
+	query := url.Values{"mode": {mode}, "_pragma": pragmas, "_dqs": {"0"}, "_error_rc": {"1"}}
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: query.Encode()}).String()
+}
+
+// openFault names the file in an error of opening it.
+func openFault(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if known, ok := errors.AsType[*services.Error](err); ok && known.Code != services.Unavailable {
+		return err
+	}
+	if file, ok := errors.AsType[*sqlitedriver.Error](err); ok {
+		switch file.Code() & 0xff {
+		case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+			return services.Wrapf(services.Invalid, err, "the file %s is not a SQLite database, or a damaged one", path)
+		}
+	}
+	return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
+}

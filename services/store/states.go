@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"tidings/services"
+)
+
+// NotificationState is the absolute state of one category of one user: whoever has a lower version has an older
+// one. A group (one subject in one half day) is unseen while a standing cause of it lies after Seen. Days[i]
+// counts the unseen groups of the day Day-i, Older those before Day-7.
+type NotificationState struct {
+	Recipient  services.UserNumber
+	Category   services.Category
+	Version    uint64
+	Head, Seen services.PostID // the greatest place given, the greatest seen
+	Older      int
+	Day        int64 // days since 1970, UTC: today, when it was read
+	Days       [8]int
+}
+
+// countUnseen reads the states of some inboxes and the sizes of their unseen groups, by half days. It reads what is
+// unseen, from notification_causes_unseen alone.
+const countUnseen = `, unseen AS MATERIALIZED (
+	SELECT DISTINCT n.recipient, n.category, n.subject, n.bucket
+	FROM boxes b CROSS JOIN notification_causes n
+	WHERE n.recipient = b.recipient AND n.category = b.category AND n.place > b.seen AND n.standing
+)
+SELECT b.recipient, b.category, b.ver, b.head, b.seen, u.bucket, count(u.bucket)
+FROM boxes b LEFT JOIN unseen u ON u.recipient = b.recipient AND u.category = b.category
+GROUP BY b.recipient, b.category, b.ver, b.head, b.seen, u.bucket
+ORDER BY b.recipient, b.category`
+
+var (
+	statesByInbox = newStatement("notification states", `
+WITH boxes AS MATERIALIZED (
+	SELECT s.* FROM {rows $1 recipient BIGINT, category TEXT} AS c
+	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
+)`+countUnseen)
+
+	statesByUser = newStatement("notification states of a user", `
+WITH boxes AS MATERIALIZED (
+	SELECT * FROM notification_state WHERE recipient = $1
+)`+countUnseen)
+)
+
+// NotificationStates reads a user's states, one for each category in which there ever was anything, in the order
+// of the categories' names. A category that is absent has never had a notification nor a mark.
+func (s *Store) NotificationStates(ctx context.Context, user services.UserNumber) ([]NotificationState, error) {
+	return s.states(ctx, statesByUser, user, s.now())
+}
+
+func (tx *Tx) statesOf(ctx context.Context, boxes []inbox) ([]NotificationState, error) {
+	list := make(rows, len(boxes))
+	for i, box := range boxes {
+		list[i] = []any{box.recipient, box.category}
+	}
+	return tx.states(ctx, statesByInbox, list, tx.Now)
+}
+
+func (r runner) states(ctx context.Context, st statement, which any, now time.Time) ([]NotificationState, error) {
+	var states []NotificationState
+	today := bucketOf(micros(now)) / bucketsPerDay
+	err := r.each(ctx, st, []any{which}, func(scan func(...any) error) error {
+		read := NotificationState{Day: today}
+		var bucket sql.NullInt64
+		var groups int
+		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.Head, &read.Seen, &bucket, &groups); err != nil {
+			return err
+		}
+		if n := len(states); n == 0 || states[n-1].Recipient != read.Recipient || states[n-1].Category != read.Category {
+			states = append(states, read)
+		}
+		if bucket.Valid {
+			states[len(states)-1].add(bucket.Int64/bucketsPerDay, groups)
+		}
+		return nil
+	})
+	return states, err
+}
+
+// add counts groups of one day. What another node's clock put into tomorrow is of today.
+func (n *NotificationState) add(day int64, groups int) {
+	if ago := max(n.Day-day, 0); ago < int64(len(n.Days)) {
+		n.Days[ago] += groups
+	} else {
+		n.Older += groups
+	}
+}

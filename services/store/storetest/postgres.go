@@ -1,0 +1,236 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a PostgreSQL server on a unix socket in a folder of its own.
+type Server struct {
+	bin     string              // the folder of PostgreSQL's programs
+	dir     string              // the data and the socket
+	account *syscall.Credential // nil: the test's own
+	keeper  *exec.Cmd
+	leash   *os.File // while it is open the keeper waits
+	made    atomic.Int64
+}
+
+// keeperScript starts the server and ends it when its standard input ends: by Stop, or because the test binary is
+// no more, however it went.
+const keeperScript = `"$1/postgres" -D "$2/data" -k "$2" & server=$!
+read -r word
+case "$word" in kill) kill -KILL $(head -1 "$2/data/postmaster.pid") ;; *) kill -INT $server ;; esac
+wait $server
+[ "$word" ] || rm -rf "$2"`
+
+// settings make a small server. The disk is not waited for: what tests kill is processes and not the machine.
+const settings = `
+listen_addresses = ''
+max_connections = 200
+shared_buffers = 32MB
+fsync = off
+full_page_writes = off
+max_wal_size = 256MB
+autovacuum_naptime = 10s
+`
+
+var shared = sync.OnceValues(startServer)
+
+// Postgres is the URL of a new, empty database on this test binary's PostgreSQL server, which the first call
+// starts. The server ends with the test binary.
+func Postgres(tb testing.TB) (url string) {
+	tb.Helper()
+	server, err := shared()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return server.Database(tb)
+}
+
+// NewServer starts a server for one test alone, that may Stop, Kill and Start it. The test's end stops it.
+func NewServer(tb testing.TB) *Server {
+	tb.Helper()
+	server, err := startServer()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		server.end("")
+	})
+	return server
+}
+
+// Database is the URL of a new, empty database of the server.
+func (s *Server) Database(tb testing.TB) (url string) {
+	tb.Helper()
+	name := fmt.Sprintf("test_%d", s.made.Add(1))
+	if err := s.admin(tb.Context(), "CREATE DATABASE "+name); err != nil {
+		tb.Fatalf("storetest: create a database: %v", err)
+	}
+	return s.url(name)
+}
+
+// Stop ends the server as an administrator would: what runs is broken off, what was answered is kept.
+func (s *Server) Stop() { s.end("stop") }
+
+// Kill ends the server by kill -9.
+func (s *Server) Kill() { s.end("kill") }
+
+// Start starts the server again after Stop or Kill, on the same data and the same URLs.
+func (s *Server) Start(tb testing.TB) {
+	tb.Helper()
+	if err := s.start(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (s *Server) url(database string) string {
+	return "postgres://postgres@/" + database + "?" + url.Values{"host": {s.dir}}.Encode()
+}
+
+func (s *Server) admin(ctx context.Context, statement string) error {
+	conn, err := pgx.Connect(ctx, s.url("postgres"))
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, statement)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func startServer() (*Server, error) {
+	bin, err := findPrograms()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin, dir: dir}
+	if err := s.takeAccount(); err != nil {
+		return nil, err
+	}
+	initdb := s.command(filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust",
+		"-E", "UTF8", "--locale=C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("storetest: initdb: %w\n%s", err, out)
+	}
+	config, err := os.OpenFile(filepath.Join(dir, "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	_, err = config.WriteString(settings)
+	if err := errors.Join(err, config.Close()); err != nil {
+		return nil, err
+	}
+	return s, s.start()
+}
+
+// findPrograms looks for PostgreSQL's programs, which Debian and macOS keep out of PATH.
+func findPrograms() (bin string, err error) {
+	if found, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(found), nil
+	}
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+		found, _ := filepath.Glob(filepath.Join(pattern, "postgres")) // the patterns are good
+		if len(found) > 0 {
+			return filepath.Dir(found[len(found)-1]), nil
+		}
+	}
+	return "", errors.New("storetest: these tests need PostgreSQL 14 or newer and found no program postgres: " +
+		"run apt-get install postgresql (Debian) or brew install postgresql (macOS), or put its bin folder into PATH")
+}
+
+// takeAccount gives the folder to an account that PostgreSQL accepts: it refuses to run as root.
+func (s *Server) takeAccount() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		account, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		return fmt.Errorf("storetest: PostgreSQL does not run as root, and there is no account postgres or nobody: %w", err)
+	}
+	uid, err := strconv.Atoi(account.Uid)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(account.Gid)
+	if err != nil {
+		return err
+	}
+	s.account = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return os.Chown(s.dir, uid, gid)
+}
+
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = s.dir
+	// A group of its own, so that a Ctrl-C at the tests reaches the server through its keeper alone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.account}
+	return cmd
+}
+
+// start runs the server and waits until it answers.
+func (s *Server) start() error {
+	log, err := os.OpenFile(filepath.Join(s.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	in, leash, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	s.leash = leash
+	s.keeper = s.command("/bin/sh", "-c", keeperScript, "keeper", s.bin, s.dir)
+	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = in, log, log
+	if err := s.keeper.Start(); err != nil {
+		return fmt.Errorf("storetest: start PostgreSQL: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	retry := time.NewTicker(20 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		if err = s.admin(ctx, "SELECT 1"); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			said, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("storetest: PostgreSQL did not start: %w\n%s", err, said)
+		case <-retry.C:
+		}
+	}
+}
+
+// end tells the keeper how the server shall end, and waits for both. Without a word the data goes too.
+func (s *Server) end(word string) {
+	if s.leash == nil {
+		return
+	}
+	if word != "" {
+		_, _ = fmt.Fprintln(s.leash, word)
+	}
+	_ = s.leash.Close()
+	s.leash = nil
+	_ = s.keeper.Wait() // the exit code of a server that was ended says nothing
+}

@@ -1,0 +1,54 @@
+// Package storetest gives tests a database of their own: SQLite in a file, PostgreSQL in a server that the test
+// binary starts and that ends with it.
+//
+// It guarantees that no two calls share a database, and that nothing outlives the test binary, even one that is
+// killed. It never skips: without PostgreSQL's programs the test fails and says how to get them.
+package storetest
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"tidings/services/store"
+)
+
+// Each runs a test on both engines, as the subtests sqlite and postgres, each time on a new database. Every call of
+// open opens that same database; SQLite's only after the last one opened was closed. The test's end closes it.
+func Each(t *testing.T, test func(t *testing.T, open func() *store.Store)) {
+	t.Helper()
+	EachURL(t, func(t *testing.T, url string) {
+		test(t, func() *store.Store { return Open(t, store.Config{URL: url}) })
+	})
+}
+
+// EachURL is Each for tests that open the database in their own way.
+func EachURL(t *testing.T, test func(t *testing.T, url string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
+}
+
+// SQLite is the URL of a new SQLite file that goes with the test.
+func SQLite(tb testing.TB) (url string) {
+	tb.Helper()
+	return "sqlite:" + filepath.Join(tb.TempDir(), "tidings.db")
+}
+
+// Open opens a store that the test's end closes. What it logs goes to the test's output.
+func Open(tb testing.TB, cfg store.Config) *store.Store {
+	tb.Helper()
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	s, err := store.Open(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}

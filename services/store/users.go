@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+)
+
+var (
+	usersByKey = newStatement("users by key", `SELECT key, number FROM users WHERE {in key $1 TEXT}`)
+
+	usersByNumber = newStatement("users by number", `SELECT number, key, name, avatar_url FROM users WHERE {in number $1 BIGINT}`)
+
+	lockCounter = newStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
+
+	setCounter = newStatement("set a counter", `UPDATE counters SET value = $2 WHERE name = $1`)
+
+	insertUsers = insertion{name: "insert users", head: "INSERT INTO users (number, key)", columns: 2}
+
+	setProfile = newStatement("set a profile", `UPDATE users
+		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url) WHERE number = $1`)
+
+	markActive = newStatement("mark users active", `UPDATE users SET seen_at = $2 WHERE {in number $1 BIGINT} AND seen_at < $2`)
+)
+
+// EnsureUsers gives the numbers of users, and a number to each that is mentioned for the first time: the next
+// ones from 1 on, in the order of the keys. The keys are taken as they are; see services.CheckUserKey.
+func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+	numbers, err := tx.userNumbers(ctx, keys)
+	if err != nil || len(numbers) == len(keys) {
+		return numbers, err
+	}
+	if _, missing := lacking(keys, numbers); !missing {
+		return numbers, nil // a key was given twice
+	}
+	var last int64
+	if _, err := tx.one(ctx, lockCounter, []any{"users"}, &last); err != nil {
+		return nil, err
+	}
+	// Whoever had the lock before may have numbered some of them meanwhile.
+	if numbers, err = tx.userNumbers(ctx, keys); err != nil {
+		return nil, err
+	}
+	fresh, _ := lacking(keys, numbers)
+	newRows := make([][]any, len(fresh))
+	for i, key := range fresh {
+		last++
+		newRows[i] = []any{last, key}
+		numbers[key] = services.UserNumber(last)
+	}
+	if _, err := tx.insert(ctx, insertUsers, newRows); err != nil {
+		return nil, err
+	}
+	_, err = tx.run(ctx, setCounter, "users", last)
+	return numbers, err
+}
+
+// lacking lists the keys that have no number yet, each once.
+func lacking(keys []string, numbers map[string]services.UserNumber) (missing []string, any bool) {
+	listed := make(map[string]bool)
+	for _, key := range keys {
+		if _, known := numbers[key]; !known && !listed[key] {
+			listed[key] = true
+			missing = append(missing, key)
+		}
+	}
+	return missing, len(missing) > 0
+}
+
+// SetProfile sets a user's name and the address of his picture; nil leaves either, "" removes it. NOT_FOUND for a
+// number that nobody has.
+func (tx *Tx) SetProfile(ctx context.Context, user services.UserNumber, name, avatarURL *string) error {
+	changed, err := tx.run(ctx, setProfile, user, optional(name), optional(avatarURL))
+	if err == nil && changed == 0 {
+		err = services.Errorf(services.NotFound, "there is no user with the number %d", user)
+	}
+	return err
+}
+
+func optional(text *string) any {
+	if text == nil {
+		return nil
+	}
+	return *text
+}
+
+// MarkActive notes that the users were seen now; a later time stays.
+func (tx *Tx) MarkActive(ctx context.Context, users []services.UserNumber) error {
+	users = slices.Clone(users)
+	slices.Sort(users) // one order of locks, so that two of these do not block each other
+	_, err := tx.run(ctx, markActive, users, tx.Now)
+	return err
+}
+
+// UserNumbers gives the numbers of users by their keys. A key that was never mentioned is absent.
+func (s *Store) UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+	return s.userNumbers(ctx, keys)
+}
+
+func (r runner) userNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+	numbers := make(map[string]services.UserNumber, len(keys))
+	err := r.each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
+		var key string
+		var number services.UserNumber
+		err := scan(&key, &number)
+		numbers[key] = number
+		return err
+	})
+	return numbers, err
+}
+
+// Users gives users by their numbers. A number that nobody has is absent.
+func (s *Store) Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
+	users := make(map[services.UserNumber]services.User, len(numbers))
+	err := s.each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
+		var user services.User
+		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL)
+		users[user.Number] = user
+		return err
+	})
+	return users, err
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"tidings/services"
+)
+
+// Tx is one write transaction, or one part of a shared one. It is good until its function returns and must
+// not leave the goroutine that it was given to.
+type Tx struct {
+	Now time.Time // the one time of everything in it: UTC, to the microsecond
+
+	runner
+}
+
+// Write runs fn in a transaction and returns after the commit is on disk. An error of fn undoes everything and is
+// returned as it is; a panic does too and becomes INTERNAL. fn may run more than once, so it must touch only tx
+// and what it sets afresh, and it must not call the Store. UNAVAILABLE when the engine did not do it: after a lost
+// connection the commit may stand all the same.
+func (s *Store) Write(ctx context.Context, fn func(tx *Tx) error) error {
+	return s.WriteAll(ctx, []func(*Tx) error{fn})[0]
+}
+
+// WriteAll runs the functions one after the other in one transaction: one that fails is undone alone, and errs
+// has its error at its place. When the commit fails every place has that error. See Write for the rest.
+func (s *Store) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
+	if len(fns) == 0 {
+		return nil
+	}
+	if err := s.begin(); err != nil {
+		return repeat(err, len(fns))
+	}
+	defer s.writing.Done()
+	if s.dialect == sqlite {
+		return s.writer.write(ctx, fns)
+	}
+	return s.writePostgres(ctx, fns)
+}
+
+func repeat(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// writeTries is how often a PostgreSQL transaction runs that gives way to others: once and 5 times more.
+const writeTries = 6
+
+func (s *Store) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
+	for try := 1; ; try++ {
+		errs, again := s.tryPostgres(ctx, fns, try == writeTries)
+		if !again {
+			return errs
+		}
+		// Those that met once meet again unless they wait differently long.
+		if err := sleep(ctx, rand.N(time.Duration(1<<try)*2*time.Millisecond)); err != nil {
+			return repeat(fault("write again after a conflict", err), len(fns))
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// tryPostgres runs one transaction. again says that it gave way to another one; not on the last try.
+func (s *Store) tryPostgres(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
+	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return repeat(fault("begin", err), len(fns)), false
+	}
+	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
+	tx := &Tx{Now: s.now(), runner: runner{postgres, transaction{dbTx}}}
+	errs = make([]error, len(fns))
+	for i, fn := range fns {
+		errs[i], err = s.part(ctx, tx, fn, len(fns) > 1)
+		if !last && (conflicting(errs[i]) || conflicting(err)) {
+			return errs, true
+		}
+		if err != nil {
+			return repeat(err, len(fns)), false
+		}
+	}
+	if len(fns) == 1 && errs[0] != nil {
+		return errs, false
+	}
+	if err := dbTx.Commit(); err != nil {
+		return repeat(fault("commit", err), len(fns)), conflicting(err) && !last
+	}
+	return errs, false
+}
+
+const (
+	savepoint = "SAVEPOINT part"
+	undo      = "ROLLBACK TO SAVEPOINT part"
+	release   = "RELEASE SAVEPOINT part"
+)
+
+// part runs one function, with a savepoint around it unless it is alone. failed is its own error; err is an error of the
+// transaction, with which nothing of it stands.
+func (s *Store) part(ctx context.Context, tx *Tx, fn func(*Tx) error, guarded bool) (failed, err error) {
+	if !guarded {
+		return s.call(fn, tx), nil
+	}
+	if err := tx.control(ctx, savepoint); err != nil {
+		return nil, err
+	}
+	failed = s.call(fn, tx)
+	if failed != nil {
+		if err := tx.control(ctx, undo); err != nil {
+			return failed, err
+		}
+	}
+	return failed, tx.control(ctx, release)
+}
+
+// control runs a statement that has no parameters and no name.
+func (tx *Tx) control(ctx context.Context, text string) error {
+	_, err := tx.db.exec(ctx, text, nil)
+	return fault(text, err)
+}
+
+// call runs the function and makes an error of a panic.
+func (s *Store) call(fn func(*Tx) error, tx *Tx) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.log.Error("a write panicked", "cause", cause, "stack", string(debug.Stack()))
+			err = services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")
+		}
+	}()
+	return fn(tx)
+}

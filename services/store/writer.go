@@ -1,0 +1,200 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+
+	"tidings/services"
+)
+
+// groupSize is how many functions share a transaction at most. A WriteAll is never divided.
+const groupSize = 256
+
+// writer is the only one who writes to a SQLite file. It takes whatever waits into one transaction, each caller
+// in savepoints of his own, so that many callers share the wait for the disk. It never waits for more to come:
+// while one group is being written the next one gathers.
+type writer struct {
+	store *Store
+	db    *sql.DB
+	conn  *preparedConn
+	queue chan *request
+	done  chan struct{}
+}
+
+// request is one caller's functions.
+type request struct {
+	ctx   context.Context
+	fns   []func(*Tx) error
+	errs  []error
+	taken atomic.Bool   // by the writer, or by its own caller who has given up
+	done  chan struct{} // closed when errs stands
+}
+
+func openWriter(ctx context.Context, s *Store, dsn string) (*writer, error) {
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	w := &writer{store: s, db: db, queue: make(chan *request, groupSize), done: make(chan struct{})}
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	if err := s.migrate(ctx, db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	w.conn = &preparedConn{conn: conn, prepared: map[string]*sql.Stmt{}}
+	go w.run()
+	return w, nil
+}
+
+// close ends the writer after what is queued. No write may begin after it.
+func (w *writer) close() error {
+	close(w.queue)
+	<-w.done
+	for _, prepared := range w.conn.prepared {
+		_ = prepared.Close() // the connection goes with it
+	}
+	return errors.Join(w.conn.conn.Close(), w.db.Close())
+}
+
+// write queues the functions and waits for them. A caller whose ctx ends before his turn is answered at once and
+// his functions never run; after that he waits, since only the commit can tell.
+func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
+	r := &request{ctx: ctx, fns: fns, done: make(chan struct{})}
+	select {
+	case w.queue <- r:
+	case <-ctx.Done():
+		return repeat(fault("wait for a turn to write", ctx.Err()), len(fns))
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		if r.taken.CompareAndSwap(false, true) {
+			return repeat(fault("wait for a turn to write", ctx.Err()), len(fns))
+		}
+		<-r.done
+	}
+	return r.errs
+}
+
+func (w *writer) run() {
+	finished := false
+	defer func() {
+		if finished {
+			close(w.done)
+			return
+		}
+		go w.run() // a function ended the goroutine: see commit
+	}()
+	for first := range w.queue {
+		w.commit(w.gather(first))
+	}
+	finished = true
+}
+
+// gather takes what is queued without waiting for more.
+func (w *writer) gather(first *request) []*request {
+	var group []*request
+	size := 0
+	take := func(r *request) {
+		if r.ctx.Err() == nil && r.taken.CompareAndSwap(false, true) {
+			group = append(group, r)
+			size += len(r.fns)
+		}
+	}
+	take(first)
+	for size < groupSize {
+		select {
+		case next, open := <-w.queue:
+			if !open {
+				return group
+			}
+			take(next)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// commit writes a group and answers its callers. A group that SQLite gave up altogether, as it does when the disk
+// is full, is tried again caller by caller, so that only those fail who cannot be helped.
+func (w *writer) commit(group []*request) {
+	if len(group) == 0 {
+		return
+	}
+	answered := false
+	defer func() {
+		if answered {
+			return
+		}
+		// One of the functions has ended this goroutine (runtime.Goexit): nothing was committed.
+		_ = w.control("ROLLBACK")
+		for _, r := range group {
+			r.fail(services.Errorf(services.Internal, "the write failed"))
+			close(r.done)
+		}
+	}()
+	if broken := w.attempt(group); broken && len(group) > 1 {
+		for _, r := range group {
+			w.attempt([]*request{r})
+		}
+	}
+	answered = true
+	for _, r := range group {
+		close(r.done)
+	}
+}
+
+func (r *request) fail(err error) { r.errs = repeat(err, len(r.fns)) }
+
+// attempt runs one transaction. broken says that it was given up before its end and nothing of it stands.
+func (w *writer) attempt(group []*request) (broken bool) {
+	fail := func(err error) {
+		_ = w.control("ROLLBACK") // there may be nothing left to roll back
+		for _, r := range group {
+			r.fail(err)
+		}
+	}
+	if err := w.control("BEGIN IMMEDIATE"); err != nil {
+		fail(err)
+		return false
+	}
+	for _, r := range group {
+		tx := &Tx{Now: w.store.now(), runner: runner{sqlite, w.conn}}
+		r.errs = make([]error, len(r.fns))
+		for i, fn := range r.fns {
+			failed, err := w.store.part(r.ctx, tx, fn, true)
+			if err != nil {
+				fail(gaveUp(failed, err))
+				return true
+			}
+			r.errs[i] = failed
+		}
+	}
+	if err := w.control("COMMIT"); err != nil {
+		fail(err)
+	}
+	return false
+}
+
+// gaveUp is why SQLite dropped a whole transaction: the function has seen the reason, later statements only find
+// that there is no transaction any more.
+func gaveUp(failed, err error) error {
+	if services.IsUnavailable(failed) {
+		return failed
+	}
+	return services.Wrapf(services.Unavailable, errors.Join(err, failed), "the database does not answer")
+}
+
+func (w *writer) control(text string) error {
+	_, err := w.conn.exec(context.Background(), text, nil)
+	return fault(text, err)
+}
