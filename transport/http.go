@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -207,10 +208,12 @@ func parseObject(text []byte, what string) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var object map[string]any
-	if decoder.Decode(&object) != nil || object == nil || decoder.More() {
-		return nil, services.Errorf(services.Invalid, "%s: must be a JSON object", what)
+	if decoder.Decode(&object) == nil && object != nil {
+		if _, err := decoder.Token(); err == io.EOF { // and nothing behind it
+			return object, nil
+		}
 	}
-	return object, nil
+	return nil, services.Errorf(services.Invalid, "%s: must be a JSON object", what)
 }
 
 func isNull(text []byte) bool {

@@ -1,12 +1,19 @@
 package transport
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/gorilla/websocket"
 
 	"tidings/services"
 )
@@ -16,7 +23,8 @@ type SocketConfig struct {
 	Identity *Identity
 	// Wake and Waking belong together: a subscription to one of the fields in Waking is asked for with a
 	// context from Wake, and read only when the callback says that there is an event: it costs no goroutine.
-	// Subscriptions to other fields, and all of them when Wake is nil, cost one each.
+	// Such a field's resolver must return the very channel that the callback is about. Subscriptions to other
+	// fields, and all of them when Wake is nil, cost a goroutine each.
 	Wake   WakeFunc
 	Waking []string
 
@@ -34,8 +42,45 @@ type SocketConfig struct {
 	Log   *slog.Logger   // default slog.Default()
 }
 
-// Sockets serves graphql-transport-ws.
-type Sockets struct{ cfg SocketConfig }
+func (c SocketConfig) withDefaults() SocketConfig {
+	c.InitTimeout = cmp.Or(c.InitTimeout, 3*time.Second)
+	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
+	c.PingInterval = cmp.Or(c.PingInterval, 25*time.Second)
+	c.MessageLimit = cmp.Or(c.MessageLimit, 64<<10)
+	c.Subscriptions = cmp.Or(c.Subscriptions, 20)
+	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 20)
+	c.Clock = cmp.Or[services.Clock](c.Clock, services.SystemClock{})
+	c.Log = cmp.Or(c.Log, slog.Default())
+	return c
+}
+
+const (
+	protocol = "graphql-transport-ws"
+
+	readBuffer  = 512     // bytes, kept by each socket
+	writeBuffer = 4 << 10 // bytes, lent for the time of one write
+
+	drainStep = 10 * time.Millisecond // sockets are closed in groups this far apart
+)
+
+// Sockets serves graphql-transport-ws to the letter. It starts no goroutine of its own: each socket has one,
+// which ends with it. It is safe for concurrent use.
+type Sockets struct {
+	cfg      SocketConfig
+	waking   map[string]bool
+	origins  origins
+	upgrader websocket.Upgrader
+	workers  workers
+
+	mu       sync.Mutex
+	open     map[*socket]struct{}
+	draining bool
+	running  sync.WaitGroup // sockets, and the starts of their operations
+
+	operations                    atomic.Int64
+	opened, refused, events, slow atomic.Uint64
+}
 
 // SocketStats counts what the sockets did since the start.
 type SocketStats struct {
@@ -43,24 +88,136 @@ type SocketStats struct {
 	Operations int    // subscriptions, queries and mutations under way now
 	Opened     uint64 // sockets ever
 	Refused    uint64 // upgrades refused
-	Events     uint64 // next frames written
-	Slow       uint64 // sockets cut off because they did not read
+	Events     uint64 // next messages written
+	Slow       uint64 // sockets cut off because they did not read in time
 }
 
-// NewSockets makes the transport; it starts nothing.
-func NewSockets(cfg SocketConfig) *Sockets { return &Sockets{cfg: cfg} }
+// NewSockets makes the transport for Config.Sockets. It starts nothing.
+func NewSockets(cfg SocketConfig) *Sockets {
+	cfg = cfg.withDefaults()
+	sockets := &Sockets{
+		cfg: cfg, waking: make(map[string]bool), origins: newOrigins(cfg.Origins),
+		open: make(map[*socket]struct{}), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))},
+		upgrader: websocket.Upgrader{
+			HandshakeTimeout: cfg.WriteTimeout, Subprotocols: []string{protocol},
+			ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, WriteBufferPool: &sync.Pool{},
+			CheckOrigin: func(*http.Request) bool { return true }, // done before
+			Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+				w.Header().Set("Sec-WebSocket-Version", "13")
+				writeFault(w, status, services.Wrapf(services.Invalid, reason, "Upgrade: not a good WebSocket handshake"))
+			},
+		},
+	}
+	if cfg.Wake != nil {
+		for _, field := range cfg.Waking {
+			sockets.waking[field] = true
+		}
+	}
+	return sockets
+}
 
 // Supports takes the requests for an upgrade.
 func (s *Sockets) Supports(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// Do upgrades the connection and returns; the socket lives on by itself.
+// Do upgrades the connection and returns, so that all the memory of the HTTP request is freed; the socket
+// lives on by itself. An upgrade is refused with 403 for a page of another site and 503 while draining.
 func (s *Sockets) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	writeFault(w, http.StatusServiceUnavailable, services.Errorf(services.Unavailable, "socket: not served yet"))
+	if !s.origins.allows(r) {
+		s.refused.Add(1)
+		writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server"))
+		return
+	}
+	if s.isDraining() {
+		s.refused.Add(1)
+		writeFault(w, http.StatusServiceUnavailable, services.Errorf(services.Unavailable, "socket: the server is going away, connect again"))
+		return
+	}
+	conn, err := s.upgrader.Upgrade(hijacker{w}, r, nil)
+	if err != nil {
+		s.refused.Add(1) // and answered, where it can be
+		return
+	}
+	newSocket(s, conn, exec, r.Header).start()
+}
+
+// hijacker finds the Hijack of a wrapped ResponseWriter.
+type hijacker struct{ http.ResponseWriter }
+
+// Hijack takes the connection over.
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(h.ResponseWriter).Hijack()
 }
 
 // Drain refuses new upgrades with 503 and closes every socket with 1012, spread evenly over that time so that
-// the clients do not come back all at once. It returns when all are gone; when ctx ends first, the rest are cut off.
-func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {}
+// the clients do not come back all at once. It returns when all are gone; when ctx ends first, the rest are cut
+// off. Draining twice is the same as once.
+func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
+	s.mu.Lock()
+	s.draining = true
+	sockets := make([]*socket, 0, len(s.open))
+	for socket := range s.open {
+		sockets = append(sockets, socket)
+	}
+	s.mu.Unlock()
+
+	steps := max(1, int(spread/drainStep))
+	ticker := time.NewTicker(drainStep)
+	defer ticker.Stop()
+	for step, from := 1, 0; from < len(sockets) && ctx.Err() == nil; step++ {
+		to := min(len(sockets), len(sockets)*step/steps)
+		for _, one := range sockets[from:to] {
+			go one.close(websocket.CloseServiceRestart, "the server restarts, connect again") // may wait for a slow reader
+		}
+		from = to
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+	gone := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		for _, one := range sockets {
+			one.cut()
+		}
+	}
+}
 
 // Stats says how many sockets there are and what they did.
-func (s *Sockets) Stats() SocketStats { return SocketStats{} }
+func (s *Sockets) Stats() SocketStats {
+	s.mu.Lock()
+	open := len(s.open)
+	s.mu.Unlock()
+	return SocketStats{
+		Open: open, Operations: int(s.operations.Load()), Opened: s.opened.Load(),
+		Refused: s.refused.Load(), Events: s.events.Load(), Slow: s.slow.Load(),
+	}
+}
+
+// add takes a socket in; false while draining.
+func (s *Sockets) add(one *socket) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened.Add(1)
+	s.running.Add(1)
+	s.open[one] = struct{}{}
+	return !s.draining
+}
+
+func (s *Sockets) remove(one *socket) {
+	s.mu.Lock()
+	delete(s.open, one)
+	s.mu.Unlock()
+	s.running.Done()
+}
+
+func (s *Sockets) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}

@@ -1,0 +1,289 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
+
+	"tidings/services"
+)
+
+func TestMain(m *testing.M) {
+	if address := os.Getenv(clientsOf); address != "" {
+		runClients(address) // see memory_test.go: this process is the other side of a measurement
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// pipeListener is a network in memory, so that a test can run in a bubble of its own time.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.IPAddr{} }
+
+func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// world is a server with sockets and its clients, in a bubble where time passes only when all wait.
+type world struct {
+	*testing.T
+	schema   *testSchema
+	sockets  *Sockets
+	identity *Identity
+	listener *pipeListener
+	server   *http.Server
+}
+
+// inWorld runs a test in a world of its own, and sees to it that nothing of it is left.
+func inWorld(t *testing.T, change func(*SocketConfig), test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, change)
+		test(w)
+		w.shut()
+	})
+}
+
+func newWorld(t *testing.T, change func(*SocketConfig)) *world {
+	t.Helper()
+	identity, err := NewIdentity(t.Context(), IdentityConfig{Development: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := newTestSchema()
+	cfg := SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quiet}
+	if change != nil {
+		change(&cfg)
+	}
+	w := &world{T: t, schema: schema, sockets: NewSockets(cfg), identity: cfg.Identity, listener: newPipeListener()}
+	w.server = &http.Server{
+		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, Recover: quietRecover, Log: quiet}),
+		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError),
+	}
+	go w.server.Serve(w.listener)
+	return w
+}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func quietRecover(context.Context, any) error {
+	return services.Errorf(services.Internal, "an error on our side")
+}
+
+func (w *world) shut() {
+	w.Helper()
+	w.sockets.Drain(w.Context(), 0)
+	w.server.Close()
+	w.listener.Close()
+	synctest.Wait()
+	if stats := w.sockets.Stats(); stats.Open != 0 || stats.Operations != 0 {
+		w.Errorf("after the end: %d sockets and %d operations are left", stats.Open, stats.Operations)
+	}
+	if n := w.schema.hub.count(); n != 0 {
+		w.Errorf("after the end: the hub has %d watchers left", n)
+	}
+}
+
+// client is a client that reads all the time, as a browser does.
+type client struct {
+	*testing.T
+	conn     *websocket.Conn
+	received chan string
+	closed   chan *websocket.CloseError // one value, when the connection has ended
+}
+
+// connect opens a socket without a word of the protocol.
+func (w *world) connect() *client {
+	w.Helper()
+	return w.connectWith(http.Header{}, protocol)
+}
+
+func (w *world) connectWith(header http.Header, protocols ...string) *client {
+	w.Helper()
+	conn, err := w.dial(header, protocols...)
+	if err != nil {
+		w.Fatalf("dial: %v", err)
+	}
+	return newClient(w.T, conn)
+}
+
+func (w *world) dial(header http.Header, protocols ...string) (*websocket.Conn, error) {
+	dialer := websocket.Dialer{NetDialContext: w.listener.dial, Subprotocols: protocols}
+	conn, response, err := dialer.DialContext(w.Context(), "ws://tidings.test/graphql", header)
+	if err != nil && response != nil {
+		return nil, &refusal{status: response.StatusCode, header: response.Header}
+	}
+	return conn, err
+}
+
+// refusal is an upgrade that was answered with a status.
+type refusal struct {
+	status int
+	header http.Header
+}
+
+func (r *refusal) Error() string { return http.StatusText(r.status) }
+
+func newClient(t *testing.T, conn *websocket.Conn) *client {
+	c := &client{T: t, conn: conn, received: make(chan string, 1000), closed: make(chan *websocket.CloseError, 1)}
+	go c.read()
+	return c
+}
+
+func (c *client) read() {
+	for {
+		_, text, err := c.conn.ReadMessage()
+		if err != nil {
+			var closing *websocket.CloseError
+			if !errors.As(err, &closing) {
+				closing = &websocket.CloseError{Code: websocket.CloseAbnormalClosure, Text: err.Error()}
+			}
+			c.closed <- closing
+			c.conn.Close()
+			return
+		}
+		c.received <- string(text)
+	}
+}
+
+// open opens a socket and initialises it; with a token of development mode where key is not "".
+func (w *world) open(key string) *client {
+	w.Helper()
+	c := w.connect()
+	if key == "" {
+		c.send(`{"type":"connection_init"}`)
+	} else {
+		c.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:` + key + `"}}`)
+	}
+	c.expect(`{"type":"connection_ack"}`)
+	return c
+}
+
+func (c *client) send(text string) {
+	c.Helper()
+	if err := c.conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+		c.Fatalf("send: %v", err)
+	}
+}
+
+func (c *client) subscribe(id, query string) {
+	c.Helper()
+	payload, err := json.Marshal(map[string]string{"query": query})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.send(`{"type":"subscribe","id":"` + id + `","payload":` + string(payload) + `}`)
+}
+
+// next is the next message. In a bubble the wait ends at once when nothing can come any more.
+func (c *client) next() string {
+	c.Helper()
+	select {
+	case text := <-c.received:
+		return text
+	case closing := <-c.closed:
+		c.closed <- closing
+		c.Fatalf("the socket was closed with %d %q", closing.Code, closing.Text)
+	case <-time.After(time.Minute):
+		c.Fatal("no message within a minute")
+	}
+	return ""
+}
+
+func (c *client) expect(want string) {
+	c.Helper()
+	if got := c.next(); got != want {
+		c.Fatalf("got  %s\nwant %s", got, want)
+	}
+}
+
+// nothing says that no message is there or on its way.
+func (c *client) nothing() {
+	c.Helper()
+	synctest.Wait()
+	select {
+	case text := <-c.received:
+		c.Fatalf("unexpected: %s", text)
+	case closing := <-c.closed:
+		c.Fatalf("the socket was closed with %d %q", closing.Code, closing.Text)
+	default:
+	}
+}
+
+// expectClose waits for the end of the socket and compares the code.
+func (c *client) expectClose(code int) *websocket.CloseError {
+	c.Helper()
+	select {
+	case closing := <-c.closed:
+		c.closed <- closing
+		if closing.Code != code {
+			c.Fatalf("closed with %d %q, want %d", closing.Code, closing.Text, code)
+		}
+		return closing
+	case <-time.After(time.Minute):
+		c.Fatalf("not closed within a minute, want %d", code)
+	}
+	return nil
+}
+
+// fixedClock is a clock that stands until it is moved.
+type fixedClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *fixedClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *fixedClock) move(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(by)
+}
+
+// pass lets time go by in a bubble, where that takes none.
+func pass(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,190 @@
+package transport
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clientsOf is the environment variable that turns this test binary into the clients of a measurement.
+const clientsOf = "TRANSPORT_TEST_CLIENTS_OF"
+
+const (
+	measuredSockets = 5000
+	rawHandshake    = "GET /graphql HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: " + protocol + "\r\n\r\n"
+)
+
+// rawFrame is a text frame of a client, with a mask of zeros.
+func rawFrame(text string) []byte {
+	frame := []byte{0x81}
+	if len(text) < 126 {
+		frame = append(frame, 0x80|byte(len(text)))
+	} else {
+		frame = append(frame, 0x80|126, byte(len(text)>>8), byte(len(text)))
+	}
+	return append(append(frame, 0, 0, 0, 0), text...)
+}
+
+// runClients opens sockets, each with as many subscriptions as standard input says, one number a line, and
+// tells when they are there.
+func runClients(address string) {
+	conns := make([]*bufio.ReadWriter, measuredSockets)
+	for i := range conns {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		conns[i] = bufio.NewReadWriter(bufio.NewReaderSize(conn, 512), bufio.NewWriterSize(conn, 512))
+		_, _ = conns[i].WriteString(rawHandshake)
+		_ = conns[i].Flush()
+		for line := ""; line != "\r\n"; {
+			if line, err = conns[i].ReadString('\n'); err != nil {
+				fmt.Println(err)
+				return
+			}
+		}
+		_, _ = conns[i].Write(rawFrame(`{"type":"connection_init","payload":{"authorization":"dev:user` + strconv.Itoa(i) + `"}}`))
+		_ = conns[i].Flush()
+		if err := readRaw(conns[i].Reader); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Println("ready")
+	commands := bufio.NewScanner(os.Stdin)
+	for id := 0; commands.Scan(); id++ {
+		for _, conn := range conns {
+			_, _ = conn.Write(rawFrame(`{"type":"subscribe","id":"` + strconv.Itoa(id) +
+				`","payload":{"query":"subscription Watch { ticks }"}}`))
+			_ = conn.Flush()
+		}
+		for _, conn := range conns {
+			for range id + 1 { // an event for each of its subscriptions
+				if err := readRaw(conn.Reader); err != nil {
+					fmt.Println(err)
+					return
+				}
+			}
+		}
+		fmt.Println("ready")
+	}
+}
+
+// readRaw reads a short frame of a server.
+func readRaw(from *bufio.Reader) error {
+	var head [2]byte
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return err
+	}
+	if head[0] != 0x81 || head[1] > 125 {
+		return fmt.Errorf("not a short text frame: %x", head)
+	}
+	_, err := io.CopyN(io.Discard, from, int64(head[1]))
+	return err
+}
+
+// BenchmarkSocketMemory measures what a socket costs this process: without a subscription, with one, and with
+// each further one. The clients are another process.
+//
+//	go test ./transport -run '^$' -bench SocketMemory -benchtime 1x
+func BenchmarkSocketMemory(b *testing.B) {
+	identity, err := NewIdentity(b.Context(), IdentityConfig{Development: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	schema := newTestSchema()
+	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quiet})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := &http.Server{
+		Handler:  Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: quiet}),
+		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError),
+	}
+	go server.Serve(listener)
+	defer server.Close()
+
+	clients := exec.Command(os.Args[0])
+	clients.Env = append(os.Environ(), clientsOf+"="+listener.Addr().String())
+	input, err := clients.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	output, err := clients.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	before := measure(b)
+	if err := clients.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		input.Close()
+		_ = clients.Wait()
+	}()
+	lines := bufio.NewScanner(output)
+	ready := func() {
+		if !lines.Scan() || lines.Text() != "ready" {
+			b.Fatalf("clients: %s", lines.Text())
+		}
+	}
+	ready()
+	b.ReportMetric(0, "ns/op")
+	last := measure(b)
+	report(b, "idle", last, before)
+	for round, what := range []string{"first-subscription", "second-subscription", "third-subscription"} {
+		fmt.Fprintln(input, "subscribe")
+		ticker := time.NewTicker(10 * time.Millisecond)
+		for schema.hub.count() < (round+1)*measuredSockets {
+			<-ticker.C
+		}
+		ticker.Stop()
+		schema.hub.publish(7)
+		ready()
+		now := measure(b)
+		report(b, what, now, last)
+		last = now
+	}
+	runtime.KeepAlive(sockets)
+}
+
+type memory struct{ resident, heap, stacks float64 }
+
+func measure(b *testing.B) memory {
+	b.Helper()
+	debug.FreeOSMemory()
+	debug.FreeOSMemory()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	pages, err := strconv.ParseFloat(strings.Fields(string(text))[1], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return memory{
+		resident: pages * float64(os.Getpagesize()), heap: float64(stats.HeapInuse), stacks: float64(stats.StackInuse),
+	}
+}
+
+func report(b *testing.B, what string, now, before memory) {
+	b.ReportMetric((now.resident-before.resident)/measuredSockets, "B-RSS/"+what)
+	b.ReportMetric((now.heap-before.heap)/measuredSockets, "B-heap/"+what)
+	b.ReportMetric((now.stacks-before.stacks)/measuredSockets, "B-stack/"+what)
+}

@@ -1,0 +1,175 @@
+package transport
+
+import (
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/services"
+)
+
+// The close codes of graphql-transport-ws.
+const (
+	closeBadMessage   = 4400 // not a message of the protocol
+	closeUnauthorized = 4401 // subscribe before the acknowledgement
+	closeForbidden    = 4403 // the token is not good, or has expired
+	closeSubprotocol  = 4406 // the client does not speak graphql-transport-ws
+	closeInitTimeout  = 4408 // no connection_init in time
+	closeDuplicate    = 4409 // subscribe with an id that is in use
+	closeTooMany      = 4429 // a second connection_init; here also more messages than allowed, as 429 in HTTP
+)
+
+// The types of messages.
+const (
+	messageInit      = "connection_init"
+	messageAck       = "connection_ack"
+	messagePing      = "ping"
+	messagePong      = "pong"
+	messageSubscribe = "subscribe"
+	messageNext      = "next"
+	messageError     = "error"
+	messageComplete  = "complete"
+)
+
+const maxID = 128 // bytes of an operation's id; clients use counters and UUIDs
+
+// message is what a client sent, checked.
+type message struct {
+	kind   string
+	id     string             // of subscribe and complete
+	params *graphql.RawParams // of subscribe
+	object map[string]any     // the payload of connection_init; nil when there was none
+	raw    []byte             // the payload of ping, as it came; nil when there was none
+}
+
+// parseMessage reads one message of a client. The error says for a person what is wrong with it, repeats
+// nothing of it, and means that the socket has to be closed with 4400.
+func parseMessage(text []byte) (message, error) {
+	var parts struct {
+		Type    *string         `json:"type"`
+		ID      *string         `json:"id"`
+		Payload json.RawMessage `json:"payload"`
+	}
+	if !utf8.Valid(text) {
+		return message{}, badMessage("not valid UTF-8")
+	}
+	if isNull(text) || json.Unmarshal(text, &parts) != nil {
+		return message{}, badMessage("not a JSON object with texts as type and id")
+	}
+	if parts.Type == nil {
+		return message{}, badMessage("type is missing")
+	}
+	read := message{kind: *parts.Type}
+	var err error
+	switch read.kind {
+	case messageInit:
+		read.object, err = parseObject(parts.Payload, "payload")
+		return read, err
+	case messagePing, messagePong:
+		if _, err = parseObject(parts.Payload, "payload"); err == nil && !isNull(parts.Payload) {
+			read.raw = parts.Payload
+		}
+		return read, err
+	case messageSubscribe, messageComplete:
+	default:
+		return message{}, badMessage("type is none that a client sends")
+	}
+	if parts.ID == nil || *parts.ID == "" || len(*parts.ID) > maxID {
+		return message{}, badMessage("id: 1 to " + strconv.Itoa(maxID) + " bytes are needed")
+	}
+	read.id = *parts.ID
+	if read.kind == messageSubscribe {
+		read.params, err = parseParams(parts.Payload, "payload")
+	}
+	return read, err
+}
+
+func badMessage(what string) error { return services.Errorf(services.Invalid, "message: %s", what) }
+
+// credentials takes the token and the device out of the payload of connection_init.
+func credentials(payload map[string]any) (token, device string, err error) {
+	for _, name := range []string{"authorization", "Authorization"} {
+		if token, err = textIn(payload, name); token != "" || err != nil {
+			break
+		}
+	}
+	if err == nil {
+		device, err = textIn(payload, "device")
+	}
+	return bareToken(token), device, err
+}
+
+// bareToken takes "Bearer " away from a token.
+func bareToken(token string) string {
+	const scheme = "bearer "
+	if len(token) > len(scheme) && lowerASCII(token[:len(scheme)]) == scheme {
+		return token[len(scheme):]
+	}
+	return token
+}
+
+func lowerASCII(text string) string {
+	lower := []byte(text)
+	for i, c := range lower {
+		if c >= 'A' && c <= 'Z' {
+			lower[i] = c + 'a' - 'A'
+		}
+	}
+	return string(lower)
+}
+
+func textIn(payload map[string]any, name string) (string, error) {
+	value, given := payload[name]
+	if !given || value == nil {
+		return "", nil
+	}
+	text, ok := value.(string)
+	if !ok {
+		return "", services.Errorf(services.Invalid, "%s: must be a text", name)
+	}
+	return text, nil
+}
+
+// appendNext writes a next message.
+func appendNext(to []byte, id string, response *graphql.Response) []byte {
+	to = append(appendHead(to, messageNext, id), `,"payload":`...)
+	return append(appendResponse(to, response), '}')
+}
+
+// appendError writes an error message, which ends the operation.
+func appendError(to []byte, id string, list gqlerror.List) []byte {
+	return append(appendField(appendHead(to, messageError, id), "payload", list), '}')
+}
+
+// appendComplete writes a complete message, which ends the operation.
+func appendComplete(to []byte, id string) []byte {
+	return append(appendHead(to, messageComplete, id), '}')
+}
+
+// appendHead writes the first part of a message: all but the payload and the last brace.
+func appendHead(to []byte, kind, id string) []byte {
+	to = append(append(append(to, `{"type":"`...), kind...), '"')
+	if id == "" {
+		return to
+	}
+	return appendText(append(to, `,"id":`...), id)
+}
+
+// appendText writes a JSON text.
+func appendText(to []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				panic(err) // a string is always JSON
+			}
+			return append(to, quoted...)
+		}
+	}
+	to = append(to, '"')
+	to = append(to, text...)
+	return append(to, '"')
+}

@@ -1,0 +1,303 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/services"
+)
+
+// The states of a subscription that wakes. A wake-up that comes while a turn is under way is not lost: the turn
+// is followed by another.
+const (
+	stateIdle    = iota // nothing to do until the next wake-up
+	stateRunning        // its turn is waiting or under way
+	stateAgain          // and it was woken since
+)
+
+// operation is one subscription, query or mutation on a socket.
+type operation struct {
+	socket *socket
+	id     string
+	ctx    context.Context
+	cancel context.CancelFunc
+	next   graphql.ResponseHandler
+	lasts  bool // it is a subscription
+
+	// Of a subscription that wakes: next blocks until its channel has something, and the hub may take an event
+	// back to put a newer one in its place. So next is given a channel of ours, and only a turn, which can look
+	// whether there is something in the hub's without waiting, moves an event across.
+	source, feed reflect.Value
+	state        atomic.Int32
+	following    *operation // in the list of the workers
+}
+
+func newOperation(s *socket, id string) *operation {
+	one := &operation{socket: s, id: id}
+	one.ctx, one.cancel = context.WithCancel(s.ctx)
+	one.state.Store(stateRunning)
+	return one
+}
+
+// start parses, validates and begins, and for all but a subscription that wakes goes on to the end.
+func (o *operation) start(params *graphql.RawParams) {
+	defer o.socket.sockets.running.Done()
+	defer o.recovered()
+	exec := o.socket.exec
+	parsed, faults := exec.CreateOperationContext(graphql.StartOperationTrace(o.ctx), params)
+	if faults != nil {
+		response := exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults))
+		o.fail(response.Errors)
+		return
+	}
+	o.lasts = parsed.Operation.Operation == ast.Subscription
+	switch {
+	case !o.lasts:
+		o.answer(parsed)
+	case o.socket.sockets.waking[rootField(parsed)]:
+		o.listen(parsed)
+	default:
+		if o.dispatch(parsed) {
+			o.stream()
+		}
+	}
+}
+
+// rootField is the one field of a subscription.
+func rootField(parsed *graphql.OperationContext) string {
+	fields := graphql.CollectFields(parsed, parsed.Operation.SelectionSet, []string{"Subscription"})
+	if len(fields) == 0 {
+		return ""
+	}
+	return fields[0].Name
+}
+
+// answer runs a query or a mutation.
+func (o *operation) answer(parsed *graphql.OperationContext) {
+	timeout := o.socket.sockets.cfg.OperationTimeout
+	ctx, cancel := context.WithTimeout(o.ctx, timeout)
+	defer cancel()
+	next, ctx := o.socket.exec.DispatchOperation(ctx, parsed)
+	if response := next(ctx); response != nil {
+		if o.deliver(response) {
+			o.complete()
+		}
+		return
+	}
+	o.failWith(services.Errorf(services.Unavailable, "operation: not done within %v, try again later", timeout))
+}
+
+// dispatch asks the resolver for its channel; false when the operation has ended. A resolver may take as long
+// as a query may; after that the subscription's context ends, which is what it gives up by.
+func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
+	timeout := o.socket.sockets.cfg.OperationTimeout
+	timer := time.AfterFunc(timeout, o.cancel)
+	o.next, o.ctx = o.socket.exec.DispatchOperation(o.ctx, parsed)
+	if timer.Stop() {
+		return true
+	}
+	o.failWith(services.Errorf(services.Unavailable, "operation: did not start within %v, try again later", timeout))
+	return false
+}
+
+// stream delivers what comes, waiting in a goroutine of its own.
+func (o *operation) stream() {
+	for {
+		response := o.next(o.ctx)
+		if response == nil {
+			o.complete()
+			return
+		}
+		if !o.deliver(response) {
+			return
+		}
+	}
+}
+
+// listen starts a subscription that wakes and leaves the rest to its turns.
+func (o *operation) listen(parsed *graphql.OperationContext) {
+	o.ctx = o.socket.sockets.cfg.Wake(o.ctx, o.wake)
+	resolve := parsed.ResolverMiddleware
+	parsed.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
+		result, err := resolve(ctx, next)
+		if err == nil {
+			result = o.tap(result)
+		}
+		return result, err
+	}
+	ok := o.dispatch(parsed)
+	parsed.ResolverMiddleware = resolve // the first field was all that it was for
+	switch {
+	case !ok:
+	case !o.source.IsValid(): // refused, by an error that next will give
+		o.stream()
+	default:
+		// The texts of a document that was met before are the same: keep one of them.
+		parsed.RawQuery = parsed.Operation.Position.Src.Input
+		o.socket.sockets.workers.submit(o)
+	}
+}
+
+// tap takes the resolver's channel and gives one of ours in its place.
+func (o *operation) tap(result any) any {
+	source := reflect.ValueOf(result)
+	if o.source.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
+		return result
+	}
+	kind := source.Type()
+	o.source, o.feed = source, reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
+	return o.feed.Convert(kind).Interface()
+}
+
+// wake says that the channel has an event or was closed. It does not wait, and may be called by anybody.
+func (o *operation) wake() {
+	for {
+		switch o.state.Load() {
+		case stateIdle:
+			if o.state.CompareAndSwap(stateIdle, stateRunning) {
+				o.socket.sockets.workers.submit(o)
+				return
+			}
+		case stateRunning:
+			if o.state.CompareAndSwap(stateRunning, stateAgain) {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// turn delivers one event, if there is one. A worker calls it; false tells him that his place was taken.
+func (o *operation) turn() (stay bool) {
+	o.state.Store(stateRunning)
+	if o.ctx.Err() != nil {
+		return true // the state stays: no more turns
+	}
+	workers := &o.socket.sockets.workers
+	event, ok := o.source.TryRecv()
+	if !ok && !event.IsValid() { // nothing yet
+		o.rest()
+		return true
+	}
+	frame, last := frames.Get().(*[]byte), true
+	if ok {
+		last = o.render(frame, event)
+	} else {
+		*frame = appendComplete((*frame)[:0], o.id)
+	}
+	workers.leave()
+	if last {
+		o.finish(*frame)
+	} else if o.ctx.Err() == nil && o.socket.send(*frame) == nil {
+		o.socket.sockets.events.Add(1)
+	}
+	frames.Put(frame)
+	stay = workers.enter()
+	if !last {
+		o.rest()
+	}
+	return stay
+}
+
+// rest ends a turn, and asks for another when a wake-up came in the meantime.
+func (o *operation) rest() {
+	if !o.state.CompareAndSwap(stateRunning, stateIdle) {
+		o.socket.sockets.workers.submit(o)
+	}
+}
+
+// frames are buffers for what is written.
+var frames = sync.Pool{New: func() any { return new([]byte) }}
+
+// render makes the message for an event; last says that it ends the operation.
+func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
+	*frame = (*frame)[:0]
+	defer func() {
+		if fault := recover(); fault != nil {
+			*frame, last = appendError((*frame)[:0], o.id, o.presented(fault)), true
+		}
+	}()
+	timeout := o.socket.sockets.cfg.OperationTimeout
+	ctx, cancel := context.WithTimeout(o.ctx, timeout)
+	defer cancel()
+	if !o.feed.TrySend(event) { // one that a middleware did not ask for
+		o.feed.TryRecv()
+		o.feed.TrySend(event)
+	}
+	switch response := o.next(ctx); {
+	case response == nil && ctx.Err() != nil:
+		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
+		*frame = appendError(*frame, o.id, asList(err))
+		return true
+	case response == nil:
+		*frame = appendComplete(*frame, o.id)
+		return true
+	case isRequestError(response):
+		*frame = appendError(*frame, o.id, response.Errors)
+		return true
+	default:
+		*frame = appendNext(*frame, o.id, response)
+		return false
+	}
+}
+
+// deliver writes a response; false when the operation has ended with it.
+func (o *operation) deliver(response *graphql.Response) bool {
+	if isRequestError(response) {
+		o.fail(response.Errors)
+		return false
+	}
+	if o.ctx.Err() != nil || o.socket.send(appendNext(nil, o.id, response)) != nil {
+		return false
+	}
+	o.socket.sockets.events.Add(1)
+	return true
+}
+
+// complete ends the operation well.
+func (o *operation) complete() { o.finish(appendComplete(nil, o.id)) }
+
+// fail ends the operation with errors.
+func (o *operation) fail(errors gqlerror.List) { o.finish(appendError(nil, o.id, errors)) }
+
+func (o *operation) failWith(err error) { o.fail(asList(err)) }
+
+// finish ends the operation with a last message, unless the client has ended it before, or it is a
+// subscription and the server is going away: then it is not over, and the client shall take it up elsewhere.
+func (o *operation) finish(last []byte) {
+	if o.lasts && o.socket.sockets.isDraining() {
+		return
+	}
+	if o.socket.remove(o) {
+		o.cancel()
+		_ = o.socket.send(last) // a failure ends the socket
+	}
+}
+
+// recovered turns a panic outside of any field into an error of the operation.
+func (o *operation) recovered() {
+	if fault := recover(); fault != nil {
+		o.fail(o.presented(fault))
+	}
+}
+
+// presented is a panic as the server shows it.
+func (o *operation) presented(fault any) gqlerror.List {
+	if presenter, ok := o.socket.exec.(interface {
+		PresentRecoveredError(ctx context.Context, err any) error
+	}); ok {
+		if shown, ok := errors.AsType[*gqlerror.Error](presenter.PresentRecoveredError(o.ctx, fault)); ok {
+			return gqlerror.List{shown}
+		}
+	}
+	return asList(services.Errorf(services.Internal, "an error on our side"))
+}

@@ -1,0 +1,224 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
+)
+
+// testSchema is a small executable schema, written by hand over the same functions of gqlgen that generated
+// code calls.
+type testSchema struct {
+	hub    *testHub
+	schema *ast.Schema
+}
+
+const testSDL = `
+type Query {
+  hello: String!
+  who: String!
+  echo(text: String!): String!
+  "Answers when the context ends."
+  slow: String!
+  fails: String
+  panics: String
+}
+type Mutation { set(text: String!): String! }
+type Subscription {
+  "Wakes."
+  ticks: Int!
+  "Does not wake: it needs a goroutine."
+  plain: Int!
+  "Wakes, and its resolver fails."
+  refused: Int!
+  "Wakes, and its resolver does not answer until the context ends."
+  stuck: Int!
+  "Wakes, and its events cannot be rendered."
+  panics: Int!
+}`
+
+// testWaking are the fields of the schema that wake.
+var testWaking = []string{"ticks", "refused", "stuck", "panics"}
+
+func newTestSchema() *testSchema {
+	return &testSchema{hub: &testHub{}, schema: gqlparser.MustLoadSchema(&ast.Source{Input: testSDL})}
+}
+
+func (s *testSchema) Schema() *ast.Schema { return s.schema }
+
+func (s *testSchema) Complexity(context.Context, string, string, int, map[string]any) (int, bool) {
+	return 0, false
+}
+
+func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
+	operation := graphql.GetOperationContext(ctx)
+	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Query", "Mutation", "Subscription"})
+	if operation.Operation.Operation == ast.Subscription {
+		next := s.subscribe(ctx, operation, fields[0])
+		var buffer bytes.Buffer
+		return func(ctx context.Context) *graphql.Response {
+			buffer.Reset()
+			if next == nil {
+				return nil
+			}
+			data := next(ctx)
+			if data == nil {
+				return nil
+			}
+			data.MarshalGQL(&buffer)
+			return &graphql.Response{Data: buffer.Bytes()}
+		}
+	}
+	return func(ctx context.Context) *graphql.Response {
+		out := graphql.NewFieldSet(fields)
+		for i, field := range fields {
+			out.Values[i] = s.field(ctx, operation, field)
+		}
+		out.Dispatch(ctx)
+		var buffer bytes.Buffer
+		out.MarshalGQL(&buffer)
+		return &graphql.Response{Data: buffer.Bytes()}
+	}
+}
+
+func (s *testSchema) field(ctx context.Context, operation *graphql.OperationContext, field graphql.CollectedField) graphql.Marshaler {
+	return graphql.ResolveField(ctx, operation, field, fieldContext, func(ctx context.Context) (any, error) {
+		arguments := field.ArgumentMap(operation.Variables)
+		switch field.Name {
+		case "hello":
+			return "world", nil
+		case "who":
+			viewer, err := services.ViewerFrom(ctx)
+			return viewer.Key + "@" + viewer.Device, err
+		case "echo", "set":
+			return arguments["text"], nil
+		case "slow":
+			<-ctx.Done()
+			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "slow: not done in time")
+		case "panics":
+			panic("in a field")
+		default:
+			return nil, errors.New("it failed")
+		}
+	}, nil, func(_ context.Context, _ ast.SelectionSet, value string) graphql.Marshaler {
+		return graphql.MarshalString(value)
+	}, true, false)
+}
+
+func (s *testSchema) subscribe(
+	ctx context.Context, operation *graphql.OperationContext, field graphql.CollectedField,
+) func(context.Context) graphql.Marshaler {
+	return graphql.ResolveFieldStream(ctx, operation, field, fieldContext, func(ctx context.Context) (any, error) {
+		switch field.Name {
+		case "refused":
+			return nil, services.Errorf(services.Unauthenticated, "a token is needed")
+		case "stuck":
+			<-ctx.Done()
+			return nil, ctx.Err()
+		default:
+			return s.hub.watch(ctx)
+		}
+	}, nil, func(_ context.Context, _ ast.SelectionSet, value int) graphql.Marshaler {
+		if field.Name == "panics" {
+			panic("in an event")
+		}
+		return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Itoa(value)) })
+	}, true, true)
+}
+
+func fieldContext(_ context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	return &graphql.FieldContext{Object: field.ObjectDefinition.Name, Field: field, IsResolver: true}, nil
+}
+
+// testHub stands for the hub: each watcher has a slot for one event, which a newer one replaces.
+type testHub struct {
+	mu       sync.Mutex
+	watchers map[*testWatcher]struct{}
+	refuse   error
+}
+
+type testWatcher struct {
+	channel chan int
+	wake    func()
+	closed  bool
+}
+
+type testWakeKey struct{}
+
+func testWake(ctx context.Context, wake func()) context.Context {
+	return context.WithValue(ctx, testWakeKey{}, wake)
+}
+
+func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
+	wake, _ := ctx.Value(testWakeKey{}).(func())
+	one := &testWatcher{channel: make(chan int, 1), wake: wake}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refuse != nil {
+		return nil, h.refuse
+	}
+	if h.watchers == nil {
+		h.watchers = make(map[*testWatcher]struct{})
+	}
+	h.watchers[one] = struct{}{}
+	context.AfterFunc(ctx, func() { h.leave(one) })
+	return one.channel, nil
+}
+
+func (h *testHub) leave(one *testWatcher) {
+	h.mu.Lock()
+	delete(h.watchers, one)
+	first := !one.closed
+	one.closed = true
+	if first {
+		close(one.channel)
+	}
+	h.mu.Unlock()
+	if first && one.wake != nil {
+		one.wake()
+	}
+}
+
+// publish gives every watcher the value, in place of one that he has not taken yet.
+func (h *testHub) publish(value int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for one := range h.watchers {
+		select {
+		case <-one.channel:
+		default:
+		}
+		one.channel <- value
+		if one.wake != nil {
+			one.wake()
+		}
+	}
+}
+
+// closeAll closes every channel, as a hub does that goes away.
+func (h *testHub) closeAll() {
+	h.mu.Lock()
+	watchers := make([]*testWatcher, 0, len(h.watchers))
+	for one := range h.watchers {
+		watchers = append(watchers, one)
+	}
+	h.mu.Unlock()
+	for _, one := range watchers {
+		h.leave(one)
+	}
+}
+
+func (h *testHub) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watchers)
+}

@@ -1,0 +1,441 @@
+package transport
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const ack = `{"type":"connection_ack"}`
+
+func TestSocketClosesWithTheCodeOfTheProtocol(t *testing.T) {
+	initialise := `{"type":"connection_init"}`
+	subscribe := `{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`
+	for _, test := range []struct {
+		name string
+		send []string
+		code int
+	}{
+		{"SecondInit", []string{initialise, initialise}, 4429},
+		{"SubscribeBeforeAck", []string{subscribe}, 4401},
+		{"DuplicateID", []string{initialise, subscribe, subscribe}, 4409},
+		{"BadToken", []string{`{"type":"connection_init","payload":{"authorization":"Bearer nonsense"}}`}, 4403},
+		{"BadUserKey", []string{`{"type":"connection_init","payload":{"authorization":"dev:a b"}}`}, 4403},
+		{"TokenNoText", []string{`{"type":"connection_init","payload":{"authorization":5}}`}, 4400},
+		{"BadDevice", []string{`{"type":"connection_init","payload":{"authorization":"dev:a","device":"a b"}}`}, 4400},
+		{"DeviceNoText", []string{`{"type":"connection_init","payload":{"device":{}}}`}, 4400},
+		{"InitPayloadNoObject", []string{`{"type":"connection_init","payload":[]}`}, 4400},
+		{"NoJSON", []string{`connection_init`}, 4400},
+		{"Array", []string{`[]`}, 4400},
+		{"Null", []string{`null`}, 4400},
+		{"Empty", []string{``}, 4400},
+		{"NoType", []string{`{"id":"1"}`}, 4400},
+		{"UnknownType", []string{`{"type":"start","id":"1"}`}, 4400},
+		{"TypeOfTheServer", []string{`{"type":"next","id":"1"}`}, 4400},
+		{"SubscribeWithoutID", []string{initialise, `{"type":"subscribe","payload":{"query":"{hello}"}}`}, 4400},
+		{"SubscribeWithEmptyID", []string{initialise, `{"type":"subscribe","id":"","payload":{"query":"{hello}"}}`}, 4400},
+		{"SubscribeWithLongID", []string{initialise, `{"type":"subscribe","id":"` + strings.Repeat("a", 129) + `","payload":{"query":"{hello}"}}`}, 4400},
+		{"SubscribeWithoutPayload", []string{initialise, `{"type":"subscribe","id":"1"}`}, 4400},
+		{"QueryNoText", []string{initialise, `{"type":"subscribe","id":"1","payload":{"query":5}}`}, 4400},
+		{"VariablesNoObject", []string{initialise, `{"type":"subscribe","id":"1","payload":{"query":"{hello}","variables":[]}}`}, 4400},
+		{"CompleteWithoutID", []string{initialise, `{"type":"complete"}`}, 4400},
+		{"PingPayloadNoObject", []string{`{"type":"ping","payload":"x"}`}, 4400},
+		{"NoUTF8", []string{"{\"type\":\"ping\",\"payload\":{\"a\":\"\xff\"}}"}, 4400},
+		{"TooLong", []string{initialise, `{"type":"ping","payload":{"a":"` + strings.Repeat("a", 64<<10) + `"}}`}, 1009},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, nil, func(w *world) {
+				c := w.connect()
+				for _, text := range test.send {
+					c.send(text)
+				}
+				closing := c.expectClose(test.code)
+				if test.code != 1009 && closing.Text == "" {
+					t.Error("the close says no reason")
+				}
+			})
+		})
+	}
+}
+
+func TestSocketWithoutTheSubprotocolIsClosed(t *testing.T) {
+	for name, protocols := range map[string][]string{"None": nil, "Legacy": {"graphql-ws"}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(w *world) {
+				c := w.connectWith(http.Header{}, protocols...)
+				c.expectClose(4406)
+				if got := c.conn.Subprotocol(); got != "" {
+					t.Errorf("negotiated %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestSocketBinaryMessageIsBad(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.connect()
+		if err := c.conn.WriteMessage(websocket.BinaryMessage, []byte(`{"type":"connection_init"}`)); err != nil {
+			t.Fatal(err)
+		}
+		c.expectClose(4400)
+	})
+}
+
+func TestSocketInitTimeout(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.connect()
+		pass(3*time.Second - time.Millisecond)
+		c.nothing()
+		c.expectClose(4408)
+	})
+	inWorld(t, nil, func(w *world) {
+		c := w.open("alice") // one that has been initialised is left alone
+		pass(10 * time.Second)
+		c.nothing()
+	})
+}
+
+func TestSocketCloseRepeatsNothingOfTheClient(t *testing.T) {
+	const secret = "s3cret"
+	for _, text := range []string{
+		secret, `{"type":"` + secret + `"}`, `{"type":"subscribe","id":"` + secret + `"}`,
+		`{"type":"connection_init","payload":{"authorization":"` + secret + `"}}`,
+		`{"type":"connection_init","payload":{"authorization":"dev:` + secret + `:root"}}`,
+	} {
+		inWorld(t, nil, func(w *world) {
+			c := w.connect()
+			c.send(text)
+			select {
+			case closing := <-c.closed:
+				if strings.Contains(closing.Text, secret) || closing.Code < 4400 {
+					t.Errorf("%s: closed with %d %q", text, closing.Code, closing.Text)
+				}
+			case <-time.After(time.Minute):
+				t.Errorf("%s: not closed", text)
+			}
+		})
+	}
+}
+
+func TestSocketIdentity(t *testing.T) {
+	who := func(c *client, want string) {
+		c.Helper()
+		c.expect(ack)
+		c.subscribe("1", "{ who }")
+		c.expect(`{"type":"next","id":"1","payload":{"data":{"who":"` + want + `"}}}`)
+		c.expect(`{"type":"complete","id":"1"}`)
+	}
+	header := func(pairs ...string) http.Header {
+		header := http.Header{}
+		for i := 0; i < len(pairs); i += 2 {
+			header.Set(pairs[i], pairs[i+1])
+		}
+		return header
+	}
+	for _, test := range []struct {
+		name    string
+		upgrade http.Header
+		payload string
+		want    string
+	}{
+		{"Bearer", nil, `{"authorization":"Bearer dev:alice","device":"phone"}`, "alice@phone"},
+		{"Bare", nil, `{"authorization":"dev:alice"}`, "alice@"},
+		{"CapitalKey", nil, `{"Authorization":"bearer dev:alice"}`, "alice@"},
+		{"UpgradeHeader", header("Authorization", "Bearer dev:alice", "Tidings-Device", "tv"), `{}`, "alice@tv"},
+		{"PayloadBeforeHeader", header("Authorization", "Bearer dev:alice"), `{"authorization":"dev:bob"}`, "bob@"},
+		{"ActAs", header("Tidings-Act-As", "carol"), `{"authorization":"dev:host:ingest"}`, "carol@"},
+		{"NoPayload", header("Authorization", "Bearer dev:alice"), `null`, "alice@"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, nil, func(w *world) {
+				c := w.connectWith(test.upgrade, protocol)
+				c.send(`{"type":"connection_init","payload":` + test.payload + `}`)
+				who(c, test.want)
+			})
+		})
+	}
+	t.Run("NoTokenGoesOnWithoutViewer", func(t *testing.T) {
+		inWorld(t, nil, func(w *world) {
+			c := w.open("")
+			c.subscribe("1", "{ who }")
+			if got := c.next(); !strings.Contains(got, "a token is needed") {
+				t.Errorf("got %s", got)
+			}
+		})
+	})
+	t.Run("ActAsWithoutIngest", func(t *testing.T) {
+		inWorld(t, nil, func(w *world) {
+			c := w.connectWith(header("Tidings-Act-As", "carol"), protocol)
+			c.send(`{"type":"connection_init","payload":{"authorization":"dev:alice"}}`)
+			c.expectClose(4403)
+		})
+	})
+	t.Run("BadHeader", func(t *testing.T) {
+		inWorld(t, nil, func(w *world) {
+			c := w.connectWith(header("Authorization", "Basic YTpi"), protocol)
+			c.send(`{"type":"connection_init"}`)
+			c.expectClose(4403)
+		})
+	})
+}
+
+func TestSocketTokenExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		identity, err := NewIdentity(t.Context(), IdentityConfig{HMACSecret: testSecret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, func(cfg *SocketConfig) { cfg.Identity = identity })
+		defer w.shut()
+		start := time.Now()
+		c := w.connect()
+		c.send(`{"type":"connection_init","payload":{"authorization":"` + signHMAC(t, testSecret, claimsOf("alice", start.Add(time.Minute))) + `"}}`)
+		c.expect(ack)
+		c.subscribe("1", "subscription { ticks }")
+		pass(80 * time.Second) // pings have come and gone, and the leeway is not over
+		w.schema.hub.publish(1)
+		c.expect(`{"type":"next","id":"1","payload":{"data":{"ticks":1}}}`)
+		closing := c.expectClose(4403)
+		if !strings.Contains(closing.Text, "expired") {
+			t.Errorf("reason %q", closing.Text)
+		}
+		if lived := time.Since(start); lived != time.Minute+leeway {
+			t.Errorf("closed after %v, want the end of the token and the leeway", lived)
+		}
+		again := w.connect()
+		again.send(`{"type":"connection_init","payload":{"authorization":"` + signHMAC(t, testSecret, claimsOf("alice", start.Add(time.Minute))) + `"}}`)
+		again.expectClose(4403)
+	})
+}
+
+func TestSocketPingOfTheProtocol(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.connect()
+		c.send(`{"type":"ping"}`) // allowed before connection_init
+		c.expect(`{"type":"pong"}`)
+		c.send(`{"type":"ping","payload":{"n":12345678901234567890}}`)
+		c.expect(`{"type":"pong","payload":{"n":12345678901234567890}}`)
+		c.send(`{"type":"pong","payload":null}`)
+		c.nothing()
+	})
+}
+
+func TestSocketPingsAndNoticesTheDead(t *testing.T) {
+	t.Run("Answered", func(t *testing.T) {
+		inWorld(t, nil, func(w *world) {
+			var pings []time.Time
+			c := w.connect()
+			answer := c.conn.PingHandler()
+			c.conn.SetPingHandler(func(payload string) error {
+				pings = append(pings, time.Now())
+				return answer(payload)
+			})
+			c.send(`{"type":"connection_init"}`)
+			c.expect(ack)
+			pass(5 * time.Minute)
+			c.nothing()
+			if len(pings) < 10 || len(pings) > 14 {
+				t.Fatalf("%d pings in 5 minutes, want about 12", len(pings))
+			}
+			steady := true
+			for i := 1; i < len(pings); i++ {
+				gap := pings[i].Sub(pings[i-1])
+				if gap < 22*time.Second || gap > 28*time.Second {
+					t.Errorf("%v between two pings, want 25 s give or take a tenth", gap)
+				}
+				steady = steady && gap == pings[1].Sub(pings[0])
+			}
+			if steady {
+				t.Error("the pings have no jitter")
+			}
+		})
+	})
+	t.Run("NotAnswered", func(t *testing.T) {
+		inWorld(t, nil, func(w *world) {
+			c := w.connect()
+			c.conn.SetPingHandler(func(string) error { return nil })
+			c.send(`{"type":"connection_init"}`)
+			c.expect(ack)
+			start := time.Now()
+			c.expectClose(websocket.CloseAbnormalClosure)
+			if waited := time.Since(start); waited != 53*time.Second {
+				t.Errorf("cut off after %v, want two intervals and the wait for connection_init", waited)
+			}
+		})
+	})
+}
+
+func TestSocketPingFrameIsAnswered(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.connect()
+		pongs := make(chan string, 1)
+		c.conn.SetPongHandler(func(payload string) error {
+			pongs <- payload
+			return nil
+		})
+		if err := c.conn.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-pongs; got != "hi" {
+			t.Errorf("pong %q", got)
+		}
+	})
+}
+
+func TestSocketMessageRate(t *testing.T) {
+	for name, ping := range map[string]func(c *client){
+		"Messages": func(c *client) { c.send(`{"type":"pong"}`) },
+		"Frames": func(c *client) {
+			if err := c.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)); err != nil {
+				c.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(w *world) {
+				c := w.open("alice")
+				for range 39 { // 20 operations and 20 messages at once; connection_init was one
+					ping(c)
+				}
+				c.nothing()
+				pass(time.Second)
+				for range 20 {
+					ping(c)
+				}
+				c.nothing()
+				ping(c)
+				c.expectClose(4429)
+			})
+		})
+	}
+}
+
+func TestSocketLimitOfOperations(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.open("alice")
+		for i := range 20 {
+			c.subscribe(string(rune('a'+i)), "subscription { ticks }")
+		}
+		synctest.Wait()
+		if n := w.sockets.Stats().Operations; n != 20 {
+			t.Fatalf("%d operations", n)
+		}
+		c.subscribe("more", "subscription { ticks }")
+		got := c.next()
+		if !strings.HasPrefix(got, `{"type":"error","id":"more","payload":[`) || !strings.Contains(got, `"CONFLICT"`) {
+			t.Errorf("got %s", got)
+		}
+		c.send(`{"type":"complete","id":"a"}`)
+		c.subscribe("more", "{ hello }")
+		c.expect(`{"type":"next","id":"more","payload":{"data":{"hello":"world"}}}`)
+	})
+}
+
+func TestUpgradeRefused(t *testing.T) {
+	inWorld(t, func(cfg *SocketConfig) { cfg.Origins = []string{"https://app.example.com"} }, func(w *world) {
+		for _, test := range []struct {
+			origin string
+			status int
+		}{
+			{"", 101}, {"http://tidings.test", 101}, {"https://app.example.com", 101},
+			{"https://app.example.com.evil.test", 403}, {"https://evil.test", 403}, {"null", 403}, {"http://tidings.test.evil.test", 403},
+		} {
+			header := http.Header{}
+			if test.origin != "" {
+				header.Set("Origin", test.origin)
+			}
+			conn, err := w.dial(header, protocol)
+			status := http.StatusSwitchingProtocols
+			if err != nil {
+				status = err.(*refusal).status
+			} else {
+				conn.Close()
+			}
+			if status != test.status {
+				t.Errorf("Origin %q: %d, want %d", test.origin, status, test.status)
+			}
+		}
+		if stats := w.sockets.Stats(); stats.Refused != 4 || stats.Opened != 3 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+func TestUpgradeIsNoHandshake(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		http1 := &http.Client{Transport: &http.Transport{DialContext: w.listener.dial, DisableKeepAlives: true}}
+		request, err := http.NewRequest(http.MethodGet, "http://tidings.test/graphql", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Upgrade", "websocket")
+		request.Header.Set("Connection", "Upgrade")
+		request.Header.Set("Sec-WebSocket-Version", "8")
+		response, err := http1.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusBadRequest || response.Header.Get("Sec-WebSocket-Version") != "13" {
+			t.Errorf("%d %v", response.StatusCode, response.Header)
+		}
+	})
+}
+
+func TestDrainSpreadsTheCloses(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		const sockets = 40
+		clients := make([]*client, sockets)
+		for i := range clients {
+			clients[i] = w.open("alice")
+			clients[i].subscribe("1", "subscription { ticks }")
+		}
+		synctest.Wait()
+		start := time.Now()
+		drained := make(chan struct{})
+		go func() {
+			w.sockets.Drain(w.Context(), 4*time.Second)
+			close(drained)
+		}()
+		pass(2 * time.Second)
+		synctest.Wait()
+		if n := w.sockets.Stats().Open; n < 18 || n > 22 {
+			t.Errorf("half way %d of %d sockets are open", n, sockets)
+		}
+		if _, err := w.dial(http.Header{}, protocol); err == nil || err.(*refusal).status != http.StatusServiceUnavailable {
+			t.Errorf("an upgrade while draining: %v", err)
+		}
+		w.schema.hub.closeAll() // the hub goes too: nobody may take that for the end of his subscription
+		<-drained
+		if took := time.Since(start); took < 3900*time.Millisecond || took > 4100*time.Millisecond {
+			t.Errorf("drained in %v, want 4 s", took)
+		}
+		for _, c := range clients {
+			c.expectClose(1012)
+			if len(c.received) > 0 {
+				t.Errorf("a last message: %s", <-c.received)
+			}
+		}
+	})
+}
+
+func TestDrainCutsOffWhoDoesNotLeave(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		conn, err := w.dial(http.Header{}, protocol) // and reads nothing, ever
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		w.open("alice")
+		start := time.Now()
+		w.sockets.Drain(w.Context(), time.Second)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("drained in %v", took)
+		}
+	})
+}
