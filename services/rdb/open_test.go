@@ -1,24 +1,215 @@
 package rdb
 
 import (
+	"context"
+	"net"
+	"strings"
 	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
 )
 
-var echo = newScript("echo", "return {KEYS[1], ARGV[1]}")
+func TestEveryModeOpensPingsAndRunsAScript(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode, url string) {
+		c := connect(t, Options{URL: url})
+		if c.Mode() != mode {
+			t.Errorf("Mode() = %q, want %q", c.Mode(), mode)
+		}
+		if err := c.Ping(t.Context()); err != nil {
+			t.Errorf("Ping: %v", err)
+		}
+		replies, err := c.runScript(t.Context(), setScript, []call{{keys: []string{"{a}"}, args: []any{"one"}}, {keys: []string{"{b}"}, args: []any{2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{"one", "2"} {
+			if replies[i].err != nil || replies[i].value != want {
+				t.Errorf("reply %d = %v, %v, want %q", i, replies[i].value, replies[i].err, want)
+			}
+		}
+		slack := map[string]uint64{"cluster": 1_000_000}[mode]
+		if c.stampSlack() != slack {
+			t.Errorf("stampSlack() = %d, want %d", c.stampSlack(), slack)
+		}
+	})
+}
 
-func TestOpenSmoke(t *testing.T) {
+func TestScriptsOfThePackageAreLoadedAtOpen(t *testing.T) {
+	if len(loaded) == 0 {
+		t.Fatal("the package has no scripts")
+	}
+	eachMode(t, func(t *testing.T, mode, url string) {
+		c := connect(t, Options{URL: url})
+		for _, s := range loaded {
+			// On a cluster the answer is true when every master has it.
+			there, err := c.rds().ScriptExists(t.Context(), s.sha1).Result()
+			if err != nil || !there[0] {
+				t.Errorf("script %s: loaded %v, %v", s.name, there, err)
+			}
+		}
+	})
+}
+
+func TestOpenAgainAndCloseTwice(t *testing.T) {
+	url := rdbtest.Redis(t)
+	for range 2 {
+		c, err := Open(t.Context(), Options{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := c.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		if err := c.Ping(t.Context()); !services.IsUnavailable(err) {
+			t.Errorf("Ping after Close: %v, want UNAVAILABLE", err)
+		}
+	}
+}
+
+func TestAutoTakesAPrivateServerWhereThereIsOne(t *testing.T) {
+	c := connect(t, Options{URL: "auto"})
+	if c.Mode() != "private" {
+		t.Errorf("with redis-server in PATH the mode is %q, want private", c.Mode())
+	}
+}
+
+func TestAutoWithoutRedisServerIsEmbeddedAndWarnsOnce(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	var log recorder
+	c := connect(t, Options{Log: log.log()})
+	if c.Mode() != "embedded" {
+		t.Errorf("mode %q, want embedded", c.Mode())
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, log.String())
+	}
+}
+
+func TestPrivateWithoutRedisServerSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := Open(t.Context(), Options{URL: "private", DataDir: t.TempDir()})
+	if !services.IsUnavailable(err) || !strings.Contains(err.Error(), "apt-get install redis-server") {
+		t.Errorf("error %v, want UNAVAILABLE with the command that installs it", err)
+	}
+}
+
+// closedAddress is one that nobody listens on.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestARedisThatIsNotThereIsUnavailableByName(t *testing.T) {
+	address := closedAddress(t)
+	for _, url := range []string{
+		"redis://:secret@" + address,
+		"unix://:secret@/nowhere/redis.sock",
+		"redis+sentinel://user:secret@" + address + "/main",
+		"redis+cluster://user:secret@" + address,
+	} {
+		_, err := Open(t.Context(), Options{URL: url})
+		if !services.IsUnavailable(err) {
+			t.Errorf("Open(%s): %v, want UNAVAILABLE", url, err)
+			continue
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("Open(%s): the error has the password: %v", url, err)
+		}
+		if want := map[bool]string{true: "/nowhere/redis.sock", false: address}[strings.HasPrefix(url, "unix")]; !strings.Contains(err.Error(), want) {
+			t.Errorf("Open(%s): %v does not name %s", url, err, want)
+		}
+	}
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	hole := rdbtest.NewProxy(t, rdbtest.NewServer(t).Addr())
+	hole.BlackHole(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Open(ctx, Options{URL: hole.URL(), ReadTimeout: time.Minute}); !services.IsUnavailable(err) {
+		t.Errorf("error %v, want UNAVAILABLE", err)
+	}
+}
+
+func TestTheClientOutlivesTheContextOfOpen(t *testing.T) {
 	for _, url := range []string{"private", "embedded"} {
-		t.Run(url, func(t *testing.T) {
-			c, err := Open(t.Context(), Options{URL: url, DataDir: t.TempDir()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			replies, err := c.runScript(t.Context(), echo, []call{{keys: []string{"k"}, args: []any{"a"}}, {keys: []string{"k"}, args: []any{"b"}}})
-			t.Log(replies, err, c.Mode())
-			if err != nil || replies[1].err != nil {
-				t.Fatal(err)
-			}
-		})
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := Open(ctx, Options{URL: url, DataDir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := c.Ping(t.Context()); err != nil {
+			t.Errorf("%s: Ping after the context of Open has ended: %v", url, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestListEntriesAreRaised(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
+	c := connect(t, Options{URL: server.URL()})
+	values, err := c.rds().ConfigGet(t.Context(), "zset-max-listpack-entries").Result()
+	if err != nil || values["zset-max-listpack-entries"] != "512" {
+		t.Errorf("zset-max-listpack-entries = %v, %v, want 512", values, err)
+	}
+}
+
+func TestGreaterListEntriesAreLeftAlone(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 1000)
+	c := connect(t, Options{URL: server.URL()})
+	values, err := c.rds().ConfigGet(t.Context(), "zset-max-listpack-entries").Result()
+	if err != nil || values["zset-max-listpack-entries"] != "1000" {
+		t.Errorf("zset-max-listpack-entries = %v, %v, want 1000", values, err)
+	}
+}
+
+func TestListEntriesThatMayNotBeRaisedAreOneWarning(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
+	server.Do("ACL", "SETUSER", "guest", "on", ">word", "~*", "&*", "+@all", "-config")
+	var log recorder
+	connect(t, Options{URL: strings.Replace(server.URL(), "redis://", "redis://guest:word@", 1), Log: log.log()})
+	if n := strings.Count(log.String(), "four times the memory"); n != 1 {
+		t.Errorf("%d warnings that name the cost, want 1:\n%s", n, log.String())
+	}
+}
+
+func TestSettingsOfTheClients(t *testing.T) {
+	options := Options{}.withDefaults()
+	at, err := parseURL("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	single := options.singleOptions(at.single, nil)
+	if !single.ContextTimeoutEnabled || single.ReadTimeout != 400*time.Millisecond || single.MaxRetries != -1 || single.DialerRetries != 1 ||
+		single.PoolTimeout > 100*time.Millisecond || single.MaintNotificationsConfig.Mode != "disabled" {
+		t.Errorf("single: %+v", single)
+	}
+	cluster := options.clusterOptions(&target{addrs: []string{"127.0.0.1:1"}}, nil)
+	if cluster.ClusterStateReloadInterval != time.Second {
+		t.Errorf("cluster: a dead master is left after %s, want a reload every second", cluster.ClusterStateReloadInterval)
+	}
+	if !cluster.ContextTimeoutEnabled || cluster.ReadTimeout != 400*time.Millisecond || cluster.MaxRetries != -1 || cluster.DialerRetries != 1 ||
+		cluster.PoolTimeout > 100*time.Millisecond || cluster.MaintNotificationsConfig.Mode != "disabled" {
+		t.Errorf("cluster: %+v", cluster)
+	}
+	sentinel := options.sentinelOptions(&target{addrs: []string{"127.0.0.1:1"}, master: "m"})
+	if !sentinel.ContextTimeoutEnabled || sentinel.ReadTimeout != 400*time.Millisecond || sentinel.MaxRetries != -1 || sentinel.DialerRetries != 1 ||
+		sentinel.PoolTimeout > 100*time.Millisecond {
+		t.Errorf("sentinel: %+v", sentinel)
 	}
 }

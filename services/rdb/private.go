@@ -204,7 +204,7 @@ func (s *privateServer) awaitPong(ctx context.Context, first <-chan error) error
 // ping asks on a connection of its own: a client that has failed to dial would not try again for a second.
 func (s *privateServer) ping(ctx context.Context) error {
 	options := s.options()
-	options.MaxRetries, options.DialerRetries, options.Protocol, options.PoolSize = -1, 1, 2, 1
+	options.MaxRetries, options.DialerRetries, options.Protocol = -1, 1, 2
 	client := redis.NewClient(options)
 	defer client.Close()
 	return client.Ping(ctx).Err()

@@ -184,7 +184,7 @@ func (s *Server) awaitPong() error {
 
 // do runs commands on a connection of its own.
 func (s *Server) do(run func(context.Context, *redis.Client) error) error {
-	client := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, PoolSize: 1})
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, PoolSize: 10})
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
 	defer cancel()

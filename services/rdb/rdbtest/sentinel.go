@@ -27,8 +27,9 @@ func Sentinel(tb testing.TB) (url string) {
 // SentinelServers is Sentinel, with the two that hold data: for tests that kill or pause one.
 func SentinelServers(tb testing.TB) (url string, master, replica *Server) {
 	tb.Helper()
-	master = NewServer(tb)
-	replica = newServer(tb, fmt.Sprintf("replicaof 127.0.0.1 %d\nrepl-diskless-sync-delay 0\n", master.port))
+	master = newServer(tb, "repl-diskless-sync-delay 0\n")
+	tb.Cleanup(master.remove)
+	replica = newServer(tb, fmt.Sprintf("replicaof 127.0.0.1 %d\n", master.port))
 	tb.Cleanup(replica.remove)
 	await(tb, "the replica has no copy", replica, func(ctx context.Context, client *redis.Client) error {
 		return contains(client.Info(ctx, "replication"), "master_link_status:up")
