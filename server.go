@@ -1,0 +1,325 @@
+// Command tidings is a GraphQL server for feeds and unread badges: wire, run, drain.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"tidings/graph"
+	"tidings/resolvers"
+	"tidings/services"
+	"tidings/services/badge"
+	"tidings/services/fanout"
+	"tidings/services/feed"
+	"tidings/services/mirror"
+	"tidings/services/notify"
+	"tidings/services/push"
+	"tidings/services/rdb"
+	"tidings/services/social"
+	"tidings/services/store"
+	"tidings/transport"
+	"tidings/web"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+// run does what the command line asks for and answers the exit code: 0 done, 1 failed, 2 not understood.
+func run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
+	command, err := parseArgs(args, env, stdout)
+	if err != nil {
+		fmt.Fprintln(stderr, "tidings:", err)
+		return 2
+	}
+	switch command.Name {
+	case "serve":
+		err = serve(ctx, command.Config, stdout, newLog(command.Config, stderr))
+	case "import-follows":
+		return runImport(ctx, command, os.Stdin, stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "tidings:", err)
+		return 1
+	}
+	return 0
+}
+
+func newLog(cfg Config, out io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.LogLevel}
+	if cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(out, options))
+	}
+	return slog.New(slog.NewTextHandler(out, options))
+}
+
+// server is every part of a running node.
+type server struct {
+	cfg     Config
+	log     *slog.Logger
+	clock   services.Clock
+	store   *store.Store
+	redis   *rdb.Client
+	mirror  *mirror.Mirror
+	fanout  *fanout.Fanout
+	badge   *badge.Service
+	hub     *push.Hub
+	sockets *transport.Sockets
+	http    *http.Server
+	ready   readiness
+}
+
+// serve runs a node until ctx ends, and then drains it.
+func serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) error {
+	log.LogAttrs(ctx, slog.LevelInfo, "configuration", cfg.Masked()...)
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return fmt.Errorf("--data %s: the folder cannot be made: %w", cfg.Data, err)
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", cfg.Listen, err)
+	}
+	defer func() { _ = listener.Close() }() // closed by http.Server by then, except when the start failed
+	s, err := newServer(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "Tidings serves http://%s (GraphiQL: http://%s/graphiql)\n", listener.Addr(), listener.Addr())
+	if cfg.Development() {
+		log.Warn("development mode: tokens like dev:alice are taken, and only loopback is served; configure a key for production")
+	}
+	return s.run(ctx, listener)
+}
+
+// newServer opens the engines and wires the parts. What was opened is closed again when a later part fails.
+func newServer(ctx context.Context, cfg Config, log *slog.Logger) (s *server, err error) {
+	s = &server{cfg: cfg, log: log, clock: services.SystemClock{}}
+	if s.store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Clock: s.clock, Log: log}); err != nil {
+		return nil, err
+	}
+	s.redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Node: cfg.Node, DataDir: cfg.Data, Clock: s.clock, Log: log})
+	if err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	identity, err := transport.NewIdentity(ctx, transport.IdentityConfig{
+		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
+		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.store.Close(), s.redis.Close())
+	}
+	root := s.wire()
+	s.sockets = transport.NewSockets(transport.SocketConfig{
+		Identity: identity, Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
+		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
+		Subscriptions: cfg.SocketSubscriptions, Clock: s.clock, Log: log,
+	})
+	graphql := transport.Handler(transport.Config{
+		Schema: graph.NewExecutableSchema(graph.Config{Resolvers: root}), Identity: identity, Sockets: s.sockets,
+		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: resolvers.Around(s.mirror),
+		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
+		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,
+	})
+	s.http = &http.Server{
+		Handler: s.routes(graphql), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// wire makes the services, from the bottom up.
+func (s *server) wire() *resolvers.Resolver {
+	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
+	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Log: s.log})
+	s.fanout = fanout.New(fanout.Config{
+		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
+	})
+	s.badge = badge.New(badge.Config{
+		Store: s.store, Redis: s.redis, Fanout: s.fanout, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor,
+	})
+	s.hub = push.New(push.Config{
+		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.redis.Leave, Render: s.badge.ReadMany,
+		Clock: s.clock, Log: s.log, MinInterval: s.cfg.PushInterval, Sweep: s.cfg.SweepInterval,
+	})
+	return &resolvers.Resolver{
+		Social: social.New(social.Config{
+			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,
+		}),
+		Feed: feed.New(feed.Config{
+			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
+		}),
+		Badge: s.badge, Notify: notify.New(s.fanout), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
+	}
+}
+
+func (s *server) routes(graphql http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/graphql", graphql)
+	page := web.GraphiQL(web.GraphiQLConfig{Development: s.cfg.Development(), Version: version()})
+	mux.Handle("/graphiql", page)
+	mux.Handle("/graphiql/", page)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.Handle("GET /readyz", &s.ready)
+	mux.Handle("GET /metrics", s.metrics())
+	mux.Handle("GET /{$}", http.RedirectHandler("/graphiql", http.StatusFound))
+	return mux
+}
+
+// run serves until ctx ends or a part fails for good, and drains in this order: what brings new work first, what
+// finishes work next, the engines last.
+//
+//	not ready; workers stop claiming and finish what they hold; subscriptions are refused and sockets closed with 1012,
+//	spread over the drain time; HTTP requests end; the hub takes this node out of Redis; SQL is flushed and closed; Redis,
+//	with the private server, is last.
+func (s *server) run(ctx context.Context, listener net.Listener) error {
+	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorkers()
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	failed := make(chan error, 1)
+	go func() { failed <- s.http.Serve(listener) }()
+	working := start(workers, s.workerLoops()...)
+	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.RunVisits, s.fanout.Janitor().Run, s.runHints)
+	s.ready.set(true)
+	var failure error
+	select {
+	case <-ctx.Done():
+		s.log.Info("draining", "sockets", s.sockets.Stats().Open)
+	case failure = <-failed:
+	}
+	s.ready.set(false)
+	stopWorkers()
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain+4*time.Second)
+	defer cancel()
+	s.sockets.Drain(deadline, s.cfg.Drain)
+	s.hub.Drain()
+	if err := s.http.Shutdown(deadline); err != nil {
+		s.log.Warn("requests were cut off", "error", err)
+	}
+	<-working
+	stopLoops()
+	<-looping
+	failure = errors.Join(failure, s.store.Close(), s.redis.Close())
+	s.log.Info("gone")
+	return failure
+}
+
+func (s *server) workerLoops() []func(context.Context) error {
+	var loops []func(context.Context) error
+	for _, worker := range s.fanout.Workers(s.cfg.Workers) {
+		loops = append(loops, worker.Run)
+	}
+	return loops
+}
+
+func (s *server) runHints(ctx context.Context) error {
+	return s.redis.RunHints(ctx, func(hints []rdb.Hint) {
+		for _, hint := range hints {
+			s.hub.Hint(hint.User, hint.N)
+		}
+	}, s.hub.HintAll)
+}
+
+// start runs loops that end with ctx; the channel is closed when all have.
+func start(ctx context.Context, loops ...func(context.Context) error) <-chan struct{} {
+	done := make(chan struct{})
+	var group errgroup.Group
+	for _, loop := range loops {
+		group.Go(func() error { return loop(ctx) })
+	}
+	go func() {
+		_ = group.Wait() // loops end with their context and log their own failures
+		close(done)
+	}()
+	return done
+}
+
+// readiness answers whether this node takes traffic.
+type readiness struct{ yes atomic.Bool }
+
+func (r *readiness) set(yes bool) { r.yes.Store(yes) }
+
+// ServeHTTP answers 200 while the node is ready, else 503.
+func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if !r.yes.Load() {
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ready\n")
+}
+
+// metrics are the node's numbers for Prometheus: its own, Go's and the process'.
+func (s *server) metrics() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	gauge := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "tidings", Name: name, Help: help}, value))
+	}
+	counter := func(name, help string, value func() uint64) {
+		registry.MustRegister(prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Namespace: "tidings", Name: name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	gauge("sockets_open", "Open WebSockets.", func() float64 { return float64(s.sockets.Stats().Open) })
+	counter("sockets_opened_total", "WebSockets ever opened.", func() uint64 { return s.sockets.Stats().Opened })
+	counter("sockets_refused_total", "Upgrades refused.", func() uint64 { return s.sockets.Stats().Refused })
+	counter("sockets_slow_total", "Sockets cut off because they did not read.", func() uint64 { return s.sockets.Stats().Slow })
+	counter("socket_events_total", "Events written to sockets.", func() uint64 { return s.sockets.Stats().Events })
+	gauge("users_online", "Users with an open subscription on this node.", func() float64 { return float64(s.hub.Stats().Online) })
+	counter("push_delivered_total", "States handed to subscriptions.", func() uint64 { return s.hub.Stats().Delivered })
+	counter("push_conflated_total", "States replaced by newer ones before they were sent.", func() uint64 { return s.hub.Stats().Conflated })
+	counter("push_repairs_total", "Users whom the sweep found to be shown something old.", func() uint64 { return s.hub.Stats().Repairs })
+	counter("push_render_errors_total", "Renderings that failed.", func() uint64 { return s.hub.Stats().RenderErrors })
+	registry.MustRegister(&jobCollector{store: s.store})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}
+
+// jobCollector reads the state of the job queue when it is asked for.
+type jobCollector struct{ store *store.Store }
+
+var (
+	jobsWaiting = prometheus.NewDesc("tidings_jobs_waiting", "Jobs that wait or run.", nil, nil)
+	jobsDead    = prometheus.NewDesc("tidings_jobs_dead", "Jobs given up.", nil, nil)
+	jobsOldest  = prometheus.NewDesc("tidings_jobs_oldest_seconds", "How long the oldest waiting job has been due.", nil, nil)
+)
+
+// Describe names the numbers.
+func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- jobsWaiting
+	out <- jobsDead
+	out <- jobsOldest
+}
+
+// Collect reads the numbers; while SQL does not answer there are none.
+func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	waiting, dead, oldest, err := c.store.JobCounts(ctx)
+	if err != nil {
+		return
+	}
+	age := 0.0
+	if !oldest.IsZero() {
+		age = max(0, time.Since(oldest).Seconds())
+	}
+	out <- prometheus.MustNewConstMetric(jobsWaiting, prometheus.GaugeValue, float64(waiting))
+	out <- prometheus.MustNewConstMetric(jobsDead, prometheus.GaugeValue, float64(dead))
+	out <- prometheus.MustNewConstMetric(jobsOldest, prometheus.GaugeValue, age)
+}
