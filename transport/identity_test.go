@@ -1,0 +1,328 @@
+package transport
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/services"
+)
+
+// rsaKey and edKey are made once: an RSA key takes a while.
+var (
+	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	edKey  = sync.OnceValue(func() ed25519.PrivateKey {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return must(key, err)
+	})
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// pemFile writes a public key as a deployment would.
+func pemFile(t *testing.T, key any) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must(x509.MarshalPKIXPublicKey(key))})
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func newIdentity(t *testing.T, cfg IdentityConfig) *Identity {
+	t.Helper()
+	if cfg.Log == nil {
+		cfg.Log = quiet
+	}
+	identity, err := NewIdentity(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
+}
+
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+func TestTokens(t *testing.T) {
+	clock := &fixedClock{now: noon}
+	good := func(change ...any) jwt.MapClaims {
+		claims := jwt.MapClaims{"sub": "alice", "exp": noon.Add(time.Hour).Unix(), "aud": "tidings", "iss": "https://issuer"}
+		for i := 0; i < len(change); i += 2 {
+			if name := change[i].(string); change[i+1] == nil {
+				delete(claims, name)
+			} else {
+				claims[name] = change[i+1]
+			}
+		}
+		return claims
+	}
+	rsaPublic := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
+	rsaPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: rsaPublic})
+	byRSA := newIdentity(t, IdentityConfig{PublicKeyFile: pemFile(t, rsaKey().Public()), Audience: "tidings", Issuer: "https://issuer", Clock: clock})
+	byEd := newIdentity(t, IdentityConfig{PublicKeyFile: pemFile(t, edKey().Public()), Audience: "tidings", Issuer: "https://issuer", Clock: clock})
+	byHMAC := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Audience: "tidings", Issuer: "https://issuer", Clock: clock})
+	rs := func(claims jwt.MapClaims) string { return sign(t, jwt.SigningMethodRS256, rsaKey(), "", claims) }
+	forged := func(token string) string {
+		parts := strings.Split(token, ".")
+		parts[1] = base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"root","scope":"admin","exp":9999999999,"aud":"tidings","iss":"https://issuer"}`))
+		return strings.Join(parts, ".")
+	}
+	none := sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", good())
+	for _, test := range []struct {
+		name     string
+		identity *Identity
+		token    string
+		code     services.Code
+		says     string
+	}{
+		{"HS256", byHMAC, signHMAC(t, testSecret, good()), "", ""},
+		{"RS256", byRSA, rs(good()), "", ""},
+		{"EdDSA", byEd, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good()), "", ""},
+		{"AudienceInAList", byRSA, rs(good("aud", []string{"other", "tidings"})), "", ""},
+		{"ExpiredWithinTheLeeway", byRSA, rs(good("exp", noon.Add(-29*time.Second).Unix())), "", ""},
+		{"NotYetWithinTheLeeway", byRSA, rs(good("nbf", noon.Add(29*time.Second).Unix())), "", ""},
+
+		{"AlgNone", byRSA, none, services.Unauthenticated, "algorithm"},
+		{"AlgNoneHMAC", byHMAC, none, services.Unauthenticated, "algorithm"},
+		{"HMACWithThePublicKeyAsSecret", byRSA, sign(t, jwt.SigningMethodHS256, rsaPEM, "", good()), services.Unauthenticated, "algorithm"},
+		{"HMACWithTheRawPublicKey", byRSA, sign(t, jwt.SigningMethodHS256, rsaPublic, "", good()), services.Unauthenticated, "algorithm"},
+		{"EdDSAForRSA", byRSA, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good()), services.Unauthenticated, "algorithm"},
+		{"RS512", byRSA, sign(t, jwt.SigningMethodRS512, rsaKey(), "", good()), services.Unauthenticated, "algorithm"},
+		{"HS512", byHMAC, sign(t, jwt.SigningMethodHS512, []byte(testSecret), "", good()), services.Unauthenticated, "algorithm"},
+		{"OtherKey", byRSA, sign(t, jwt.SigningMethodRS256, must(rsa.GenerateKey(rand.Reader, 2048)), "", good()), services.Unauthenticated, "signature"},
+		{"OtherSecret", byHMAC, signHMAC(t, strings.Repeat("x", 32), good()), services.Unauthenticated, "signature"},
+		{"ForgedClaims", byRSA, forged(rs(good())), services.Unauthenticated, "signature"},
+		{"ForgedClaimsHMAC", byHMAC, forged(signHMAC(t, testSecret, good())), services.Unauthenticated, "signature"},
+		{"Expired", byRSA, rs(good("exp", noon.Add(-31*time.Second).Unix())), services.Unauthenticated, "expired"},
+		{"NotYet", byRSA, rs(good("nbf", noon.Add(31*time.Second).Unix())), services.Unauthenticated, "not valid yet"},
+		{"NoExp", byRSA, rs(good("exp", nil)), services.Unauthenticated, "exp"},
+		{"ExpNoNumber", byRSA, rs(good("exp", "tomorrow")), services.Unauthenticated, "token"},
+		{"OtherAudience", byRSA, rs(good("aud", "billing")), services.Unauthenticated, "another audience"},
+		{"NoAudience", byRSA, rs(good("aud", nil)), services.Unauthenticated, "aud"},
+		{"OtherIssuer", byRSA, rs(good("iss", "https://evil")), services.Unauthenticated, "another issuer"},
+		{"NoIssuer", byRSA, rs(good("iss", nil)), services.Unauthenticated, "iss"},
+		{"NoSubject", byRSA, rs(good("sub", nil)), services.Unauthenticated, "sub"},
+		{"BadSubject", byRSA, rs(good("sub", "a b")), services.Unauthenticated, "sub"},
+		{"SubjectNoText", byRSA, rs(good("sub", 5)), services.Unauthenticated, "token"},
+		{"NoToken", byRSA, "nonsense", services.Unauthenticated, "not a JSON Web Token"},
+		{"TwoParts", byRSA, "a.b", services.Unauthenticated, "not a JSON Web Token"},
+		{"TooLong", byRSA, strings.Repeat("a", 8<<10+1), services.Unauthenticated, "8192"},
+		{"DevelopmentToken", byRSA, "dev:alice", services.Unauthenticated, "development tokens are refused"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			viewer, expires, err := test.identity.Viewer(t.Context(), test.token, "", "")
+			if got := services.CodeOf(err); got != test.code {
+				t.Fatalf("code %q, want %q (%v)", got, test.code, err)
+			}
+			if err == nil {
+				if viewer.Key != "alice" || !slices.Equal(viewer.Scopes, []services.Scope{services.ScopeViewer}) || expires.Before(noon) {
+					t.Errorf("%+v until %v", viewer, expires)
+				}
+				return
+			}
+			message := messageOf(err)
+			if !strings.Contains(message, test.says) {
+				t.Errorf("message %q does not say %q", message, test.says)
+			}
+			if strings.Contains(message, test.token) || strings.Contains(message, "billing") || strings.Contains(message, "evil") {
+				t.Errorf("message %q repeats the token", message)
+			}
+			if viewer.Key != "" || len(viewer.Scopes) > 0 {
+				t.Errorf("a viewer beside the error: %+v", viewer)
+			}
+		})
+	}
+}
+
+func TestExpiresIsWhenTheTokenStopsBeingAccepted(t *testing.T) {
+	clock := &fixedClock{now: noon}
+	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Clock: clock})
+	token := signHMAC(t, testSecret, claimsOf("alice", noon.Add(time.Minute)))
+	_, expires, err := identity.Viewer(t.Context(), token, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.move(expires.Sub(noon) - time.Second)
+	if _, _, err := identity.Viewer(t.Context(), token, "", ""); err != nil {
+		t.Errorf("a second before: %v", err)
+	}
+	clock.move(2 * time.Second)
+	if _, _, err := identity.Viewer(t.Context(), token, "", ""); services.CodeOf(err) != services.Unauthenticated {
+		t.Errorf("a second after: %v", err)
+	}
+}
+
+func TestScopes(t *testing.T) {
+	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Clock: &fixedClock{now: noon}})
+	for _, test := range []struct {
+		name  string
+		scope any // nil leaves it out
+		sub   string
+		actAs string
+		key   string
+		want  []services.Scope
+		code  services.Code
+	}{
+		{"None", nil, "alice", "", "alice", []services.Scope{"viewer"}, ""},
+		{"Text", "openid viewer admin", "alice", "", "alice", []services.Scope{"viewer", "admin"}, ""},
+		{"List", []string{"admin", "admin"}, "alice", "", "alice", []services.Scope{"admin"}, ""},
+		{"OnlyForeign", "openid profile", "alice", "", "", nil, services.Forbidden},
+		{"Empty", "", "alice", "", "", nil, services.Forbidden},
+		{"Number", 5, "alice", "", "", nil, services.Unauthenticated},
+		{"Host", "ingest", "", "", "", []services.Scope{"ingest"}, ""},
+		{"HostActs", "ingest", "", "bob", "bob", []services.Scope{"ingest", "viewer"}, ""},
+		{"HostWithANameActs", "ingest viewer", "host", "bob", "bob", []services.Scope{"ingest", "viewer"}, ""},
+		{"HostActsForABadKey", "ingest", "", "b b", "", nil, services.Invalid},
+		{"ViewerActs", "viewer", "alice", "bob", "", nil, services.Forbidden},
+		{"AdminActs", "admin", "alice", "bob", "", nil, services.Forbidden},
+		{"AdminWithoutAName", "admin", "", "", "", nil, services.Unauthenticated},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			claims := claimsOf(test.sub, noon.Add(time.Hour))
+			if test.sub == "" {
+				delete(claims, "sub")
+			}
+			if test.scope != nil {
+				claims["scope"] = test.scope
+			}
+			viewer, _, err := identity.Viewer(t.Context(), signHMAC(t, testSecret, claims), test.actAs, "")
+			if services.CodeOf(err) != test.code {
+				t.Fatalf("code %q, want %q (%v)", services.CodeOf(err), test.code, err)
+			}
+			if viewer.Key != test.key || !slices.Equal(viewer.Scopes, test.want) {
+				t.Errorf("got %+v", viewer)
+			}
+		})
+	}
+}
+
+func TestDevelopmentTokens(t *testing.T) {
+	identity := newIdentity(t, IdentityConfig{Development: true})
+	for token, want := range map[string]struct {
+		key    string
+		scopes []services.Scope
+		code   services.Code
+	}{
+		"dev:alice":              {"alice", []services.Scope{"viewer"}, ""},
+		"dev:alice:admin":        {"alice", []services.Scope{"viewer", "admin"}, ""},
+		"dev:alice:admin,ingest": {"alice", []services.Scope{"viewer", "admin", "ingest"}, ""},
+		"dev:alice:viewer":       {"alice", []services.Scope{"viewer"}, ""},
+		"dev::ingest":            {"", []services.Scope{"viewer", "ingest"}, ""},
+		"dev:":                   {"", nil, services.Unauthenticated},
+		"dev::admin":             {"", nil, services.Unauthenticated},
+		"dev:alice:root":         {"", nil, services.Unauthenticated},
+		"dev:alice:":             {"", nil, services.Unauthenticated},
+		"dev:a b":                {"", nil, services.Unauthenticated},
+		"alice":                  {"", nil, services.Unauthenticated},
+		signHMAC(t, testSecret, claimsOf("alice", noon.Add(1000*time.Hour))): {"", nil, services.Unauthenticated},
+	} {
+		viewer, expires, err := identity.Viewer(t.Context(), token, "", "")
+		if services.CodeOf(err) != want.code || viewer.Key != want.key || !slices.Equal(viewer.Scopes, want.scopes) || !expires.IsZero() {
+			t.Errorf("%s: %+v until %v, %v", token, viewer, expires, err)
+		}
+	}
+}
+
+func TestDevice(t *testing.T) {
+	identity := newIdentity(t, IdentityConfig{Development: true})
+	for device, code := range map[string]services.Code{
+		"": "", "phone": "", "a.B_9-": "", strings.Repeat("d", 64): "",
+		strings.Repeat("d", 65): services.Invalid, "my phone": services.Invalid, "ü": services.Invalid, "a\x00": services.Invalid,
+	} {
+		viewer, _, err := identity.Viewer(t.Context(), "dev:alice", "", device)
+		if services.CodeOf(err) != code || err == nil && viewer.Device != device {
+			t.Errorf("%q: %+v %v", device, viewer, err)
+		}
+	}
+}
+
+func TestBearer(t *testing.T) {
+	for value, want := range map[string]struct {
+		token string
+		code  services.Code
+	}{
+		"": {"", ""}, "Bearer abc": {"abc", ""}, "bearer abc": {"abc", ""}, "BEARER  abc ": {"abc", ""},
+		"Bearer": {"", services.Unauthenticated}, "Bearer ": {"", services.Unauthenticated},
+		"Basic abc": {"", services.Unauthenticated}, "abc": {"", services.Unauthenticated},
+	} {
+		header := http.Header{}
+		if value != "" {
+			header.Set("Authorization", value)
+		}
+		if token, err := bearer(header); token != want.token || services.CodeOf(err) != want.code {
+			t.Errorf("%q: %q %v", value, token, err)
+		}
+	}
+}
+
+func TestIdentityConfigFaultsNameTheField(t *testing.T) {
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(edKey()))})
+	for _, test := range []struct {
+		name string
+		cfg  IdentityConfig
+		says string
+	}{
+		{"Nothing", IdentityConfig{}, "exactly one of Development, HMACSecret, PublicKeyFile and JWKS must be set, got 0: none"},
+		{"Two", IdentityConfig{Development: true, HMACSecret: testSecret}, "got 2: Development, HMACSecret"},
+		{"ShortSecret", IdentityConfig{HMACSecret: "short"}, "HMACSecret: at least 32 bytes are needed, got 5"},
+		{"NoFile", IdentityConfig{PublicKeyFile: "/nowhere/key.pem"}, "PublicKeyFile"},
+		{"NoPEM", IdentityConfig{PublicKeyFile: file("hello")}, "not a PEM file"},
+		{"DamagedPEM", IdentityConfig{PublicKeyFile: file("-----BEGIN PUBLIC KEY-----\naGVsbG8=\n-----END PUBLIC KEY-----\n")}, "PublicKeyFile"},
+		{"PrivateKey", IdentityConfig{PublicKeyFile: file(string(private))}, "a public key is needed"},
+		{"SmallRSA", IdentityConfig{PublicKeyFile: pemFile(t, smallRSA.Public())}, "2048 bits is needed, got 1024"},
+		{"NoJWKS", IdentityConfig{JWKS: "/nowhere/jwks.json"}, "JWKS"},
+		{"EmptyJWKS", IdentityConfig{JWKS: file(`{"keys":[]}`)}, "no RSA key"},
+		{"JWKSNoJSON", IdentityConfig{JWKS: file(`hello`)}, "not a JSON Web Key Set"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			identity, err := NewIdentity(t.Context(), test.cfg)
+			if err == nil || identity != nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want an error that says %q", err, test.says)
+			}
+			if err != nil && test.cfg.HMACSecret != "" && strings.Contains(err.Error(), test.cfg.HMACSecret+"\"") {
+				t.Errorf("%v shows the secret", err)
+			}
+		})
+	}
+}
+
+func TestPublicKeyForms(t *testing.T) {
+	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&rsaKey().PublicKey)})
+	template := &x509.Certificate{SerialNumber: rsaKey().D}
+	template.SerialNumber.SetInt64(1)
+	certificate := must(x509.CreateCertificate(rand.Reader, template, template, edKey().Public(), edKey()))
+	for name, text := range map[string][]byte{
+		algRSA:   pkcs1,
+		algEdDSA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+	} {
+		if key, err := parsePublicKey(text); err != nil || key.alg != name {
+			t.Errorf("%s: %v %v", name, key.alg, err)
+		}
+	}
+}

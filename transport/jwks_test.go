@@ -1,0 +1,283 @@
+package transport
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/services"
+)
+
+func base64URL(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
+
+func rsaJWK(kid string, key *rsa.PublicKey, more ...string) map[string]string {
+	return withFields(map[string]string{
+		"kty": "RSA", "kid": kid, "n": base64URL(key.N.Bytes()), "e": base64URL(big.NewInt(int64(key.E)).Bytes()),
+	}, more)
+}
+
+func edJWK(kid string, key ed25519.PublicKey, more ...string) map[string]string {
+	return withFields(map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": base64URL(key)}, more)
+}
+
+func withFields(key map[string]string, more []string) map[string]string {
+	for i := 0; i < len(more); i += 2 {
+		key[more[i]] = more[i+1]
+	}
+	return key
+}
+
+func keySet(keys ...map[string]string) string {
+	return string(must(json.Marshal(map[string]any{"keys": keys})))
+}
+
+func edPublic() ed25519.PublicKey { return edKey().Public().(ed25519.PublicKey) }
+
+func TestJWKSFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jwks.json")
+	set := keySet(
+		rsaJWK("r", &rsaKey().PublicKey, "alg", "RS256", "use", "sig"), edJWK("e", edPublic()),
+		rsaJWK("for encryption", &rsaKey().PublicKey, "use", "enc"), rsaJWK("rs512", &rsaKey().PublicKey, "alg", "RS512"),
+		map[string]string{"kty": "EC", "kid": "ec", "crv": "P-256"},
+	)
+	if err := os.WriteFile(path, []byte(set), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: &fixedClock{now: noon}})
+	claims := claimsOf("alice", noon.Add(time.Hour))
+	for _, test := range []struct {
+		name  string
+		token string
+		code  services.Code
+		says  string
+	}{
+		{"RSA", sign(t, jwt.SigningMethodRS256, rsaKey(), "r", claims), "", ""},
+		{"Ed25519", sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claims), "", ""},
+		{"NoKidAmongMany", sign(t, jwt.SigningMethodRS256, rsaKey(), "", claims), services.Unauthenticated, "kid"},
+		{"UnknownKid", sign(t, jwt.SigningMethodRS256, rsaKey(), "x", claims), services.Unauthenticated, "kid"},
+		{"KeyForEncryption", sign(t, jwt.SigningMethodRS256, rsaKey(), "for encryption", claims), services.Unauthenticated, "kid"},
+		{"KeyForAnotherAlgorithm", sign(t, jwt.SigningMethodRS256, rsaKey(), "rs512", claims), services.Unauthenticated, "kid"},
+		{"AlgorithmOfAnotherKey", sign(t, jwt.SigningMethodRS256, rsaKey(), "e", claims), services.Unauthenticated, "algorithm"},
+		{"SignatureOfAnotherKey", sign(t, jwt.SigningMethodEdDSA, must(newEdKey()), "e", claims), services.Unauthenticated, "signature"},
+		{"HMACWithThePublicKey", sign(t, jwt.SigningMethodHS256, []byte(edPublic()), "e", claims), services.Unauthenticated, "algorithm"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := identity.Viewer(t.Context(), test.token, "", "")
+			if services.CodeOf(err) != test.code || err != nil && !strings.Contains(messageOf(err), test.says) {
+				t.Errorf("got %v, want %q that says %q", err, test.code, test.says)
+			}
+		})
+	}
+}
+
+func newEdKey() (ed25519.PrivateKey, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	return key, err
+}
+
+func TestJWKSTokenWithoutKidNeedsTheOnlyKey(t *testing.T) {
+	keys, err := parseJWKS([]byte(keySet(edJWK("e", edPublic()))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &jwks{}
+	set.keys.Store(&keys)
+	if _, ok := set.find(""); !ok {
+		t.Error("the only key is not found without an id")
+	}
+	if _, ok := set.find("x"); ok {
+		t.Error("the only key is found under another id")
+	}
+}
+
+func TestJWKSDamagedSets(t *testing.T) {
+	for text, says := range map[string]string{
+		keySet(): "no RSA key",
+		keySet(map[string]string{"kty": "oct", "k": "c2VjcmV0"}):                                 "no RSA key",
+		keySet(edJWK("a", edPublic()), edJWK("a", edPublic())):                                   "twice",
+		keySet(edJWK("a", edPublic(), "x", "AAAA")):                                              "32 bytes",
+		keySet(edJWK("a", edPublic(), "x", "!")):                                                 "32 bytes",
+		keySet(rsaJWK("a", &rsaKey().PublicKey, "n", "!")):                                       "n is not",
+		keySet(rsaJWK("a", &rsaKey().PublicKey, "e", "!")):                                       "e is not",
+		keySet(rsaJWK("a", &rsaKey().PublicKey, "e", "")):                                        "e is not",
+		keySet(rsaJWK("a", &rsaKey().PublicKey, "e", "Ag")):                                      "odd number",
+		keySet(rsaJWK("a", &rsaKey().PublicKey, "e", base64URL([]byte{0xff, 0xff, 0xff, 0xff}))): "odd number",
+		keySet(rsaJWK("a", &rsaKey().PublicKey, "e", base64URL([]byte{1, 2, 3, 4, 5}))):          "e is not",
+		keySet(rsaJWK("a", &smallRSA.PublicKey)):                                                 "2048 bits",
+		`{"keys":5}`:                                                                             "not a JSON Web Key Set",
+		`[]`:                                                                                     "not a JSON Web Key Set",
+	} {
+		if _, err := parseJWKS([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.80s: got %v, want an error that says %q", text, err, says)
+		}
+	}
+}
+
+// smallRSA is a key that is too small to be taken: its modulus is made up.
+var smallRSA = func() *rsa.PrivateKey {
+	modulus := new(big.Int).Lsh(big.NewInt(1), 1023)
+	return &rsa.PrivateKey{PublicKey: rsa.PublicKey{N: modulus.Add(modulus, big.NewInt(1)), E: 65537}}
+}()
+
+// issuer serves a key set that a test can change.
+type issuer struct {
+	*httptest.Server
+	fetches atomic.Int32
+	answer  atomic.Value // func(http.ResponseWriter, *http.Request)
+}
+
+func newIssuer(t *testing.T, set string) *issuer {
+	t.Helper()
+	one := &issuer{}
+	one.serves(set)
+	one.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		one.fetches.Add(1)
+		one.answer.Load().(func(http.ResponseWriter, *http.Request))(w, r)
+	}))
+	t.Cleanup(one.Close)
+	return one
+}
+
+func (i *issuer) serves(set string) {
+	i.answer.Store(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, set) })
+}
+
+func (i *issuer) fails(status int) {
+	i.answer.Store(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+}
+
+func TestJWKSUnknownKidReadsTheSetAgainAtMostOnceInTenSeconds(t *testing.T) {
+	issuer := newIssuer(t, keySet(rsaJWK("old", &rsaKey().PublicKey)))
+	clock := &fixedClock{now: noon}
+	identity := newIdentity(t, IdentityConfig{JWKS: issuer.URL, Clock: clock})
+	claims := claimsOf("alice", noon.Add(time.Hour))
+	code := func(kid string) services.Code {
+		_, _, err := identity.Viewer(t.Context(), sign(t, jwt.SigningMethodEdDSA, edKey(), kid, claims), "", "")
+		return services.CodeOf(err)
+	}
+	expect := func(fetches int32, what string) {
+		t.Helper()
+		if got := issuer.fetches.Load(); got != fetches {
+			t.Errorf("%s: %d fetches, want %d", what, got, fetches)
+		}
+	}
+	expect(1, "at the start")
+	if got := code("new"); got != services.Unauthenticated {
+		t.Errorf("before the rotation: %q", got)
+	}
+	expect(2, "an unknown id")
+	issuer.serves(keySet(rsaJWK("old", &rsaKey().PublicKey), edJWK("new", edPublic())))
+	for i := range 50 {
+		clock.move(100 * time.Millisecond)
+		if got := code(fmt.Sprintf("made up %d", i)); got != services.Unauthenticated {
+			t.Errorf("a made-up id: %q", got)
+		}
+	}
+	expect(2, "many unknown ids within ten seconds")
+	clock.move(5 * time.Second)
+	if got := code("new"); got != "" {
+		t.Errorf("after the rotation: %q", got)
+	}
+	expect(3, "ten seconds later")
+	if got := code("new"); got != "" {
+		t.Errorf("a known id: %q", got)
+	}
+	expect(3, "a known id")
+
+	issuer.fails(http.StatusInternalServerError)
+	clock.move(time.Minute)
+	if got := code("newer"); got != services.Unavailable {
+		t.Errorf("while the issuer fails: %q", got)
+	}
+	if got := code("new"); got != "" {
+		t.Errorf("a known id while the issuer fails: %q", got)
+	}
+}
+
+func TestJWKSStartFails(t *testing.T) {
+	elsewhere := newIssuer(t, keySet(edJWK("e", edPublic())))
+	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
+		"status 404": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		"status 302": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) },
+		"more than 1048576 bytes": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat(" ", jwksMax+1))
+		},
+		"not a JSON Web Key Set": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+	} {
+		issuer := newIssuer(t, "")
+		issuer.answer.Store(answer)
+		if _, err := NewIdentity(t.Context(), IdentityConfig{JWKS: issuer.URL}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if n := elsewhere.fetches.Load(); n != 0 {
+		t.Errorf("a redirect was followed %d times", n)
+	}
+}
+
+func TestJWKSFetchIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := newPipeListener()
+		server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
+		go server.Serve(listener)
+		set := &jwks{
+			place: "http://issuer.test/", clock: services.SystemClock{}, log: quiet,
+			client: &http.Client{Transport: &http.Transport{DialContext: listener.dial}},
+		}
+		start := time.Now()
+		if err := set.read(t.Context()); err == nil {
+			t.Error("an issuer that does not answer was read")
+		}
+		if took := time.Since(start); took != jwksTimeout {
+			t.Errorf("took %v, want %v", took, jwksTimeout)
+		}
+		server.Close()
+	})
+}
+
+func TestJWKSIsReadAgainInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "jwks.json")
+		write := func(text string) {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(keySet(edJWK("one", edPublic())))
+		set, err := newJWKS(t.Context(), IdentityConfig{JWKS: path, JWKSInterval: time.Minute, Clock: services.SystemClock{}, Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(keySet(edJWK("two", edPublic())))
+		pass(time.Minute + time.Second)
+		synctest.Wait()
+		if _, ok := set.find("two"); !ok {
+			t.Error("the new key is not there after the interval")
+		}
+		if _, ok := set.find("one"); ok {
+			t.Error("the key that was withdrawn is still there")
+		}
+		write("damaged")
+		pass(time.Minute)
+		synctest.Wait()
+		if _, ok := set.find("two"); !ok {
+			t.Error("a damaged set took the place of the last good one")
+		}
+	})
+}
