@@ -101,6 +101,11 @@ func (s *testSchema) field(ctx context.Context, operation *graphql.OperationCont
 			return viewer.Key + "@" + viewer.Device, err
 		case "echo", "set":
 			return arguments["text"], nil
+		case "__schema":
+			if operation.DisableIntrospection {
+				return nil, errors.New("introspection is off")
+			}
+			return "open", nil
 		case "slow":
 			<-ctx.Done()
 			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "slow: not done in time")

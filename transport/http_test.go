@@ -1,0 +1,400 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/services"
+)
+
+// newHTTP is a handler in development mode.
+func newHTTP(t *testing.T, change func(*Config)) http.Handler {
+	t.Helper()
+	cfg := Config{
+		Schema: newTestSchema(), Identity: newIdentity(t, IdentityConfig{Development: true}), Recover: quietRecover, Log: quiet,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return Handler(cfg)
+}
+
+// answer is what came back, taken apart.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	parsed struct {
+		Data   json.RawMessage
+		Errors []struct {
+			Message    string
+			Extensions struct{ Code services.Code }
+		}
+	}
+}
+
+func (a answer) code() services.Code {
+	if len(a.parsed.Errors) == 0 {
+		return ""
+	}
+	return a.parsed.Errors[0].Extensions.Code
+}
+
+func ask(t *testing.T, handler http.Handler, method, target, body string, header ...string) answer {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	request.Host = "tidings.test"
+	if method == http.MethodPost {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i+1] == "" {
+			request.Header.Del(header[i])
+		} else {
+			request.Header.Set(header[i], header[i+1])
+		}
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	got := answer{status: recorder.Code, header: recorder.Header(), body: recorder.Body.String()}
+	if got.body != "" {
+		if err := json.Unmarshal([]byte(got.body), &got.parsed); err != nil {
+			t.Fatalf("%s %s: the answer is no JSON: %v: %s", method, target, err, got.body)
+		}
+	}
+	return got
+}
+
+func post(t *testing.T, handler http.Handler, query string, header ...string) answer {
+	t.Helper()
+	return ask(t, handler, http.MethodPost, "/graphql", string(must(json.Marshal(map[string]string{"query": query}))), header...)
+}
+
+func get(t *testing.T, handler http.Handler, query string, header ...string) answer {
+	t.Helper()
+	return ask(t, handler, http.MethodGet, "/graphql?query="+url.QueryEscape(query), "", header...)
+}
+
+func TestQueriesByPostAndGet(t *testing.T) {
+	handler := newHTTP(t, nil)
+	for name, got := range map[string]answer{
+		"POST": post(t, handler, "{ hello }"),
+		"GET":  get(t, handler, "{ hello }"),
+		"Variables": ask(t, handler, http.MethodPost, "/graphql",
+			`{"query":"query A{hello} query B($t:String!){hello:echo(text:$t)}","operationName":"B","variables":{"t":"world"},"extensions":null}`),
+		"VariablesInTheURL": ask(t, handler, http.MethodGet, "/graphql?operationName=B&variables=%7B%22t%22%3A%22world%22%7D&extensions=%7B%7D&query="+
+			url.QueryEscape("query A{hello} query B($t:String!){hello:echo(text:$t)}"), ""),
+		"Charset": post(t, handler, "{ hello }", "Content-Type", "application/json; charset=UTF-8"),
+	} {
+		if got.status != http.StatusOK || got.body != `{"data":{"hello":"world"}}` {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		if got.header.Get("Content-Type") != "application/json; charset=utf-8" || got.header.Get("Cache-Control") != "no-store" ||
+			got.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: headers %v", name, got.header)
+		}
+	}
+	if got := post(t, handler, `mutation { set(text: "it") }`); got.body != `{"data":{"set":"it"}}` {
+		t.Errorf("mutation: %d %s", got.status, got.body)
+	}
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	handler := newHTTP(t, nil)
+	const secret = "s3cret"
+	body := func(text string) func() answer {
+		return func() answer { return ask(t, handler, http.MethodPost, "/graphql", text) }
+	}
+	hello := func(header ...string) func() answer {
+		return func() answer { return post(t, handler, "{ hello }", header...) }
+	}
+	for _, test := range []struct {
+		name   string
+		do     func() answer
+		status int
+		code   services.Code
+	}{
+		{"NoJSON", body(secret), 400, services.Invalid},
+		{"HalfJSON", body(`{"query":"` + secret), 400, services.Invalid},
+		{"TwoObjects", body(`{"query":"{hello}"} {"query":"{hello}"}`), 400, services.Invalid},
+		{"Empty", body(``), 400, services.Invalid},
+		{"Null", body(`null`), 400, services.Invalid},
+		{"Batch", body(`[{"query":"{hello}"}]`), 400, services.Invalid},
+		{"NoQuery", body(`{"id":"` + secret + `"}`), 400, services.Invalid},
+		{"EmptyQuery", body(`{"query":""}`), 400, services.Invalid},
+		{"QueryNoText", body(`{"query":{"a":"` + secret + `"}}`), 400, services.Invalid},
+		{"OperationNameNoText", body(`{"query":"{hello}","operationName":["` + secret + `"]}`), 400, services.Invalid},
+		{"VariablesNoObject", body(`{"query":"{hello}","variables":"` + secret + `"}`), 400, services.Invalid},
+		{"ExtensionsNoObject", body(`{"query":"{hello}","extensions":["` + secret + `"]}`), 400, services.Invalid},
+		{"NoUTF8", body("{\"query\":\"{hello}\",\"variables\":{\"a\":\"\xff" + secret + "\"}}"), 400, services.Invalid},
+		{"TooLong", body(`{"query":"{hello}` + strings.Repeat(" ", 64<<10) + `"}`), 413, services.Invalid},
+		{"Form", hello("Content-Type", "application/x-www-form-urlencoded"), 415, services.Invalid},
+		{"Multipart", hello("Content-Type", "multipart/form-data; boundary=a"), 415, services.Invalid},
+		{"Text", hello("Content-Type", "text/plain"), 415, services.Invalid},
+		{"GraphQL", hello("Content-Type", "application/graphql"), 415, services.Invalid},
+		{"NoContentType", hello("Content-Type", ""), 415, services.Invalid},
+		{"Charset", hello("Content-Type", "application/json; charset=utf-16"), 415, services.Invalid},
+		{"Accept", hello("Accept", "text/html"), 406, services.Invalid},
+		{"BadToken", hello("Authorization", "Bearer "+secret), 401, services.Unauthenticated},
+		{"NoBearer", hello("Authorization", "Basic "+secret), 401, services.Unauthenticated},
+		{"ActAs", hello("Authorization", "Bearer dev:alice", "Tidings-Act-As", secret), 403, services.Forbidden},
+		{"ActAsBadKey", hello("Authorization", "Bearer dev:a:ingest", "Tidings-Act-As", "b b"), 400, services.Invalid},
+		{"Device", hello("Authorization", "Bearer dev:alice", "Tidings-Device", secret+" "+secret), 400, services.Invalid},
+		{"Origin", hello("Origin", "https://evil.test"), 403, services.Forbidden},
+		{"OriginNull", hello("Origin", "null"), 403, services.Forbidden},
+		{"GetFromAnotherSite", func() answer { return get(t, handler, "{ hello }", "Sec-Fetch-Site", "cross-site") }, 403, services.Forbidden},
+		{"GetFromASiblingSite", func() answer { return get(t, handler, "{ hello }", "Sec-Fetch-Site", "same-site") }, 403, services.Forbidden},
+		{"Upgrade", hello("Upgrade", "websocket"), 400, services.Invalid},
+		{"Subscription", func() answer { return post(t, handler, "subscription { ticks }") }, 400, services.Invalid},
+		{"MutationByGet", func() answer { return get(t, handler, `mutation { set(text: "it") }`) }, 405, services.Invalid},
+		{"GetNoQuery", func() answer { return ask(t, handler, http.MethodGet, "/graphql", "") }, 400, services.Invalid},
+		{"GetVariables", func() answer { return ask(t, handler, http.MethodGet, "/graphql?query=%7Bhello%7D&variables=5", "") }, 400, services.Invalid},
+		{"GetVariablesAndMore", func() answer {
+			return ask(t, handler, http.MethodGet, "/graphql?query=%7Bhello%7D&variables=%7B%7D%5D", "")
+		}, 400, services.Invalid},
+		{"GetNoUTF8", func() answer { return ask(t, handler, http.MethodGet, "/graphql?query=%ff", "") }, 400, services.Invalid},
+		{"GetBadEscape", func() answer { return ask(t, handler, http.MethodGet, "/graphql?query=%zz", "") }, 400, services.Invalid},
+		{"GetTooLong", func() answer {
+			return ask(t, handler, http.MethodGet, "/graphql?query="+strings.Repeat("a", 64<<10), "")
+		}, 414, services.Invalid},
+		{"Put", func() answer { return ask(t, handler, http.MethodPut, "/graphql", "") }, 405, services.Invalid},
+		{"Head", func() answer { return ask(t, handler, http.MethodHead, "/graphql", "") }, 405, services.Invalid},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := test.do()
+			if got.status != test.status || got.code() != test.code {
+				t.Errorf("%d %s, want %d with the code %s", got.status, got.body, test.status, test.code)
+			}
+			if strings.Contains(got.body, secret) {
+				t.Errorf("repeats what was sent: %s", got.body)
+			}
+			if strings.Contains(got.body, `"data"`) {
+				t.Errorf("has data: %s", got.body)
+			}
+			if got.status == http.StatusMethodNotAllowed && got.header.Get("Allow") == "" {
+				t.Error("405 without Allow")
+			}
+			if got.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") != "Bearer" {
+				t.Error("401 without WWW-Authenticate")
+			}
+		})
+	}
+}
+
+func TestErrorsOfTheOperation(t *testing.T) {
+	handler := newHTTP(t, nil)
+	for name, query := range map[string]string{"Parse": "{", "Validation": "{ nothing }", "OperationName": "query A { hello } query B { hello }"} {
+		for accept, status := range map[string]int{
+			"application/json": 200, "application/graphql-response+json": 400, "*/*": 200,
+			"application/graphql-response+json, application/json;q=0.9": 400, "application/graphql-response+json;q=0.5, application/json": 200,
+		} {
+			got := post(t, handler, query, "Accept", accept)
+			if got.status != status || got.code() != services.Invalid || strings.Contains(got.body, `"data"`) {
+				t.Errorf("%s, %s: %d %s", name, accept, got.status, got.body)
+			}
+		}
+	}
+	got := post(t, handler, "{ hello fails }", "Accept", "application/graphql-response+json")
+	if got.status != http.StatusOK || !strings.Contains(got.body, `"data":{"hello":"world","fails":null}`) || len(got.parsed.Errors) != 1 {
+		t.Errorf("an error of a field: %d %s", got.status, got.body)
+	}
+	if got.header.Get("Content-Type") != "application/graphql-response+json; charset=utf-8" {
+		t.Errorf("Content-Type %s", got.header.Get("Content-Type"))
+	}
+}
+
+func TestViewerOfARequest(t *testing.T) {
+	handler := newHTTP(t, nil)
+	for want, header := range map[string][]string{
+		`{"data":{"who":"alice@phone"}}`: {"Authorization", "Bearer dev:alice", "Tidings-Device", "phone"},
+		`{"data":{"who":"carol@"}}`:      {"Authorization", "Bearer dev:host:ingest", "Tidings-Act-As", "carol"},
+	} {
+		if got := post(t, handler, "{ who }", header...); got.body != want {
+			t.Errorf("got %s, want %s", got.body, want)
+		}
+	}
+	if got := post(t, handler, "{ who }"); got.status != http.StatusOK || !strings.Contains(got.body, "a token is needed") {
+		t.Errorf("without a token: %d %s", got.status, got.body)
+	}
+}
+
+func TestBodyLimitDependsOnTheScope(t *testing.T) {
+	handler := newHTTP(t, nil)
+	body := func(size int) string {
+		const frame = `{"query":"query($t:String!){hello echo(text:$t)}","variables":{"t":""}}`
+		return strings.Replace(frame, `"t":""`, `"t":"`+strings.Repeat("a", size-len(frame))+`"`, 1)
+	}
+	for _, test := range []struct {
+		token  string
+		size   int
+		status int
+	}{
+		{"dev:alice", 64 << 10, 200}, {"dev:alice", 64<<10 + 1, 413}, {"dev:alice:admin", 64<<10 + 1, 413},
+		{"dev:host:ingest", 1 << 20, 200}, {"dev:host:ingest", 1<<20 + 1, 413},
+	} {
+		got := ask(t, handler, http.MethodPost, "/graphql", body(test.size), "Authorization", "Bearer "+test.token)
+		if got.status != test.status {
+			t.Errorf("%s with %d bytes: %d, want %d", test.token, test.size, got.status, test.status)
+		}
+		if test.status == http.StatusRequestEntityTooLarge && len(got.body) > 200 {
+			t.Errorf("a long answer: %d bytes", len(got.body))
+		}
+	}
+}
+
+func TestQueryTokenLimit(t *testing.T) {
+	handler := newHTTP(t, nil)
+	if got := post(t, handler, "{"+strings.Repeat(" hello", 900)+"}"); got.status != 200 || len(got.parsed.Errors) > 0 {
+		t.Errorf("900 tokens: %.200s", got.body)
+	}
+	if got := post(t, handler, "{"+strings.Repeat(" hello", 1000)+"}"); got.code() != services.Invalid || !strings.Contains(got.body, "token") {
+		t.Errorf("1,002 tokens: %.200s", got.body)
+	}
+}
+
+func TestIntrospectionAndSuggestions(t *testing.T) {
+	open, closed := newHTTP(t, func(cfg *Config) { cfg.Introspection = true }), newHTTP(t, nil)
+	const introspection = "{ __schema { queryType { name } } }"
+	if got := post(t, open, introspection); got.body != `{"data":{"__schema":"open"}}` {
+		t.Errorf("open: %s", got.body)
+	}
+	if got := post(t, closed, introspection); strings.Contains(got.body, "open") || len(got.parsed.Errors) == 0 {
+		t.Errorf("closed: %s", got.body)
+	}
+	for _, query := range []string{"{ helo }", "{ echo(txt: 1) }", "{ ... on Quer { hello } }", "query($a: Strin) { hello }"} {
+		if got := post(t, closed, query); strings.Contains(got.body, "Did you mean") || len(got.parsed.Errors) == 0 {
+			t.Errorf("%s: %s", query, got.body)
+		}
+	}
+	if got := post(t, open, "{ helo }"); !strings.Contains(got.body, "Did you mean") {
+		t.Errorf("open: %s", got.body)
+	}
+}
+
+func TestCrossOrigin(t *testing.T) {
+	const app = "https://app.example.com"
+	handler := newHTTP(t, func(cfg *Config) { cfg.Origins = []string{app} })
+	got := ask(t, handler, http.MethodOptions, "/graphql", "", "Origin", app)
+	if got.status != http.StatusNoContent || got.header.Get("Access-Control-Allow-Origin") != app ||
+		!strings.Contains(got.header.Get("Access-Control-Allow-Headers"), "Tidings-Device") || got.header.Get("Vary") != "Origin" {
+		t.Errorf("preflight of a listed origin: %d %v", got.status, got.header)
+	}
+	if got := post(t, handler, "{ hello }", "Origin", app); got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != app {
+		t.Errorf("listed origin: %d %v", got.status, got.header)
+	}
+	if got := post(t, handler, "{ hello }", "Origin", "http://tidings.test"); got.status != 200 {
+		t.Errorf("own host: %d %s", got.status, got.body)
+	}
+	for _, origin := range []string{"https://app.example.com.evil.test", "http://app.example.com", "https://evil.test", "null", ""} {
+		got := ask(t, handler, http.MethodOptions, "/graphql", "", "Origin", origin)
+		if allowed := got.header.Get("Access-Control-Allow-Origin"); allowed != "" || got.status != http.StatusNoContent {
+			t.Errorf("preflight of %q: %d, %q is allowed", origin, got.status, allowed)
+		}
+		if origin == "" {
+			continue
+		}
+		if got := post(t, handler, "{ hello }", "Origin", origin); got.status != http.StatusForbidden || got.header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%q: %d %v", origin, got.status, got.header)
+		}
+	}
+	if got := post(t, newHTTP(t, nil), "{ hello }"); got.header.Get("Vary") != "" {
+		t.Error("Vary without origins")
+	}
+}
+
+func TestPresenterRecoverAndAround(t *testing.T) {
+	var around int
+	handler := newHTTP(t, func(cfg *Config) {
+		cfg.ErrorPresenter = func(_ context.Context, err error) *gqlerror.Error {
+			return &gqlerror.Error{Message: "presented", Extensions: map[string]any{"code": services.CodeOf(err)}}
+		}
+		cfg.Recover = func(context.Context, any) error { return services.Errorf(services.Unavailable, "recovered") }
+		cfg.Around = func(server *handler.Server) {
+			server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
+				around++
+				return next(ctx)
+			})
+		}
+	})
+	for query, code := range map[string]services.Code{
+		"{ fails }": services.Internal, "{ panics }": services.Unavailable, "{": services.Invalid, "{ nothing }": services.Invalid,
+	} {
+		if got := post(t, handler, query); got.code() != code || got.parsed.Errors[0].Message != "presented" {
+			t.Errorf("%s: %s", query, got.body)
+		}
+	}
+	if around != 2 {
+		t.Errorf("the middleware ran %d times, want once for each operation", around)
+	}
+}
+
+func TestOperationTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		got := post(t, newHTTP(t, nil), "{ slow }")
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("took %v, want 5 s", took)
+		}
+		if len(got.parsed.Errors) == 0 || !strings.Contains(got.body, "not done in time") {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	})
+}
+
+func TestABodyThatBreaksOff(t *testing.T) {
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", io.MultiReader(strings.NewReader(`{"query":`), brokenReader{}))
+	request.Header.Set("Content-Type", "application/json")
+	recorder := httptest.NewRecorder()
+	newHTTP(t, nil).ServeHTTP(recorder, request)
+	if recorder.Code != http.StatusBadRequest || strings.Contains(recorder.Body.String(), io.ErrUnexpectedEOF.Error()) {
+		t.Errorf("%d %s", recorder.Code, recorder.Body)
+	}
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestNegotiate(t *testing.T) {
+	for accept, want := range map[string]string{
+		"": "", "*/*": typeJSON, "application/*": typeJSON, typeJSON: typeJSON, typeResponse: typeResponse,
+		typeResponse + "; charset=utf-8": typeResponse, "text/html, */*;q=0.1": typeJSON, "text/html": "", "application/json;q=0": "",
+		typeJSON + ", " + typeResponse: typeJSON, typeResponse + ", " + typeJSON: typeResponse, "nonsense;;, " + typeJSON: typeJSON,
+		"application/json;q=x": "",
+	} {
+		if got, ok := negotiate([]string{accept}); got != want || ok != (want != "") {
+			t.Errorf("%q: %q %v, want %q", accept, got, ok, want)
+		}
+	}
+	if got, ok := negotiate(nil); got != typeJSON || !ok {
+		t.Errorf("no Accept: %q %v", got, ok)
+	}
+}
+
+func TestAppendResponseIsWhatTheLibraryWrites(t *testing.T) {
+	for _, response := range []*graphql.Response{
+		{Data: json.RawMessage(`{"a":1}`)},
+		{Data: json.RawMessage(`null`), Errors: gqlerror.List{{Message: "it \"failed\""}}},
+		{Data: json.RawMessage(`{"a":null}`), Errors: gqlerror.List{{Message: "a"}, {Message: "b"}}, Extensions: map[string]any{"x": 1}},
+		{},
+	} {
+		if got, want := string(appendResponse(nil, response)), string(must(json.Marshal(response))); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if got := string(appendResponse(nil, &graphql.Response{Errors: gqlerror.List{{Message: "a"}}})); strings.Contains(got, "data") {
+		t.Errorf("a request error has data: %s", got)
+	}
+}

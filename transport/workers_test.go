@@ -1,0 +1,120 @@
+package transport
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/99designs/gqlgen/graphql"
+)
+
+// idleOperation is one whose channel a test fills; what it would write goes nowhere, because its socket is closing.
+func idleOperation(sockets *Sockets, next graphql.ResponseHandler) (*operation, chan int) {
+	channel := make(chan int, 1)
+	one := &operation{socket: &socket{sockets: sockets, closing: true}, id: "1", next: next}
+	one.ctx, one.cancel = context.WithCancel(context.Background())
+	one.tap((<-chan int)(channel))
+	return one, channel
+}
+
+func TestWorkersRunABoundedNumberOfTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sockets := NewSockets(SocketConfig{})
+		sockets.workers.limit = 3
+		var now, most, turns atomic.Int32
+		gate := make(chan struct{})
+		for range 20 {
+			one, channel := idleOperation(sockets, func(context.Context) *graphql.Response {
+				most.Store(max(most.Load(), now.Add(1)))
+				<-gate
+				now.Add(-1)
+				turns.Add(1)
+				return &graphql.Response{Data: []byte(`{}`)}
+			})
+			channel <- 1
+			one.wake()
+		}
+		synctest.Wait()
+		if got := now.Load(); got != 3 {
+			t.Errorf("%d turns at a time, want 3", got)
+		}
+		close(gate)
+		synctest.Wait()
+		if turns.Load() != 20 || most.Load() != 3 {
+			t.Errorf("%d turns, at most %d at a time", turns.Load(), most.Load())
+		}
+		if workers := &sockets.workers; workers.running != 0 || workers.first != nil || workers.last != nil {
+			t.Errorf("left: %d running, %v waiting", workers.running, workers.first)
+		}
+	})
+}
+
+func TestAWorkerThatWaitsGivesItsPlaceAway(t *testing.T) {
+	w := &workers{limit: 1, running: 1}
+	w.leave()
+	if w.running != 0 {
+		t.Errorf("%d running after one left", w.running)
+	}
+	if !w.enter() || w.running != 1 {
+		t.Errorf("a free place was not given back: %d running", w.running)
+	}
+	if w.enter() {
+		t.Error("a place was given that is taken")
+	}
+}
+
+// TestNoWakeUpIsLost has many subscriptions with one hub each, which put values while turns are under way: what
+// is rendered last must be what was put last.
+func TestNoWakeUpIsLost(t *testing.T) {
+	sockets := NewSockets(SocketConfig{})
+	const operations, values = 50, 200
+	var all sync.WaitGroup
+	for range operations {
+		var rendered atomic.Int64
+		var one *operation
+		one, channel := idleOperation(sockets, func(context.Context) *graphql.Response {
+			value, ok := one.feed.TryRecv()
+			if !ok {
+				t.Error("a turn without an event")
+				return nil
+			}
+			if last := rendered.Swap(value.Int()); last >= value.Int() {
+				t.Errorf("%d came after %d", value.Int(), last)
+			}
+			return &graphql.Response{Data: []byte(`{}`)}
+		})
+		all.Go(func() {
+			for value := 1; value <= values; value++ {
+				select {
+				case <-channel:
+				default:
+				}
+				channel <- value
+				one.wake()
+			}
+			until(t, func() bool { return rendered.Load() == values && one.state.Load() == stateIdle })
+		})
+	}
+	all.Wait()
+}
+
+func TestTapLeavesAloneWhatIsNoChannel(t *testing.T) {
+	one := &operation{}
+	var none <-chan int
+	for _, result := range []any{nil, 5, none} {
+		if got := one.tap(result); !reflect.DeepEqual(got, result) || one.source.IsValid() {
+			t.Errorf("%v became %v", result, got)
+		}
+	}
+	channel := make(chan int, 1)
+	got, ok := one.tap((<-chan int)(channel)).(<-chan int)
+	if !ok || got == (<-chan int)(channel) {
+		t.Errorf("the channel was not replaced by one of its own type: %T", got)
+	}
+	if again := one.tap((<-chan int)(channel)); again != any((<-chan int)(channel)) {
+		t.Error("a second channel was taken too")
+	}
+}
