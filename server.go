@@ -98,7 +98,7 @@ func serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 		return fmt.Errorf("--listen %s: %w", cfg.Listen, err)
 	}
 	defer func() { _ = listener.Close() }() // closed by http.Server by then, except when the start failed
-	s, err := newServer(ctx, cfg, log)
+	s, err := newServer(ctx, cfg, services.SystemClock{}, log)
 	if err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 }
 
 // newServer opens the engines and wires the parts. What was opened is closed again when a later part fails.
-func newServer(ctx context.Context, cfg Config, log *slog.Logger) (s *server, err error) {
-	s = &server{cfg: cfg, log: log, clock: services.SystemClock{}}
+func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger) (s *server, err error) {
+	s = &server{cfg: cfg, log: log, clock: clock}
 	if s.store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
