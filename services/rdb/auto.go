@@ -42,10 +42,10 @@ func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			return err
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < h.longest {
-			return h.client.Process(ctx, cmd)
+			return h.client.Process(ctx, once{cmd})
 		}
 		countRoundTrip(ctx)
-		return h.batches.Process(uncounted(ctx), cmd)
+		return h.batches.Process(uncounted(ctx), once{cmd})
 	}
 }
 

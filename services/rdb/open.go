@@ -108,6 +108,9 @@ func (c *Client) target(ctx context.Context, options Options) (*target, error) {
 
 func (c *Client) connect(options Options, at *target) (err error) {
 	c.mode = at.mode
+	if at.mode == modeEmbedded {
+		options.ReadTimeout = max(options.ReadTimeout, embeddedReadTimeout)
+	}
 	switch at.mode {
 	case modeCluster:
 		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(addr string) redis.Limiter { return newBreaker(addr, c.log) }))

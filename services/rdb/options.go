@@ -33,9 +33,10 @@ type Options struct {
 	Clock services.Clock
 	// Log takes what an operator should know; nil is slog.Default().
 	Log *slog.Logger
-	// ReadTimeout bounds the wait for one answer when the context has no earlier deadline; 0 means 400 ms.
+	// ReadTimeout bounds the wait for the answers of one round trip when the context has no earlier deadline; 0 means
+	// 400 ms. The embedded Redis, which no network parts from us and whose scripts are slow, has at least 5 s.
 	ReadTimeout time.Duration
-	// PoolSize is how many connections may work at once (to each master of a cluster); 0 means 10 for each CPU.
+	// PoolSize is how many connections may work at once (to each master of a cluster); 0 means 32 for each CPU.
 	// Beside them RunHints has one.
 	PoolSize int
 }
@@ -52,12 +53,13 @@ const (
 
 const (
 	defaultReadTimeout  = 400 * time.Millisecond
+	embeddedReadTimeout = 5 * time.Second
 	dialTimeout         = time.Second
 	poolTimeout         = 100 * time.Millisecond // longer only moves the queue from the caller into the pool
 	clusterReload       = time.Second            // the library's own takes 59 s to leave a dead master
 	clusterRedirects    = 3
-	connectionsPerCPU   = 10
-	bufferBytes         = 64 << 10 // a page of 20 documents or a batch of scripts in one system call
+	connectionsPerCPU   = 32 // callers who find none wait in no order, and some too long
+	bufferBytes         = 32 << 10
 	minClusterBackoff   = 2 * time.Millisecond
 	maxClusterBackoff   = 20 * time.Millisecond
 	failingNodeSeconds  = 1

@@ -79,7 +79,7 @@ func TestAURLThatCannotBeReadIsInvalidAndKeepsItsSecret(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	o := Options{}.withDefaults()
-	if o.URL != "auto" || o.Clock == nil || o.Log == nil || o.PoolSize < 10 {
+	if o.URL != "auto" || o.Clock == nil || o.Log == nil || o.PoolSize < 32 {
 		t.Errorf("defaults: %+v", o)
 	}
 	if o := (Options{URL: "embedded", PoolSize: 3, ReadTimeout: 5}).withDefaults(); o.URL != "embedded" || o.PoolSize != 3 || o.ReadTimeout != 5 {

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,9 +45,17 @@ type privateServer struct {
 	stop     context.CancelFunc
 	done     chan struct{}
 
+	state   atomic.Int32
 	mu      sync.Mutex
 	process *os.Process
 }
+
+// The states of a private server: one that ends before it has ever answered is not started again.
+const (
+	stateStarting = iota
+	stateReady
+	stateFailed
+)
 
 // startPrivate starts a server and waits until it answers. After that it is kept alive until close.
 func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*privateServer, error) {
@@ -65,7 +74,11 @@ func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*priva
 	go s.keep(running, first)
 	deadline, cancel := context.WithTimeout(ctx, privateDeadline)
 	defer cancel()
-	if err := s.awaitPong(deadline, first); err != nil {
+	err = s.awaitPong(deadline, first)
+	if err == nil && !s.state.CompareAndSwap(stateStarting, stateReady) {
+		err = <-first
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
@@ -118,7 +131,7 @@ func (s *privateServer) options() *redis.Options {
 	return &redis.Options{Network: "unix", Addr: s.socket, Password: s.password}
 }
 
-// keep runs the server again whenever it ends, until ctx does. first gets the end of the first run.
+// keep runs the server again whenever it ends, until ctx does. first gets the end of one that has never answered.
 func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 	defer close(s.done)
 	// A child with Pdeathsig is killed when the thread that started it ends: this one stays ours as long as the server
@@ -132,9 +145,9 @@ func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 		if ctx.Err() != nil {
 			return
 		}
-		select {
-		case first <- err:
-		default:
+		if s.state.CompareAndSwap(stateStarting, stateFailed) {
+			first <- err
+			return
 		}
 		if time.Since(started) > steadyAfter {
 			pause = firstRestart

@@ -112,11 +112,11 @@ func (c *Client) runPart(ctx context.Context, s *script, calls []call) ([]reply,
 }
 
 func (c *Client) sendPart(ctx context.Context, calls []call, queue func(redis.Pipeliner, call)) (replies []reply, missing bool) {
-	pipe := c.redis.Pipeline()
-	for _, k := range calls {
-		queue(pipe, k)
-	}
-	commands, err := pipe.Exec(ctx)
+	commands, err := c.exec(ctx, func(p redis.Pipeliner) {
+		for _, k := range calls {
+			queue(p, k)
+		}
+	})
 	replies = make([]reply, len(calls))
 	for i := range replies {
 		if i >= len(commands) {
@@ -136,9 +136,7 @@ func (c *Client) sendPart(ctx context.Context, calls []call, queue func(redis.Pi
 // commands come back in order, answered or not. The error is the first of theirs, UNAVAILABLE where Redis did not
 // answer; that a key is not there is no error of the pipeline, but is redis.Nil in the command.
 func (c *Client) pipeline(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
-	pipe := c.redis.Pipeline()
-	fill(pipe)
-	commands, err := pipe.Exec(ctx)
+	commands, err := c.exec(ctx, fill)
 	if err == nil {
 		return commands, nil
 	}
@@ -152,6 +150,28 @@ func (c *Client) pipeline(ctx context.Context, fill func(p redis.Pipeliner)) ([]
 	}
 	return commands, unavailable(err)
 }
+
+// exec sends what fill queues, once.
+func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
+	pipe := c.redis.Pipeline()
+	fill(pipe)
+	if c.mode != modeCluster {
+		return pipe.Exec(ctx)
+	}
+	commands := pipe.Cmds()
+	single := c.redis.Pipeline()
+	for _, command := range commands {
+		_ = single.Process(ctx, once{command})
+	}
+	_, err := single.Exec(ctx)
+	return commands, err
+}
+
+// once is a command that the cluster client sends to a master one time (and on, where a slot has moved). By itself it
+// tries a silent master four times, and when the deadline comes meanwhile it takes the answers of the others for lost.
+type once struct{ redis.Cmder }
+
+func (once) NoRetry() bool { return true }
 
 // loadScripts brings the package's scripts to every master, one round trip each.
 func (c *Client) loadScripts(ctx context.Context) error {

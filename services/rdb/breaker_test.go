@@ -1,0 +1,260 @@
+package rdb
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// ask is one small call.
+func ask(ctx context.Context, c *Client) error {
+	_, err := c.pipeline(ctx, func(p redis.Pipeliner) { p.Get(ctx, "key") })
+	return err
+}
+
+// isOpen says whether an error is the breaker's: no call was tried.
+func isOpen(err error) bool {
+	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
+}
+
+func TestTheBreakerOpensAfterTenFailuresInARow(t *testing.T) {
+	b := newBreaker("test", slog.New(slog.DiscardHandler))
+	step := func(err error) {
+		t.Helper()
+		if refused := b.Allow(); refused != nil {
+			t.Fatalf("refused before the tenth failure in a row: %v", refused)
+		}
+		b.ReportResult(err)
+	}
+	for range 9 {
+		step(dialError())
+	}
+	step(nil) // one answer: the row begins anew
+	for range 9 {
+		step(dialError())
+	}
+	for range 20 { // neither an answer nor a failure
+		step(redis.ErrPoolTimeout)
+		step(context.Canceled)
+	}
+	step(dialError())
+	if err := b.Allow(); !errors.Is(err, gobreaker.ErrOpenState) {
+		t.Errorf("after ten failures in a row: %v, want an open breaker", err)
+	}
+	b.ReportResult(nil) // of nobody: must not panic, and must not close it
+	if err := b.Allow(); !errors.Is(err, gobreaker.ErrOpenState) {
+		t.Errorf("after a result without a call: %v", err)
+	}
+}
+
+func TestManyCallsLeaveNothingBehindInTheBreaker(t *testing.T) {
+	b := newBreaker("test", slog.New(slog.DiscardHandler))
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for i := range 1000 {
+				if b.Allow() == nil {
+					b.ReportResult(map[bool]error{true: dialError()}[i%2 == 0])
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if len(b.open) != 0 {
+		t.Errorf("%d calls are still under way", len(b.open))
+	}
+}
+
+func TestKilledAndStartedAgain(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	test := func(t *testing.T, call func(context.Context, *Client) error) {
+		var log recorder
+		c := connect(t, Options{URL: server.URL(), Log: log.log()})
+		if err := call(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		server.Kill()
+		eventually(t, 5*time.Second, "the breaker opens", func() error {
+			err := call(t.Context(), c)
+			if !services.IsUnavailable(err) {
+				t.Fatalf("without a server: %v, want UNAVAILABLE", err)
+			}
+			if isOpen(err) {
+				return nil
+			}
+			return err
+		})
+		server.Start()
+		eventually(t, 2*time.Second, "it works again", func() error { return call(t.Context(), c) })
+		if text := log.String(); !strings.Contains(text, "calls fail at once") || !strings.Contains(text, "Redis answers again") {
+			t.Errorf("the log does not tell of the outage:\n%s", text)
+		}
+	}
+	t.Run("pipeline", func(t *testing.T) { test(t, ask) })
+	t.Run("shared", func(t *testing.T) {
+		test(t, func(ctx context.Context, c *Client) error {
+			if err := c.auto().Get(ctx, "key").Err(); err != redis.Nil {
+				return unavailable(err)
+			}
+			return nil
+		})
+	})
+	t.Run("script", func(t *testing.T) {
+		test(t, func(ctx context.Context, c *Client) error {
+			replies, err := c.runScript(ctx, memberScript, members(1001, 1))
+			if len(replies) != 1001 {
+				t.Fatalf("%d replies, want one for each call", len(replies))
+			}
+			for i, r := range replies {
+				if (r.err == nil) != (err == nil) {
+					t.Fatalf("error %v, but the reply %d has %v", err, i, r.err)
+				}
+			}
+			return err
+		})
+	})
+}
+
+func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
+	url, servers := rdbtest.ClusterServers(t)
+	c := connect(t, Options{URL: url})
+	keys := members(60, 60)
+	all := func() error {
+		replies, err := c.runScript(t.Context(), memberScript, keys)
+		for _, r := range replies {
+			err = errors.Join(err, r.err)
+		}
+		return err
+	}
+	if err := all(); err != nil {
+		t.Fatal(err)
+	}
+	servers[0].Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if replies, err := c.runScript(ctx, memberScript, keys); err != nil {
+		t.Errorf("two of three masters answer: %v", err)
+	} else if failed := failures(replies); failed == 0 || failed == len(replies) {
+		t.Errorf("%d of %d calls failed with one master of three paused", failed, len(replies))
+	}
+	servers[0].Resume()
+	eventually(t, 5*time.Second, "all masters serve again", all)
+}
+
+func failures(replies []reply) (n int) {
+	for _, r := range replies {
+		if services.IsUnavailable(r.err) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestADeadlineIsKeptInABlackHole(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	for name, call := range map[string]func(context.Context, *Client) error{
+		"command":  func(ctx context.Context, c *Client) error { return unavailable(c.rds().Get(ctx, "key").Err()) },
+		"pipeline": ask,
+		"shared":   func(ctx context.Context, c *Client) error { return unavailable(c.auto().Get(ctx, "key").Err()) },
+		"script": func(ctx context.Context, c *Client) error {
+			_, err := c.runScript(ctx, setScript, []call{{keys: []string{"k"}, args: []any{1}}})
+			return err
+		},
+		"ping": func(ctx context.Context, c *Client) error { return c.Ping(ctx) },
+		"hints": func(ctx context.Context, c *Client) error {
+			return c.PublishHints(ctx, map[string][]Hint{"x": {{1, 1}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := rdbtest.NewProxy(t, server.Addr())
+			// The read timeout is far beyond the limit below: only the deadline can end the call in time.
+			c := connect(t, Options{URL: proxy.URL(), ReadTimeout: time.Minute})
+			proxy.BlackHole(true)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- call(ctx, c) }()
+			select {
+			case err := <-ended:
+				if !services.IsUnavailable(err) {
+					t.Errorf("%v, want UNAVAILABLE", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the deadline of 50 ms has not ended the call after 10 s")
+			}
+			proxy.Reset()
+		})
+	}
+}
+
+func TestWithoutADeadlineTheReadTimeoutEndsACall(t *testing.T) {
+	proxy := rdbtest.NewProxy(t, rdbtest.NewServer(t).Addr())
+	c := connect(t, Options{URL: proxy.URL(), ReadTimeout: 20 * time.Millisecond})
+	proxy.BlackHole(true)
+	eventually(t, 5*time.Second, "the breaker opens", func() error {
+		err := ask(t.Context(), c)
+		if !services.IsUnavailable(err) {
+			t.Fatalf("in a black hole: %v, want UNAVAILABLE", err)
+		}
+		if isOpen(err) {
+			return nil
+		}
+		return err
+	})
+	proxy.BlackHole(false)
+	eventually(t, 2*time.Second, "it works again", func() error { return ask(t.Context(), c) })
+}
+
+func TestALostReplyIsNotRepeatedByTheLibrary(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	proxy := rdbtest.NewProxy(t, server.Addr())
+	c := connect(t, Options{URL: proxy.URL()})
+	failed := 0
+	for range 20 {
+		proxy.DropReplies(1)
+		if err := c.rds().Incr(t.Context(), "n").Err(); err != nil {
+			if !services.IsUnavailable(unavailable(err)) {
+				t.Fatalf("%v, want UNAVAILABLE", err)
+			}
+			failed++
+		}
+		proxy.DropReplies(0)
+		if err := ask(t.Context(), c); err != nil { // an answer between two losses: the breaker stays closed
+			t.Fatal(err)
+		}
+	}
+	n, err := c.rds().Get(t.Context(), "n").Int()
+	if err != nil || failed == 0 || n > 20 {
+		t.Errorf("20 increments, %d without an answer, made %d (%v): one was sent twice", failed, n, err)
+	}
+}
+
+func TestTheSentinelsMasterHasABreaker(t *testing.T) {
+	url, master, _ := rdbtest.SentinelServers(t)
+	c := connect(t, Options{URL: url})
+	if _, ok := c.redis.(*redis.Client).Options().Limiter.(*breaker); !ok {
+		t.Fatal("no breaker")
+	}
+	if err := ask(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	master.Kill()
+	replies, err := c.runScript(t.Context(), memberScript, members(1, 1))
+	if !services.IsUnavailable(err) || len(replies) != 1 {
+		t.Errorf("without a master: %v, %v, want UNAVAILABLE", replies, err)
+	}
+	eventually(t, 20*time.Second, "the replica takes over", func() error {
+		_, err := c.runScript(t.Context(), memberScript, members(1, 1))
+		return err
+	})
+}
