@@ -1,0 +1,132 @@
+// Package browsertest drives GraphiQL in a real browser, for tests.
+//
+// It guarantees a browser of its own for each test, with a fresh profile, that is gone when the test ends; a record of
+// everything that a browser tab asked of the network and complained about; and steps that wait for what they need, to a
+// deadline, and never for a time.
+//
+// On failure a step fails the test with what it waited for and what the page complained about. A missing browser is a
+// failure too, and says what to install: nothing is left out silently.
+package browsertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// patience bounds each step. It is long because a machine may be busy; a step that succeeds never waits for its end.
+const patience = 60 * time.Second
+
+// CHROMIUM names the environment variable that holds the path of the browser, where it is not found by itself.
+const CHROMIUM = "CHROMIUM"
+
+// candidates are where the browser is looked for, after the environment: Debian's, then by name, then macOS's.
+var candidates = []string{
+	"/usr/bin/chromium",
+	"chromium",
+	"chromium-browser",
+	"google-chrome",
+	"/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+	"/Applications/Chromium.app/Contents/MacOS/Chromium",
+}
+
+// New starts a headless browser and answers its first tab. The browser is stopped when the test ends.
+func New(tb testing.TB) context.Context {
+	tb.Helper()
+	path, err := find(os.Getenv(CHROMIUM), exec.LookPath)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	allocator, release := chromedp.NewExecAllocator(context.Background(), options(path)...)
+	// Cleanups run from the last to the first: the browser is asked to close before it is made to.
+	tb.Cleanup(release)
+	return openTab(allocator, tb)
+}
+
+// NewTab opens another tab in the browser of a tab: it shares localStorage with it, and nothing of sessionStorage. The
+// tab is closed when the test ends.
+func NewTab(ctx context.Context, tb testing.TB) context.Context {
+	tb.Helper()
+	return openTab(ctx, tb)
+}
+
+func openTab(parent context.Context, tb testing.TB) context.Context {
+	tb.Helper()
+	// A window of its own keeps each tab in front: a tab behind another is not drawn, and takes no clicks.
+	ctx, cancel := chromedp.NewContext(parent, chromedp.WithNewWindow(true))
+	tb.Cleanup(func() {
+		defer cancel()
+		closing, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		if err := chromedp.Cancel(closing); err != nil && !errors.Is(err, context.Canceled) {
+			tb.Logf("close the browser: %v", err)
+		}
+	})
+	seen := newRecord()
+	// The first call starts the browser and binds its life to its context, so that it takes no deadline.
+	if err := chromedp.Listen(ctx, seen.add); err != nil {
+		tb.Fatalf("start the browser: %v", err)
+	}
+	return context.WithValue(ctx, recordKey{}, seen)
+}
+
+func options(path string) []chromedp.ExecAllocatorOption {
+	return append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.Headless,
+		chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.NoFirstRun,
+		chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-sync", true),
+		chromedp.WSURLReadTimeout(patience),
+		chromedp.WindowSize(1400, 900),
+	)
+}
+
+// find answers the path of the browser: the configured one or none, else the first candidate that is there.
+func find(configured string, look func(string) (string, error)) (string, error) {
+	if configured != "" {
+		path, err := look(configured)
+		if err != nil {
+			return "", fmt.Errorf("the browser that %s=%q names cannot be run: %w", CHROMIUM, configured, err)
+		}
+		return path, nil
+	}
+	for _, candidate := range candidates {
+		if path, err := look(candidate); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no browser to test with: apt-get install chromium, or set %s to the path of one", CHROMIUM)
+}
+
+// do runs steps in a tab, within patience.
+func do(ctx context.Context, tb testing.TB, what string, steps ...chromedp.Action[chromedp.Void]) {
+	tb.Helper()
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(bounded, steps...); err != nil {
+		tb.Fatalf("%s: %v\nthe page complained: %q", what, err, Complaints(ctx))
+	}
+}
+
+// run runs a step that has a result in a tab, within patience.
+func run[T any](ctx context.Context, tb testing.TB, what string, step chromedp.Action[T]) T {
+	tb.Helper()
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	result, err := chromedp.Run(bounded, step)
+	if err != nil {
+		tb.Fatalf("%s: %v\nthe page complained: %q", what, err, Complaints(ctx))
+	}
+	return result
+}

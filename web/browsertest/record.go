@@ -1,0 +1,221 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+)
+
+// Request is what a tab asked for over HTTP.
+type Request struct {
+	URL     string
+	Method  string
+	Headers map[string]string // as the page gave them
+	Status  int               // 0 until it is answered
+	Error   string            // why it failed, "" when it did not
+}
+
+// Socket is a WebSocket that a tab opened.
+type Socket struct {
+	URL      string
+	Sent     []string // the messages of the page
+	Received []string // the messages of the server
+	Closed   bool
+}
+
+// record is what one tab did. The browser adds to it while a test reads.
+type record struct {
+	mu         sync.Mutex
+	order      []network.RequestID
+	requests   map[network.RequestID]*Request
+	sockets    map[network.RequestID]*Socket
+	complaints []string
+}
+
+type recordKey struct{}
+
+func newRecord() *record {
+	return &record{requests: map[network.RequestID]*Request{}, sockets: map[network.RequestID]*Socket{}}
+}
+
+func recordOf(ctx context.Context) *record {
+	seen, ok := ctx.Value(recordKey{}).(*record)
+	if !ok {
+		panic("browsertest: the context is not one of New or NewTab")
+	}
+	return seen
+}
+
+// Requests lists what the tab asked for over HTTP, oldest first.
+func Requests(ctx context.Context) []Request {
+	seen := recordOf(ctx)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	var requests []Request
+	for _, id := range seen.order {
+		if request := seen.requests[id]; request != nil {
+			requests = append(requests, *request)
+		}
+	}
+	return requests
+}
+
+// Sockets lists the WebSockets that the tab opened, oldest first.
+func Sockets(ctx context.Context) []Socket {
+	seen := recordOf(ctx)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	var sockets []Socket
+	for _, id := range seen.order {
+		if socket := seen.sockets[id]; socket != nil {
+			copied := *socket
+			copied.Sent, copied.Received = slices.Clone(socket.Sent), slices.Clone(socket.Received)
+			sockets = append(sockets, copied)
+		}
+	}
+	return sockets
+}
+
+// Complaints lists the tab's exceptions, the errors on its console, what its security policy refused and the requests
+// that failed, oldest first. A page in order has none.
+func Complaints(ctx context.Context) []string {
+	seen := recordOf(ctx)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	return slices.Clone(seen.complaints)
+}
+
+// Foreign lists the addresses that the tab asked for outside one origin ("http://127.0.0.1:8080"), sockets included.
+// What needs no network (data:, blob:, about:) is not foreign.
+func Foreign(ctx context.Context, origin string) []string {
+	var foreign []string
+	for _, request := range Requests(ctx) {
+		if !within(request.URL, origin) {
+			foreign = append(foreign, request.URL)
+		}
+	}
+	for _, socket := range Sockets(ctx) {
+		if !within(socket.URL, origin) {
+			foreign = append(foreign, socket.URL)
+		}
+	}
+	return foreign
+}
+
+func within(address, origin string) bool {
+	asked, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	own, err := url.Parse(origin)
+	if err != nil {
+		return false
+	}
+	switch asked.Scheme {
+	case "data", "blob", "about":
+		return true
+	case own.Scheme:
+		return asked.Host == own.Host
+	case "ws":
+		return own.Scheme == "http" && asked.Host == own.Host
+	case "wss":
+		return own.Scheme == "https" && asked.Host == own.Host
+	default:
+		return false
+	}
+}
+
+// add takes an event of the tab. It is called on the goroutine that reads the browser's messages, and must be short.
+func (r *record) add(event any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		r.addRequest(e)
+	case *network.EventResponseReceived:
+		if request := r.requests[e.RequestID]; request != nil {
+			request.Status = int(e.Response.Status)
+		}
+	case *network.EventLoadingFailed:
+		r.fail(e)
+	case *network.EventWebSocketCreated:
+		r.order = append(r.order, e.RequestID)
+		r.sockets[e.RequestID] = &Socket{URL: e.URL}
+	case *network.EventWebSocketFrameSent:
+		if socket := r.sockets[e.RequestID]; socket != nil {
+			socket.Sent = append(socket.Sent, string(e.Response.PayloadData))
+		}
+	case *network.EventWebSocketFrameReceived:
+		if socket := r.sockets[e.RequestID]; socket != nil {
+			socket.Received = append(socket.Received, string(e.Response.PayloadData))
+		}
+	case *network.EventWebSocketClosed:
+		if socket := r.sockets[e.RequestID]; socket != nil {
+			socket.Closed = true
+		}
+	case *runtime.EventExceptionThrown:
+		r.complain("exception", exceptionText(e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		r.addConsole(e)
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError {
+			r.complain("error", e.Entry.Text+" "+e.Entry.URL)
+		}
+	}
+}
+
+// addRequest notes a request. A redirect comes with the id of the request that it follows, which is kept under its own.
+func (r *record) addRequest(e *network.EventRequestWillBeSent) {
+	if e.RedirectResponse != nil && r.requests[e.RequestID] != nil {
+		r.requests[e.RequestID].Status = int(e.RedirectResponse.Status)
+		kept := network.RequestID(fmt.Sprintf("%s redirected %d", e.RequestID, len(r.order)))
+		r.requests[kept] = r.requests[e.RequestID]
+		r.order[slices.Index(r.order, e.RequestID)] = kept
+	}
+	headers := make(map[string]string, len(e.Request.Headers))
+	for name, value := range e.Request.Headers {
+		headers[name] = fmt.Sprint(value)
+	}
+	r.order = append(r.order, e.RequestID)
+	r.requests[e.RequestID] = &Request{URL: e.Request.URL, Method: e.Request.Method, Headers: headers}
+}
+
+func (r *record) fail(e *network.EventLoadingFailed) {
+	request := r.requests[e.RequestID]
+	if request == nil {
+		return
+	}
+	request.Error = e.ErrorText
+	// A request that the page itself took back is not a fault.
+	if !e.Canceled {
+		r.complain("failed", request.URL+" "+e.ErrorText)
+	}
+}
+
+func (r *record) addConsole(e *runtime.EventConsoleAPICalled) {
+	if e.Type != runtime.ConsoleAPICalledTypeError && e.Type != runtime.ConsoleAPICalledTypeAssert {
+		return
+	}
+	text := ""
+	for _, arg := range e.Args {
+		text += " " + string(arg.Value) + arg.Description
+	}
+	r.complain("console", text)
+}
+
+func (r *record) complain(kind, text string) {
+	r.complaints = append(r.complaints, kind+": "+text)
+}
+
+func exceptionText(details *runtime.ExceptionDetails) string {
+	if details.Exception != nil && details.Exception.Description != "" {
+		return details.Exception.Description
+	}
+	return details.Text
+}
