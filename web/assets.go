@@ -1,0 +1,183 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// contentTypes are the types of the files that there are. The table of the machine is not asked: it differs.
+var contentTypes = map[string]string{
+	".css":  "text/css; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".json": "application/json",
+	".svg":  "image/svg+xml",
+	".txt":  "text/plain; charset=utf-8",
+}
+
+// asset is a file as it is served. Only the compressed form is kept: whoever does not take gzip, which no browser does,
+// pays for the inflating.
+type asset struct {
+	name        string
+	contentType string
+	hash        string // of the content, not of its compressed form
+	size        int    // of the content, in bytes
+	compressed  []byte
+}
+
+// loadAssets reads what the page needs: the files that others wrote, compressed under assets/vendor; ours beside them;
+// and the ready-made operations as one file.
+func loadAssets(files fs.FS) (map[string]*asset, error) {
+	assets := make(map[string]*asset)
+	err := fs.WalkDir(files, "assets", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(file) == ".html" {
+			return err
+		}
+		content, err := fs.ReadFile(files, file)
+		if err != nil {
+			return err
+		}
+		read, name := newAsset, path.Base(file)
+		if path.Ext(name) == ".gz" {
+			read, name = newCompressedAsset, strings.TrimSuffix(name, ".gz")
+		}
+		assets[name], err = read(name, content)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	operations, err := operationsJSON(files)
+	if err != nil {
+		return nil, err
+	}
+	assets["operations.json"], err = newAsset("operations.json", operations)
+	return assets, err
+}
+
+func newAsset(name string, content []byte) (*asset, error) {
+	var compressed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		return nil, fmt.Errorf("compress %s: %w", name, err)
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, fmt.Errorf("compress %s: %w", name, err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("compress %s: %w", name, err)
+	}
+	return newCompressedAsset(name, compressed.Bytes())
+}
+
+func newCompressedAsset(name string, compressed []byte) (*asset, error) {
+	contentType := contentTypes[path.Ext(name)]
+	if contentType == "" {
+		return nil, fmt.Errorf("%s: no content type is known for %q", name, path.Ext(name))
+	}
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	digest := sha256.New()
+	size, err := io.Copy(digest, r)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return &asset{
+		name:        name,
+		contentType: contentType,
+		hash:        hex.EncodeToString(digest.Sum(nil))[:16],
+		size:        int(size),
+		compressed:  compressed,
+	}, nil
+}
+
+// path is the address, which changes with the content.
+func (a *asset) path() string { return assetsPath + a.hash + "/" + a.name }
+
+// serve answers a GET or a HEAD. How long the answer may be kept is the caller's to say.
+func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
+	compressed := acceptsGzip(r.Header.Values("Accept-Encoding"))
+	etag, length := `"`+a.hash+`"`, a.size
+	if compressed {
+		// Two forms of one thing have two tags, so that a cache between never mixes their bytes.
+		etag, length = `"`+a.hash+`-gzip"`, len(a.compressed)
+	}
+	header := w.Header()
+	header.Set("ETag", etag)
+	header.Add("Vary", "Accept-Encoding")
+	if matches(r.Header.Values("If-None-Match"), etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header.Set("Content-Type", a.contentType)
+	header.Set("Content-Length", strconv.Itoa(length))
+	if compressed {
+		header.Set("Content-Encoding", "gzip")
+	}
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return
+	}
+	// What fails from here on is that the browser left: there is nobody to tell.
+	if compressed {
+		_, _ = w.Write(a.compressed)
+		return
+	}
+	if inflated, err := gzip.NewReader(bytes.NewReader(a.compressed)); err == nil {
+		_, _ = io.Copy(w, inflated)
+	}
+}
+
+// acceptsGzip reads Accept-Encoding as RFC 9110 has it: gzip by its name, else by *, and not with weight 0.
+func acceptsGzip(values []string) bool {
+	accepted := false
+	for _, item := range items(values) {
+		coding, weight, _ := strings.Cut(item, ";")
+		named := strings.EqualFold(strings.TrimSpace(coding), "gzip")
+		if !named && strings.TrimSpace(coding) != "*" {
+			continue
+		}
+		accepted = !zeroWeight(weight)
+		if named {
+			return accepted
+		}
+	}
+	return accepted
+}
+
+func zeroWeight(parameter string) bool {
+	_, value, found := strings.Cut(strings.ReplaceAll(parameter, " ", ""), "q=")
+	if !found {
+		return false
+	}
+	q, err := strconv.ParseFloat(value, 64)
+	return err != nil || q == 0
+}
+
+// matches compares tags as If-None-Match asks: the strength of a tag does not count.
+func matches(values []string, etag string) bool {
+	return slices.ContainsFunc(items(values), func(tag string) bool {
+		return tag == "*" || strings.TrimPrefix(tag, "W/") == etag
+	})
+}
+
+// items splits a header that is a list. Our tags hold no comma, so that no quoted one needs care.
+func items(values []string) []string {
+	list := strings.Split(strings.Join(values, ","), ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}

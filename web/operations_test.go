@@ -1,0 +1,167 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/lexer"
+	"github.com/vektah/gqlparser/v2/validator"
+)
+
+// maxTokens is what the server takes of one query; see the design of its edges.
+const maxTokens = 1000
+
+func loadSchema(t *testing.T) *ast.Schema {
+	t.Helper()
+	names, err := filepath.Glob("../graph/*.graphqls")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no schema in ../graph: %v", err)
+	}
+	var sources []*ast.Source
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, &ast.Source{Name: name, Input: string(text)})
+	}
+	schema, err := gqlparser.LoadSchema(sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// checkOperation says what keeps an operation from being a tab that runs as it is, and answers its name.
+func checkOperation(schema *ast.Schema, op operation) (string, error) {
+	document, errs := gqlparser.LoadQueryWithRules(schema, op.Query, nil)
+	if len(errs) > 0 {
+		return "", fmt.Errorf("it is not valid: %w", errs)
+	}
+	if len(document.Operations) != 1 || document.Operations[0].Name == "" {
+		return "", fmt.Errorf("it holds %d operations: a tab is titled by the name of its one", len(document.Operations))
+	}
+	if len(document.Fragments) > 0 {
+		return "", fmt.Errorf("it holds a fragment, where a reader wants to see each field")
+	}
+	only := document.Operations[0]
+	variables := map[string]any{}
+	if op.Variables != "" {
+		if err := json.Unmarshal([]byte(op.Variables), &variables); err != nil {
+			return "", fmt.Errorf("its variables are no object: %w", err)
+		}
+	}
+	for name := range variables {
+		if only.VariableDefinitions.ForName(name) == nil {
+			return "", fmt.Errorf("it does not declare the variable %q", name)
+		}
+	}
+	if _, err := validator.VariableValues(schema, only, variables); err != nil {
+		return "", fmt.Errorf("its variables do not fit: %w", err)
+	}
+	if tokens := countTokens(op.Query); tokens > maxTokens {
+		return "", fmt.Errorf("it has %d tokens, and the server takes %d", tokens, maxTokens)
+	}
+	return only.Name, nil
+}
+
+func countTokens(query string) int {
+	tokens := lexer.New(&ast.Source{Input: query})
+	for count := 0; ; count++ {
+		token, err := tokens.ReadToken()
+		if err != nil || token.Kind == lexer.EOF {
+			return count
+		}
+	}
+}
+
+func TestReadyMadeOperations(t *testing.T) {
+	schema := loadSchema(t)
+	operations, err := readOperations(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, op := range operations {
+		name, err := checkOperation(schema, op)
+		if err != nil {
+			t.Errorf("%v\n%s", err, op.Query)
+		}
+		if !strings.HasPrefix(op.Query, "# ") {
+			t.Errorf("%s does not begin with a line that says what it is for", name)
+		}
+		names = append(names, name)
+	}
+	want := []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like", "MarkSeen", "Ingest"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("the tabs differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheckOperationFindsFaults(t *testing.T) {
+	schema := loadSchema(t)
+	for name, test := range map[string]struct {
+		op   operation
+		want string
+	}{
+		"a syntax error":         {operation{Query: "query A {"}, "not valid"},
+		"an unknown field":       {operation{Query: "query A { nobody }"}, "not valid"},
+		"a field without fields": {operation{Query: "query A { viewer }"}, "not valid"},
+		"an unused variable":     {operation{Query: "query A($a: ID) { __typename }"}, "not valid"},
+		"no name":                {operation{Query: "{ __typename }"}, "holds 1 operations"},
+		"two operations":         {operation{Query: "query A { __typename } query B { __typename }"}, "holds 2 operations"},
+		"a fragment":             {operation{Query: "query A { ...B } fragment B on Query { __typename }"}, "holds a fragment"},
+		"a missing variable":     {operation{Query: "query A($id: ID!) { node(id: $id) { id } }"}, "do not fit"},
+		"a wrong variable":       {operation{Query: "query A($id: ID!) { node(id: $id) { id } }", Variables: `{"id": {}}`}, "do not fit"},
+		"a variable too many":    {operation{Query: "query A { __typename }", Variables: `{"id": "user:a"}`}, "does not declare"},
+		"variables in a list":    {operation{Query: "query A { __typename }", Variables: `[]`}, "no object"},
+		"too long":               {operation{Query: "query A { " + strings.Repeat("__typename ", maxTokens) + "}"}, "tokens"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := checkOperation(schema, test.op); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("name %q, error %v; want an error with %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestReadOperations(t *testing.T) {
+	t.Run("in the order of their files, with their variables", func(t *testing.T) {
+		got, err := readOperations(fstest.MapFS{
+			"operations/02-b.graphql": {Data: []byte("query B { b }\n")},
+			"operations/01-a.graphql": {Data: []byte("query A { a }\n")},
+			"operations/02-b.json":    {Data: []byte("{\"b\": 1}\n")},
+			"operations/README.md":    {Data: []byte("no operation")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []operation{{Query: "query A { a }"}, {Query: "query B { b }", Variables: `{"b": 1}`}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the operations differ (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("none is an empty list", func(t *testing.T) {
+		got, err := operationsJSON(fstest.MapFS{})
+		if err != nil || string(got) != "[]" {
+			t.Errorf("got %s and error %v", got, err)
+		}
+	})
+	t.Run("variables that are no JSON name the file", func(t *testing.T) {
+		_, err := operationsJSON(fstest.MapFS{
+			"operations/01-a.graphql": {Data: []byte("query A { a }")},
+			"operations/01-a.json":    {Data: []byte("{")},
+		})
+		if err == nil || !strings.Contains(err.Error(), "operations/01-a.graphql") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/graph"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/99designs/gqlgen/graphql/handler/extension"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// stub is a server of GraphiQL and of a /graphql that has the real schema and answers introspection by it, but answers
+// everything else with what it was asked and by whom. What the schema does not allow gets the real errors.
+type stub struct {
+	graphql.ExecutableSchema
+	origin string
+
+	mu            sync.Mutex
+	requests      []request
+	inits         []transport.InitPayload
+	protocols     []string
+	subscriptions map[chan string]string // a running one -> the authorization it runs under
+}
+
+// request is one operation that arrived over HTTP.
+type request struct {
+	operation     string
+	authorization string
+	variables     map[string]any
+}
+
+type authorizationKey struct{}
+
+func newStub(t *testing.T, cfg GraphiQLConfig) *stub {
+	t.Helper()
+	s := &stub{
+		ExecutableSchema: graph.NewExecutableSchema(graph.Config{}),
+		subscriptions:    map[chan string]string{},
+	}
+	endpoint := handler.New(s)
+	endpoint.Use(extension.Introspection{})
+	endpoint.AddTransport(transport.Websocket{InitFunc: s.init})
+	endpoint.AddTransport(transport.POST{})
+	page := GraphiQL(cfg)
+	mux := http.NewServeMux()
+	mux.Handle("/graphiql", page)
+	mux.Handle("/graphiql/", page)
+	mux.HandleFunc("/graphql", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			s.mu.Lock()
+			s.protocols = append(s.protocols, r.Header.Get("Sec-WebSocket-Protocol"))
+			s.mu.Unlock()
+		}
+		endpoint.ServeHTTP(w, r)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	s.origin = server.URL
+	return s
+}
+
+// init takes the payload of a connection_init message.
+func (s *stub) init(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inits = append(s.inits, payload)
+	return context.WithValue(ctx, authorizationKey{}, payload.Authorization()), nil, nil
+}
+
+// Exec answers an operation that passed the schema's validation.
+func (s *stub) Exec(ctx context.Context) graphql.ResponseHandler {
+	operation := graphql.GetOperationContext(ctx)
+	if operation.OperationName == "IntrospectionQuery" {
+		return s.ExecutableSchema.Exec(ctx)
+	}
+	if operation.Operation.Operation == ast.Subscription {
+		return s.subscribe(ctx)
+	}
+	asked := request{operation.Operation.Name, operation.Headers.Get("Authorization"), operation.Variables}
+	s.mu.Lock()
+	s.requests = append(s.requests, asked)
+	s.mu.Unlock()
+	return graphql.OneShot(answer(asked.operation, asked.authorization))
+}
+
+func (s *stub) subscribe(ctx context.Context) graphql.ResponseHandler {
+	authorization, _ := ctx.Value(authorizationKey{}).(string)
+	events := make(chan string, 16)
+	events <- "as it is"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subscriptions[events] = authorization
+	return func(ctx context.Context) *graphql.Response {
+		select {
+		case event := <-events:
+			return answer(event, authorization)
+		case <-ctx.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.subscriptions, events)
+			return nil
+		}
+	}
+}
+
+func answer(what, authorization string) *graphql.Response {
+	data, err := json.Marshal(map[string]string{"what": what, "authorization": authorization})
+	if err != nil {
+		panic(err)
+	}
+	return &graphql.Response{Data: data}
+}
+
+// push sends an event to every running subscription.
+func (s *stub) push(event string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for events := range s.subscriptions {
+		events <- event
+	}
+}
+
+// running lists the authorizations of the subscriptions that run.
+func (s *stub) running() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running := []string{}
+	for _, authorization := range s.subscriptions {
+		running = append(running, authorization)
+	}
+	slices.Sort(running)
+	return running
+}
+
+// last is the newest operation over HTTP.
+func (s *stub) last(t *testing.T) request {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.requests) == 0 {
+		t.Fatal("no operation arrived")
+	}
+	return s.requests[len(s.requests)-1]
+}
+
+// eventually waits for a condition, to a deadline.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}

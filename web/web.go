@@ -1,0 +1,133 @@
+// Package web is GraphiQL and a demo page, embedded.
+//
+// It guarantees that GraphiQL works without any network but the way to this server: every file that the page needs is
+// in the binary, and the page's content security policy lets it ask nobody else. Files have addresses that hold their
+// hash and may be kept for ever; the page itself is asked for again each time. Nothing here reads or keeps a token: in
+// development mode the page offers "dev:" tokens, elsewhere the Headers editor of GraphiQL takes one.
+//
+// On failure there is little to fail: the embedded files are read once, when the first handler is made, and a file that
+// cannot be read is a fault of the build, so that GraphiQL panics. A request for what is not there gets 404.
+package web
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// GraphiQLConfig says what the GraphiQL page talks to.
+type GraphiQLConfig struct {
+	// Endpoint is the path of GraphQL on the same origin, for requests and for sockets. Empty is /graphql.
+	Endpoint string
+	// Development shows a bar with tokens for anybody, which only a server in development mode accepts.
+	Development bool
+	// Version of the server, shown beside its name. Empty shows none.
+	Version string
+}
+
+// The addresses that the handler serves.
+const (
+	pagePath   = "/graphiql"
+	assetsPath = pagePath + "/assets/"
+)
+
+//go:embed assets operations
+var files embed.FS
+
+// embedded are the files as they are served; they are the same for every handler.
+var embedded = sync.OnceValue(func() map[string]*asset {
+	assets, err := loadAssets(files)
+	if err != nil {
+		panic(fmt.Errorf("web: %w", err))
+	}
+	return assets
+})
+
+// contentSecurityPolicy allows the page its own files and its own server. GraphiQL sets styles from its script, and
+// brings its fonts and pictures as data.
+var contentSecurityPolicy = strings.Join([]string{
+	"default-src 'none'",
+	"script-src 'self'",
+	"style-src 'self' 'unsafe-inline'",
+	"img-src 'self' data:",
+	"font-src 'self' data:",
+	"connect-src 'self'",
+	"worker-src 'self' blob:",
+	"base-uri 'none'",
+	"form-action 'none'",
+	"frame-ancestors 'none'",
+}, "; ")
+
+// GraphiQL serves the GraphiQL page at /graphiql and its files under /graphiql/assets/. Register it for "/graphiql" and
+// for "/graphiql/". It answers GET and HEAD, and is safe for concurrent use.
+func GraphiQL(cfg GraphiQLConfig) http.Handler {
+	if cfg.Endpoint == "" {
+		cfg.Endpoint = "/graphql"
+	}
+	assets := embedded()
+	page, err := newPage(cfg, assets)
+	if err != nil {
+		panic(fmt.Errorf("web: the GraphiQL page: %w", err))
+	}
+	byPath := make(map[string]*asset, len(assets))
+	for _, a := range assets {
+		byPath[a.path()] = a
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			header.Set("Allow", "GET, HEAD")
+			http.Error(w, "GraphiQL answers GET and HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		switch {
+		case r.URL.Path == pagePath:
+			header.Set("Content-Security-Policy", contentSecurityPolicy)
+			header.Set("Cache-Control", "no-cache")
+			page.serve(w, r)
+		case r.URL.Path == pagePath+"/":
+			http.Redirect(w, r, pagePath+withQuery(r), http.StatusMovedPermanently)
+		case byPath[r.URL.Path] != nil:
+			header.Set("Cache-Control", "public, max-age=31536000, immutable")
+			byPath[r.URL.Path].serve(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+func withQuery(r *http.Request) string {
+	if r.URL.RawQuery == "" {
+		return ""
+	}
+	return "?" + r.URL.RawQuery
+}
+
+// newPage renders the page, which is the same for everybody.
+func newPage(cfg GraphiQLConfig, assets map[string]*asset) (*asset, error) {
+	source, err := files.ReadFile("assets/graphiql.html")
+	if err != nil {
+		return nil, err
+	}
+	address := func(name string) (string, error) {
+		if assets[name] == nil {
+			return "", fmt.Errorf("the page names %q, which is not embedded", name)
+		}
+		return assets[name].path(), nil
+	}
+	tmpl, err := template.New("graphiql.html").Funcs(template.FuncMap{"asset": address}).Parse(string(source))
+	if err != nil {
+		return nil, err
+	}
+	var html bytes.Buffer
+	if err := tmpl.Execute(&html, cfg); err != nil {
+		return nil, err
+	}
+	return newAsset("graphiql.html", html.Bytes())
+}
