@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"net/http"
 	"os"
@@ -62,72 +61,31 @@ func newIdentity(t *testing.T, cfg IdentityConfig) *Identity {
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func TestTokens(t *testing.T) {
-	clock := &fixedClock{now: noon}
-	good := func(change ...any) jwt.MapClaims {
-		claims := jwt.MapClaims{"sub": "alice", "exp": noon.Add(time.Hour).Unix(), "aud": "tidings", "iss": "https://issuer"}
-		for i := 0; i < len(change); i += 2 {
-			if name := change[i].(string); change[i+1] == nil {
-				delete(claims, name)
-			} else {
-				claims[name] = change[i+1]
-			}
-		}
-		return claims
-	}
-	rsaPublic := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
-	rsaPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: rsaPublic})
-	byRSA := newIdentity(t, IdentityConfig{PublicKeyFile: pemFile(t, rsaKey().Public()), Audience: "tidings", Issuer: "https://issuer", Clock: clock})
-	byEd := newIdentity(t, IdentityConfig{PublicKeyFile: pemFile(t, edKey().Public()), Audience: "tidings", Issuer: "https://issuer", Clock: clock})
-	byHMAC := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Audience: "tidings", Issuer: "https://issuer", Clock: clock})
-	rs := func(claims jwt.MapClaims) string { return sign(t, jwt.SigningMethodRS256, rsaKey(), "", claims) }
-	forged := func(token string) string {
-		parts := strings.Split(token, ".")
-		parts[1] = base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"root","scope":"admin","exp":9999999999,"aud":"tidings","iss":"https://issuer"}`))
-		return strings.Join(parts, ".")
-	}
-	none := sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", good())
-	for _, test := range []struct {
-		name     string
-		identity *Identity
-		token    string
-		code     services.Code
-		says     string
-	}{
-		{"HS256", byHMAC, signHMAC(t, testSecret, good()), "", ""},
-		{"RS256", byRSA, rs(good()), "", ""},
-		{"EdDSA", byEd, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good()), "", ""},
-		{"AudienceInAList", byRSA, rs(good("aud", []string{"other", "tidings"})), "", ""},
-		{"ExpiredWithinTheLeeway", byRSA, rs(good("exp", noon.Add(-29*time.Second).Unix())), "", ""},
-		{"NotYetWithinTheLeeway", byRSA, rs(good("nbf", noon.Add(29*time.Second).Unix())), "", ""},
+// tokenCase is a token and what becomes of it; no code is good.
+type tokenCase struct {
+	name     string
+	identity *Identity
+	token    string
+	code     services.Code
+	says     string
+}
 
-		{"AlgNone", byRSA, none, services.Unauthenticated, "algorithm"},
-		{"AlgNoneHMAC", byHMAC, none, services.Unauthenticated, "algorithm"},
-		{"HMACWithThePublicKeyAsSecret", byRSA, sign(t, jwt.SigningMethodHS256, rsaPEM, "", good()), services.Unauthenticated, "algorithm"},
-		{"HMACWithTheRawPublicKey", byRSA, sign(t, jwt.SigningMethodHS256, rsaPublic, "", good()), services.Unauthenticated, "algorithm"},
-		{"EdDSAForRSA", byRSA, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good()), services.Unauthenticated, "algorithm"},
-		{"RS512", byRSA, sign(t, jwt.SigningMethodRS512, rsaKey(), "", good()), services.Unauthenticated, "algorithm"},
-		{"HS512", byHMAC, sign(t, jwt.SigningMethodHS512, []byte(testSecret), "", good()), services.Unauthenticated, "algorithm"},
-		{"OtherKey", byRSA, sign(t, jwt.SigningMethodRS256, must(rsa.GenerateKey(rand.Reader, 2048)), "", good()), services.Unauthenticated, "signature"},
-		{"OtherSecret", byHMAC, signHMAC(t, strings.Repeat("x", 32), good()), services.Unauthenticated, "signature"},
-		{"ForgedClaims", byRSA, forged(rs(good())), services.Unauthenticated, "signature"},
-		{"ForgedClaimsHMAC", byHMAC, forged(signHMAC(t, testSecret, good())), services.Unauthenticated, "signature"},
-		{"Expired", byRSA, rs(good("exp", noon.Add(-31*time.Second).Unix())), services.Unauthenticated, "expired"},
-		{"NotYet", byRSA, rs(good("nbf", noon.Add(31*time.Second).Unix())), services.Unauthenticated, "not valid yet"},
-		{"NoExp", byRSA, rs(good("exp", nil)), services.Unauthenticated, "exp"},
-		{"ExpNoNumber", byRSA, rs(good("exp", "tomorrow")), services.Unauthenticated, "token"},
-		{"OtherAudience", byRSA, rs(good("aud", "billing")), services.Unauthenticated, "another audience"},
-		{"NoAudience", byRSA, rs(good("aud", nil)), services.Unauthenticated, "aud"},
-		{"OtherIssuer", byRSA, rs(good("iss", "https://evil")), services.Unauthenticated, "another issuer"},
-		{"NoIssuer", byRSA, rs(good("iss", nil)), services.Unauthenticated, "iss"},
-		{"NoSubject", byRSA, rs(good("sub", nil)), services.Unauthenticated, "sub"},
-		{"BadSubject", byRSA, rs(good("sub", "a b")), services.Unauthenticated, "sub"},
-		{"SubjectNoText", byRSA, rs(good("sub", 5)), services.Unauthenticated, "token"},
-		{"NoToken", byRSA, "nonsense", services.Unauthenticated, "not a JSON Web Token"},
-		{"TwoParts", byRSA, "a.b", services.Unauthenticated, "not a JSON Web Token"},
-		{"TooLong", byRSA, strings.Repeat("a", 8<<10+1), services.Unauthenticated, "8192"},
-		{"DevelopmentToken", byRSA, "dev:alice", services.Unauthenticated, "development tokens are refused"},
-	} {
+// claimsAtNoon are good claims with some changed; nil takes one out.
+func claimsAtNoon(change ...any) jwt.MapClaims {
+	claims := jwt.MapClaims{"sub": "alice", "exp": noon.Add(time.Hour).Unix(), "aud": "tidings", "iss": "https://issuer"}
+	for i := 0; i < len(change); i += 2 {
+		if name := change[i].(string); change[i+1] == nil {
+			delete(claims, name)
+		} else {
+			claims[name] = change[i+1]
+		}
+	}
+	return claims
+}
+
+func checkTokens(t *testing.T, cases []tokenCase) {
+	t.Helper()
+	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			viewer, expires, err := test.identity.Viewer(t.Context(), test.token, "", "")
 			if got := services.CodeOf(err); got != test.code {
@@ -151,6 +109,72 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
+}
+
+// checked is the configuration of the identities below, with one key filled in.
+func checked(cfg IdentityConfig) IdentityConfig {
+	cfg.Audience, cfg.Issuer, cfg.Clock = "tidings", "https://issuer", &fixedClock{now: noon}
+	return cfg
+}
+
+func TestTokenKeysAndAlgorithms(t *testing.T) {
+	rsaPublic := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
+	rsaPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: rsaPublic})
+	byRSA := newIdentity(t, checked(IdentityConfig{PublicKeyFile: pemFile(t, rsaKey().Public())}))
+	byEd := newIdentity(t, checked(IdentityConfig{PublicKeyFile: pemFile(t, edKey().Public())}))
+	byHMAC := newIdentity(t, checked(IdentityConfig{HMACSecret: testSecret}))
+	good := claimsAtNoon()
+	forged := func(token string) string {
+		parts := strings.Split(token, ".")
+		parts[1] = base64URL([]byte(`{"sub":"root","scope":"admin","exp":9999999999,"aud":"tidings","iss":"https://issuer"}`))
+		return strings.Join(parts, ".")
+	}
+	rs := sign(t, jwt.SigningMethodRS256, rsaKey(), "", good)
+	hs := signHMAC(t, testSecret, good)
+	none := sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", good)
+	const no = services.Unauthenticated
+	checkTokens(t, []tokenCase{
+		{"HS256", byHMAC, hs, "", ""},
+		{"RS256", byRSA, rs, "", ""},
+		{"EdDSA", byEd, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good), "", ""},
+		{"AlgNone", byRSA, none, no, "algorithm"},
+		{"AlgNoneHMAC", byHMAC, none, no, "algorithm"},
+		{"HMACWithThePublicKeyAsSecret", byRSA, sign(t, jwt.SigningMethodHS256, rsaPEM, "", good), no, "algorithm"},
+		{"HMACWithTheRawPublicKey", byRSA, sign(t, jwt.SigningMethodHS256, rsaPublic, "", good), no, "algorithm"},
+		{"EdDSAForRSA", byRSA, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good), no, "algorithm"},
+		{"RS512", byRSA, sign(t, jwt.SigningMethodRS512, rsaKey(), "", good), no, "algorithm"},
+		{"HS512", byHMAC, sign(t, jwt.SigningMethodHS512, []byte(testSecret), "", good), no, "algorithm"},
+		{"OtherKey", byRSA, sign(t, jwt.SigningMethodRS256, must(rsa.GenerateKey(rand.Reader, 2048)), "", good), no, "signature"},
+		{"OtherSecret", byHMAC, signHMAC(t, strings.Repeat("x", 32), good), no, "signature"},
+		{"ForgedClaims", byRSA, forged(rs), no, "signature"},
+		{"ForgedClaimsHMAC", byHMAC, forged(hs), no, "signature"},
+		{"NoToken", byRSA, "nonsense", no, "not a JSON Web Token"},
+		{"TwoParts", byRSA, "a.b", no, "not a JSON Web Token"},
+		{"TooLong", byRSA, strings.Repeat("a", 8<<10+1), no, "8192"},
+		{"DevelopmentToken", byRSA, "dev:alice", no, "development tokens are refused"},
+	})
+}
+
+func TestTokenClaims(t *testing.T) {
+	identity := newIdentity(t, checked(IdentityConfig{HMACSecret: testSecret}))
+	with := func(change ...any) string { return signHMAC(t, testSecret, claimsAtNoon(change...)) }
+	const no = services.Unauthenticated
+	checkTokens(t, []tokenCase{
+		{"AudienceInAList", identity, with("aud", []string{"other", "tidings"}), "", ""},
+		{"ExpiredWithinTheLeeway", identity, with("exp", noon.Add(-29*time.Second).Unix()), "", ""},
+		{"NotYetWithinTheLeeway", identity, with("nbf", noon.Add(29*time.Second).Unix()), "", ""},
+		{"Expired", identity, with("exp", noon.Add(-31*time.Second).Unix()), no, "expired"},
+		{"NotYet", identity, with("nbf", noon.Add(31*time.Second).Unix()), no, "not valid yet"},
+		{"NoExp", identity, with("exp", nil), no, "exp"},
+		{"ExpNoNumber", identity, with("exp", "tomorrow"), no, "token"},
+		{"OtherAudience", identity, with("aud", "billing"), no, "another audience"},
+		{"NoAudience", identity, with("aud", nil), no, "aud"},
+		{"OtherIssuer", identity, with("iss", "https://evil"), no, "another issuer"},
+		{"NoIssuer", identity, with("iss", nil), no, "iss"},
+		{"NoSubject", identity, with("sub", nil), no, "sub"},
+		{"BadSubject", identity, with("sub", "a b"), no, "sub"},
+		{"SubjectNoText", identity, with("sub", 5), no, "token"},
+	})
 }
 
 func TestExpiresIsWhenTheTokenStopsBeingAccepted(t *testing.T) {

@@ -1,0 +1,195 @@
+package transport
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// TestASlowReaderGetsTheLatest holds a reader up while many events come: the one under way and the last arrive.
+func TestASlowReaderGetsTheLatest(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		conn, err := w.dial(http.Header{}, protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		read := func() string {
+			_, text, err := conn.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		write := func(text string) {
+			if err := conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(`{"type":"connection_init"}`)
+		read()
+		write(`{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`)
+		synctest.Wait()
+		for value := 1; value <= 100; value++ {
+			w.schema.hub.publish(value)
+			synctest.Wait()
+		}
+		got := []string{read(), read()}
+		if want := []string{tick("1", 1), tick("1", 100)}; !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		synctest.Wait()
+		if events := w.sockets.Stats().Events; events != 2 {
+			t.Errorf("%d events were written, want the first and the last", events)
+		}
+	})
+}
+
+func TestASlowReaderIsCutOffAndHoldsUpNobody(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		const slow = 100 // more than there are workers
+		for range slow {
+			conn, err := w.dial(http.Header{}, protocol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			for _, text := range []string{`{"type":"connection_init"}`, `{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`} {
+				if err := conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+				if text == `{"type":"connection_init"}` {
+					if _, _, err := conn.ReadMessage(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		c := w.open("alice")
+		c.subscribe("1", "subscription { ticks }")
+		synctest.Wait()
+		start := time.Now()
+		for value := range 5 {
+			w.schema.hub.publish(value)
+			c.expect(tick("1", value))
+		}
+		if held := time.Since(start); held != 0 {
+			t.Errorf("others were held up for %v", held)
+		}
+		pass(10*time.Second - time.Millisecond)
+		synctest.Wait()
+		if open := w.sockets.Stats().Open; open != slow+1 {
+			t.Errorf("%d sockets before the write deadline", open)
+		}
+		pass(2 * time.Millisecond)
+		synctest.Wait()
+		if stats := w.sockets.Stats(); stats.Open != 1 || stats.Slow != slow {
+			t.Errorf("after the write deadline: %+v", stats)
+		}
+		w.schema.hub.publish(9)
+		c.expect(tick("1", 9))
+	})
+}
+
+// TestSubscriptionsThatWakeCostNoGoroutine counts: one for each socket, and one for each subscription that does not wake.
+func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.open("alice")
+		c.subscribe("first", "subscription { ticks }")
+		for round, field := range []string{"ticks", "plain"} {
+			for i := range 9 {
+				c.subscribe(fmt.Sprintf("%s%d", field, i), "subscription { "+field+" }")
+			}
+			synctest.Wait()
+			if got, want := ownGoroutines(t), 1+round*9; got != want {
+				t.Errorf("after 9 more of %s: %d goroutines, want %d", field, got, want)
+			}
+		}
+		w.schema.hub.publish(1) // and the workers are gone when there is nothing to do
+		synctest.Wait()
+		if got, want := ownGoroutines(t), 10; got != want {
+			t.Errorf("after the events: %d goroutines, want %d", got, want)
+		}
+	})
+}
+
+// ownGoroutines counts the goroutines that sockets, operations and workers started.
+func ownGoroutines(t *testing.T) int {
+	t.Helper()
+	var stacks strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(stacks.String(), "created by tidings/transport.(*socket)") +
+		strings.Count(stacks.String(), "created by tidings/transport.(*workers)")
+}
+
+// TestAThousandSocketsOverTCP has real sockets, all woken at once.
+func TestAThousandSocketsOverTCP(t *testing.T) {
+	const count = 1000
+	w := newWorld(t, nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: w.server.Handler}
+	go server.Serve(listener)
+	t.Cleanup(func() {
+		w.server.Close()
+		w.listener.Close()
+		server.Close()
+	})
+	conns := make([]*websocket.Conn, count)
+	for i := range conns {
+		dialer := websocket.Dialer{Subprotocols: []string{protocol}, ReadBufferSize: 512, WriteBufferSize: 512}
+		conn, _, err := dialer.Dial("ws://"+listener.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		conns[i] = conn
+		for _, text := range []string{`{"type":"connection_init"}`, `{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`} {
+			if err := conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	until(t, func() bool { return w.schema.hub.count() == count })
+	w.schema.hub.publish(42)
+	for i, conn := range conns {
+		for _, want := range []string{ack, tick("1", 42)} {
+			if _, text, err := conn.ReadMessage(); err != nil || string(text) != want {
+				t.Fatalf("socket %d: got %s %v, want %s", i, text, err, want)
+			}
+		}
+	}
+	until(t, func() bool { return w.sockets.Stats().Events == count })
+	go w.sockets.Drain(t.Context(), 100*time.Millisecond)
+	for i, conn := range conns {
+		if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, 1012) {
+			t.Fatalf("socket %d: %v, want 1012", i, err)
+		}
+	}
+	until(t, func() bool { return w.sockets.Stats().Open == 0 && w.schema.hub.count() == 0 })
+}
+
+// until waits for a condition, with a deadline.
+func until(t *testing.T, condition func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(time.Minute); !condition(); <-ticker.C {
+		if time.Now().After(end) {
+			t.Fatal("the condition did not come true within a minute")
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package transport
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestUpgradeRefused(t *testing.T) {
+	inWorld(t, func(cfg *SocketConfig) { cfg.Origins = []string{"https://app.example.com"} }, func(w *world) {
+		for _, test := range []struct {
+			origin string
+			status int
+		}{
+			{"", 101}, {"http://tidings.test", 101}, {"https://app.example.com", 101},
+			{"https://app.example.com.evil.test", 403}, {"https://evil.test", 403}, {"null", 403}, {"http://tidings.test.evil.test", 403},
+		} {
+			header := http.Header{}
+			if test.origin != "" {
+				header.Set("Origin", test.origin)
+			}
+			conn, err := w.dial(header, protocol)
+			status := http.StatusSwitchingProtocols
+			if err != nil {
+				status = err.(*refusal).status
+			} else {
+				conn.Close()
+			}
+			if status != test.status {
+				t.Errorf("Origin %q: %d, want %d", test.origin, status, test.status)
+			}
+		}
+		if stats := w.sockets.Stats(); stats.Refused != 4 || stats.Opened != 3 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+func TestUpgradeIsNoHandshake(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		http1 := &http.Client{Transport: &http.Transport{DialContext: w.listener.dial, DisableKeepAlives: true}}
+		request, err := http.NewRequest(http.MethodGet, "http://tidings.test/graphql", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Upgrade", "websocket")
+		request.Header.Set("Connection", "Upgrade")
+		request.Header.Set("Sec-WebSocket-Version", "8")
+		response, err := http1.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusBadRequest || response.Header.Get("Sec-WebSocket-Version") != "13" {
+			t.Errorf("%d %v", response.StatusCode, response.Header)
+		}
+	})
+}
+
+func TestDrainSpreadsTheCloses(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		const sockets = 40
+		clients := make([]*client, sockets)
+		for i := range clients {
+			clients[i] = w.open("alice")
+			clients[i].subscribe("1", "subscription { ticks }")
+		}
+		synctest.Wait()
+		start := time.Now()
+		drained := make(chan struct{})
+		go func() {
+			w.sockets.Drain(w.Context(), 4*time.Second)
+			close(drained)
+		}()
+		pass(2 * time.Second)
+		synctest.Wait()
+		if n := w.sockets.Stats().Open; n < 18 || n > 22 {
+			t.Errorf("half way %d of %d sockets are open", n, sockets)
+		}
+		if _, err := w.dial(http.Header{}, protocol); err == nil || err.(*refusal).status != http.StatusServiceUnavailable {
+			t.Errorf("an upgrade while draining: %v", err)
+		}
+		w.schema.hub.closeAll() // the hub goes too: nobody may take that for the end of his subscription
+		<-drained
+		if took := time.Since(start); took < 3900*time.Millisecond || took > 4100*time.Millisecond {
+			t.Errorf("drained in %v, want 4 s", took)
+		}
+		for _, c := range clients {
+			c.expectClose(1012)
+			if len(c.received) > 0 {
+				t.Errorf("a last message: %s", <-c.received)
+			}
+		}
+	})
+}
+
+func TestDrainCutsOffWhoDoesNotLeave(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		conn, err := w.dial(http.Header{}, protocol) // and reads nothing, ever
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		w.open("alice")
+		start := time.Now()
+		w.sockets.Drain(w.Context(), time.Second)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("drained in %v", took)
+		}
+	})
+}
+
+func TestAHubThatRefusesWhileDrainingEndsNoSubscription(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.open("alice")
+		w.schema.hub.mu.Lock()
+		w.schema.hub.refuse = errors.New("going away")
+		w.schema.hub.mu.Unlock()
+		go w.sockets.Drain(w.Context(), 10*time.Second)
+		synctest.Wait()
+		c.subscribe("1", "subscription { ticks }")
+		c.subscribe("2", "{ hello }") // what was begun is finished: a client would send a mutation again
+		c.expect(`{"type":"next","id":"2","payload":{"data":{"hello":"world"}}}`)
+		c.expect(`{"type":"complete","id":"2"}`)
+		c.expectClose(1012)
+		if len(c.received) > 0 {
+			t.Errorf("got %s", <-c.received)
+		}
+	})
+}
