@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/services/store"
+)
+
+// importing runs a whole import: command line, database, files.
+func importing(t *testing.T, in string, args ...string) (exit int, told string) {
+	t.Helper()
+	command, err := parseArgs(append([]string{"import", "follows"}, args...), environmentOf(nil), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	exit = runImport(t.Context(), command, strings.NewReader(in), &out)
+	return exit, out.String()
+}
+
+func TestRunImport(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("f.csv", []byte("follower,followee\n1,2\n2,3\n3,3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		in, args string
+		exit     int
+		words    []string
+	}{
+		{"", "f.csv --data new/folder --both --prefix u", 1, []string{"line 4:", "2 rows: 4 follows are new, 0 existed already; 1 bad lines are in f.csv.bad"}},
+		{"1,2\n2,1\n", "- --data new/folder --prefix u", 0, []string{"2 rows: 0 follows are new, 2 existed already"}},
+		{"1,2\n", "- --database sqlite:other.db", 0, []string{"1 follows are new"}},
+		{"", "none.csv --data new/folder", 1, []string{"tidings: ", "none.csv"}},
+		{"1,2\n", "- --database sqlite:no/folder/x.db", 1, []string{"tidings: ", "x.db"}},
+		{"1,2\n", "- --data f.csv", 1, []string{"tidings: the data folder", "f.csv"}},
+		{"1,2\n", "- --database postgres://u:s3cret@127.0.0.1:1/n?connect_timeout=1", 1, []string{"tidings: ", "127.0.0.1:1"}},
+	} {
+		exit, told := importing(t, c.in, strings.Fields(c.args)...)
+		if exit != c.exit || strings.Contains(told, "s3cret") {
+			t.Errorf("%s: exit code %d, want %d\n%s", c.args, exit, c.exit, told)
+		}
+		for _, word := range c.words {
+			if !strings.Contains(told, word) {
+				t.Errorf("%s: told without %q:\n%s", c.args, word, told)
+			}
+		}
+	}
+	db, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + filepath.Join("new", "folder", "tidings.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers, err := db.UserNumbers(t.Context(), []string{"u1", "u2", "u3", "1"})
+	if err != nil || len(numbers) != 3 {
+		t.Errorf("the users %v, %v", numbers, err)
+	}
+	if _, found, err := db.Edge(t.Context(), numbers["u3"], numbers["u2"]); !found || err != nil {
+		t.Errorf("u3 does not follow u2: %v", err)
+	}
+
+	// While a server has the file, an import does not touch it.
+	exit, told := importing(t, "8,9\n", "-", "--data", "new/folder")
+	if exit != 1 || !strings.Contains(told, "in use") || !strings.Contains(told, "tidings.db") {
+		t.Errorf("on a database in use: exit code %d, %s", exit, told)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if exit, told := importing(t, "8,9\n", "-", "--data", "new/folder"); exit != 0 {
+		t.Errorf("after it was closed: exit code %d, %s", exit, told)
+	}
+}
+
+func TestIsTerminal(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if isTerminal(file) || isTerminal(nil) {
+		t.Error("a file passes for a terminal")
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if isTerminal(file) {
+		t.Error("a closed file passes for a terminal")
+	}
+	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = device.Close() }()
+	if !isTerminal(device) {
+		t.Error("a device passes for a file")
+	}
+}

@@ -1,0 +1,276 @@
+package social
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// ImportStore is what an import needs of the database.
+type ImportStore interface {
+	// Write runs the function in one transaction, as store.Store does.
+	Write(ctx context.Context, fn func(tx *store.Tx) error) error
+	// ImportProgress is the last line of the source whose follows are in, 0 when there is none.
+	ImportProgress(ctx context.Context, source string) (line int64, err error)
+}
+
+// ImportOptions says what is imported and who is told.
+type ImportOptions struct {
+	File   string // a path, or "-" for Input
+	Both   bool   // each row is two follows, there and back
+	Prefix string // put before every key
+	Quiet  bool   // no progress
+
+	Input    io.Reader      // what "-" reads
+	Out      io.Writer      // where progress and bad lines are told; nil is nowhere
+	Terminal bool           // Out is a terminal: progress is a bar that redraws itself
+	Clock    services.Clock // measures the progress; nil is the machine's
+	Batch    int            // follows in one transaction, about; 0 is 20,000
+}
+
+// ImportReport says what became of an import. It stands also beside an error.
+type ImportReport struct {
+	ResumedAfter int64         // the line after which this run went on; 0: from the start
+	Lines        int64         // the last line that was looked at
+	Rows         int64         // good rows of this run
+	Follows      int64         // follows that are new
+	Duplicates   int64         // follows that existed, or stood in the file twice
+	Bad          int64         // lines that could not be used, those of the runs before included
+	BadFile      string        // where they are; "" when there are none
+	Took         time.Duration // this run
+}
+
+// String is the report for a person, in one line.
+func (r ImportReport) String() string {
+	var text strings.Builder
+	if r.ResumedAfter > 0 {
+		fmt.Fprintf(&text, "after line %s: ", grouped(r.ResumedAfter))
+	}
+	fmt.Fprintf(&text, "%s rows: %s follows are new, %s existed already", grouped(r.Rows), grouped(r.Follows), grouped(r.Duplicates))
+	if r.Bad > 0 {
+		fmt.Fprintf(&text, "; %s bad lines are in %s", grouped(r.Bad), r.BadFile)
+	}
+	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
+	return text.String()
+}
+
+const (
+	defaultBatch = 20_000
+	// mostKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
+	mostKeys = 1_000_000
+	// hopeless is how many bad lines at the start, without one that is good, show that the file is another.
+	hopeless = 1_000
+)
+
+// ImportFollows takes the follows of a CSV file into the database. A row is follower,followee or
+// follower,followee,since; empty lines and lines that begin with # are passed over. A follow without since counts what
+// is published after its import. Bad lines are put aside and told of; they are no error. The limit of followees does
+// not apply, and no jobs are queued: feeds are built from the facts when their readers come.
+//
+// The place in the file is saved in the transaction of each batch, so that an import of the same file that was broken off
+// goes on there and doubles nothing; one that came to its end starts anew. What is not a regular file always starts anew.
+//
+// INVALID when the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what
+// was read until then is in.
+func ImportFollows(ctx context.Context, db ImportStore, ids interface{ Next() services.PostID }, opts ImportOptions) (ImportReport, error) {
+	if opts.Clock == nil {
+		opts.Clock = services.SystemClock{}
+	}
+	if opts.Out == nil {
+		opts.Out = io.Discard
+	}
+	if opts.Batch <= 0 {
+		opts.Batch = defaultBatch
+	}
+	source, err := openSource(opts)
+	if err != nil {
+		return ImportReport{}, err
+	}
+	im := &followImport{
+		db: db, ids: ids, opts: opts, source: source, keys: newKeyTable(opts.Prefix),
+		bad: &badLines{path: source.badPath, out: opts.Out}, started: opts.Clock.Now(),
+	}
+	im.progress = newProgress(opts, source.size, im.started)
+	err = im.run(ctx)
+	im.progress.end()
+	if fault := im.bad.close(); err == nil && fault != nil {
+		err = fault
+	}
+	if fault := source.close(); err == nil && fault != nil {
+		err = fault
+	}
+	im.report.Took = opts.Clock.Now().Sub(im.started)
+	return im.report, err
+}
+
+// followImport is one import under way.
+type followImport struct {
+	db       ImportStore
+	ids      interface{ Next() services.PostID }
+	opts     ImportOptions
+	source   *source
+	keys     *keyTable
+	bad      *badLines
+	progress *progress
+	started  time.Time
+	report   ImportReport
+
+	batch   []row           // since the last commit
+	newest  services.PostID // no since may be later
+	hasGood bool
+}
+
+// row is one good row; its keys are places in the key table.
+type row struct {
+	follower, followee int32
+	since              services.PostID // 0: the time of the import
+}
+
+func (im *followImport) run(ctx context.Context) error {
+	if err := im.resume(ctx); err != nil {
+		return err
+	}
+	im.newest = im.latestSince()
+	for {
+		line, err := im.source.next()
+		im.report.Lines = im.source.line
+		if err == io.EOF {
+			return im.commit(ctx, 0)
+		}
+		if err != nil {
+			// The line that broke off was not whole, all before it were.
+			im.report.Lines--
+			if fault := im.commit(ctx, im.report.Lines); fault != nil {
+				return fault
+			}
+			return services.Wrapf(services.Invalid, err, "%s breaks off after line %d: what stands before is in", im.opts.File, im.report.Lines)
+		}
+		if err := im.take(line); err != nil {
+			return err
+		}
+		if len(im.batch)*im.edgesPerRow() >= im.opts.Batch || im.bad.waiting() >= im.opts.Batch {
+			if err := im.commit(ctx, im.report.Lines); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// resume passes over what an earlier run has done.
+func (im *followImport) resume(ctx context.Context) error {
+	if im.source.identity == "" {
+		return im.bad.startAfter(0)
+	}
+	done, err := im.db.ImportProgress(ctx, im.source.identity)
+	if err != nil {
+		return fmt.Errorf("the progress of %s: %w", im.opts.File, err)
+	}
+	if done == 0 {
+		return im.bad.startAfter(0)
+	}
+	for im.source.line < done {
+		if _, err := im.source.next(); err != nil {
+			return services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", im.opts.File, im.source.line, done)
+		}
+	}
+	im.report.ResumedAfter, im.hasGood = done, true
+	im.progress.resumed(im.source.bytes())
+	_, _ = fmt.Fprintf(im.opts.Out, "%s: going on after line %s\n", im.opts.File, grouped(done))
+	if err := im.bad.startAfter(done); err != nil {
+		return err
+	}
+	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
+	return nil
+}
+
+// take looks at one line: a good one enters the batch, a bad one is put aside.
+func (im *followImport) take(line []byte) error {
+	if im.source.line == 1 && isHeader(line) || isBlank(line) {
+		return nil
+	}
+	next, err := im.keys.row(line, im.newest)
+	if err == nil {
+		im.batch = append(im.batch, next)
+		im.hasGood = true
+		return nil
+	}
+	im.progress.end()
+	im.bad.add(im.source.line, line, err)
+	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
+	if !im.hasGood && im.bad.count >= hopeless {
+		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be CSV with the columns follower,followee", im.opts.File, hopeless)
+	}
+	return nil
+}
+
+// commit writes the batch and the place in the file, 0 when the file has come to its end.
+func (im *followImport) commit(ctx context.Context, line int64) error {
+	// Before the transaction: a bad line that is put aside twice can be taken out again, one that is lost cannot.
+	if err := im.bad.flush(); err != nil {
+		return err
+	}
+	var inserted int
+	var numbers map[string]services.UserNumber
+	fresh := im.keys.fresh()
+	edges := make([]services.Edge, 0, len(im.batch)*im.edgesPerRow())
+	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
+		if numbers, err = tx.EnsureUsers(ctx, fresh); err != nil {
+			return err
+		}
+		edges = im.edges(edges[:0], numbers)
+		if inserted, err = tx.ImportFollows(ctx, edges); err != nil || im.source.identity == "" {
+			return err
+		}
+		return tx.SetImportProgress(ctx, im.source.identity, line)
+	})
+	if err != nil {
+		return fmt.Errorf("%s, lines to %d: %w", im.opts.File, im.report.Lines, err)
+	}
+	im.keys.learn(numbers)
+	im.report.Rows += int64(len(im.batch))
+	im.report.Follows += int64(inserted)
+	im.report.Duplicates += int64(len(edges) - inserted)
+	im.batch = im.batch[:0]
+	im.newest = im.latestSince()
+	im.progress.show(im.report, im.source.bytes())
+	return nil
+}
+
+// edges makes follows of the batch, with the numbers of those keys that are new in it.
+func (im *followImport) edges(into []services.Edge, numbers map[string]services.UserNumber) []services.Edge {
+	now := im.ids.Next()
+	for _, next := range im.batch {
+		edge := services.Edge{Follower: im.keys.number(next.follower, numbers), Followee: im.keys.number(next.followee, numbers), Since: next.since}
+		if edge.Since == 0 {
+			edge.Since = now
+		}
+		into = append(into, edge)
+		if im.opts.Both {
+			into = append(into, services.Edge{Follower: edge.Followee, Followee: edge.Follower, Since: edge.Since})
+		}
+	}
+	// In the order of the tables' keys, which is also the order of locks: two imports at once do not block each other.
+	slices.SortFunc(into, func(a, b services.Edge) int {
+		return cmp.Or(cmp.Compare(a.Follower, b.Follower), cmp.Compare(a.Followee, b.Followee))
+	})
+	return into
+}
+
+func (im *followImport) edgesPerRow() int {
+	if im.opts.Both {
+		return 2
+	}
+	return 1
+}
+
+// latestSince allows for clocks that differ by some minutes.
+func (im *followImport) latestSince() services.PostID {
+	return services.PostIDAt(im.ids.Next().Time().Add(5 * time.Minute))
+}

@@ -1,0 +1,137 @@
+package social
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"tidings/services"
+)
+
+// mostTold is how many bad lines are told one by one.
+const mostTold = 20
+
+// badLines puts aside what could not be used: for each line a remark "# line 7: reason" and the line as it was, so that
+// the file, once mended, can be imported itself. Nothing is written before flush.
+type badLines struct {
+	path  string
+	out   io.Writer
+	count int64 // in the file and waiting
+
+	told    int
+	handle  *os.File
+	pending bytes.Buffer
+	queued  int
+}
+
+const remark = "# line %d: "
+
+// startAfter opens the file of an earlier run and takes out what stands there for later lines: they come again. An import
+// that starts anew starts with no file.
+func (b *badLines) startAfter(line int64) error {
+	if line == 0 {
+		return b.faultOf(ignoreMissing(os.Remove(b.path)))
+	}
+	file, err := os.OpenFile(b.path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return b.faultOf(err)
+	}
+	b.handle = file
+	var keep int64
+	reader := bufio.NewReader(file)
+	for {
+		text, err := reader.ReadBytes('\n')
+		var number int64
+		if _, none := fmt.Sscanf(string(text), remark, &number); none == nil {
+			if number > line {
+				break
+			}
+			b.count++
+		}
+		if err == io.EOF {
+			keep += int64(len(text))
+			break
+		}
+		if err != nil {
+			return b.faultOf(err)
+		}
+		keep += int64(len(text))
+	}
+	if err := file.Truncate(keep); err != nil {
+		return b.faultOf(err)
+	}
+	_, err = file.Seek(keep, io.SeekStart)
+	return b.faultOf(err)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// add notes a bad line and tells of the first ones.
+func (b *badLines) add(number int64, line []byte, reason error) {
+	b.count++
+	b.queued++
+	fmt.Fprintf(&b.pending, remark+"%s\n", number, reason)
+	b.pending.Write(line[:min(len(line), maxLineBytes)])
+	b.pending.WriteByte('\n')
+	switch b.told++; {
+	case b.told <= mostTold:
+		_, _ = fmt.Fprintf(b.out, "line %d: %s\n", number, reason)
+	case b.told == mostTold+1:
+		_, _ = fmt.Fprintf(b.out, "further bad lines are in %s only\n", b.path)
+	}
+}
+
+// waiting is how many lines wait for flush.
+func (b *badLines) waiting() int { return b.queued }
+
+// file is where the bad lines are, "" when there are none.
+func (b *badLines) file() string {
+	if b.count == 0 {
+		return ""
+	}
+	return b.path
+}
+
+// flush writes what waits.
+func (b *badLines) flush() error {
+	if b.queued == 0 {
+		return nil
+	}
+	if b.handle == nil {
+		file, err := os.OpenFile(b.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+		if err != nil {
+			return b.faultOf(err)
+		}
+		b.handle = file
+	}
+	_, err := b.pending.WriteTo(b.handle)
+	b.queued = 0
+	return b.faultOf(err)
+}
+
+func (b *badLines) close() error {
+	err := b.flush()
+	if b.handle != nil {
+		err = errors.Join(err, b.faultOf(b.handle.Close()))
+	}
+	return err
+}
+
+func (b *badLines) faultOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return services.Wrapf(services.Unavailable, err, "the bad lines cannot be put aside; copy the file into a folder that can be written")
+}

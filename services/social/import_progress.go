@@ -1,0 +1,99 @@
+package social
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	lineEvery = 5 * time.Second        // between two lines where nothing can be redrawn
+	barEvery  = 100 * time.Millisecond // between two states of a bar
+	barWidth  = 24
+)
+
+// progress tells how far an import is: a bar on a terminal, a line each 5 s elsewhere. How much is left is taken from the
+// bytes of the file as it is stored.
+type progress struct {
+	out      io.Writer
+	now      func() time.Time
+	size     int64
+	started  time.Time
+	skipped  int64 // bytes that an earlier run has done
+	last     time.Time
+	terminal bool
+	drawn    int // letters of the bar that stand
+}
+
+func newProgress(opts ImportOptions, size int64, started time.Time) *progress {
+	p := &progress{out: opts.Out, now: opts.Clock.Now, size: size, started: started, last: started, terminal: opts.Terminal}
+	if opts.Quiet {
+		p.out = io.Discard
+	}
+	return p
+}
+
+// resumed says that the work begins here.
+func (p *progress) resumed(bytes int64) {
+	p.skipped = bytes
+	p.started = p.now()
+}
+
+// show tells the state after a batch, unless it did so a moment ago.
+func (p *progress) show(report ImportReport, bytes int64) {
+	now := p.now()
+	every := lineEvery
+	if p.terminal {
+		every = barEvery
+	}
+	if now.Sub(p.last) < every {
+		return
+	}
+	p.last = now
+	text := p.text(report, bytes, now.Sub(p.started))
+	if !p.terminal {
+		_, _ = fmt.Fprintln(p.out, text)
+		return
+	}
+	_, _ = fmt.Fprintf(p.out, "\r%-*s", p.drawn, text)
+	p.drawn = len(text)
+}
+
+func (p *progress) text(report ImportReport, bytes int64, took time.Duration) string {
+	var text strings.Builder
+	done := 0.0
+	if p.size > 0 {
+		done = min(float64(bytes)/float64(p.size), 1)
+		if p.terminal {
+			filled := int(done * barWidth)
+			fmt.Fprintf(&text, "[%s%s] ", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled))
+		}
+		fmt.Fprintf(&text, "%3.0f %%  ", done*100)
+	}
+	perSecond := float64(report.Follows+report.Duplicates) / max(took.Seconds(), 0.001)
+	fmt.Fprintf(&text, "%s rows  %s follows/s", grouped(report.Rows), grouped(int64(perSecond)))
+	if worked := bytes - p.skipped; p.size > 0 && worked > 0 {
+		left := time.Duration(float64(took) * float64(p.size-bytes) / float64(worked))
+		fmt.Fprintf(&text, "  %s left", max(left, 0).Round(time.Second))
+	}
+	return text.String()
+}
+
+// end takes the bar away, so that what follows starts in a line of its own.
+func (p *progress) end() {
+	if p.drawn > 0 {
+		_, _ = fmt.Fprintf(p.out, "\r%*s\r", p.drawn, "")
+		p.drawn = 0
+	}
+}
+
+// grouped prints a number in groups of three: 578,006.
+func grouped(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}

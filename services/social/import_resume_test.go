@@ -1,0 +1,257 @@
+package social
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+var errBroken = errors.New("the connection is gone")
+
+// breaking is a database that fails at its n-th write, before the commit or after it, when the caller cannot know.
+type breaking struct {
+	*store.Store
+	writes, failAt int
+	after          bool
+}
+
+func (b *breaking) Write(ctx context.Context, fn func(tx *store.Tx) error) error {
+	b.writes++
+	if b.writes != b.failAt {
+		return b.Store.Write(ctx, fn)
+	}
+	if b.after {
+		return errors.Join(b.Store.Write(ctx, fn), errBroken)
+	}
+	return b.Store.Write(ctx, func(tx *store.Tx) error { return errors.Join(fn(tx), errBroken) })
+}
+
+// longFile is 60 lines: 20 users in a ring, each following the next and the one after it, with bad lines between.
+func longFile() (text string, keys []string) {
+	var lines strings.Builder
+	lines.WriteString("follower,followee\n")
+	for i := range 20 {
+		keys = append(keys, fmt.Sprintf("u%d", i))
+		fmt.Fprintf(&lines, "u%d,u%d\nu%d,u%d\n", i, (i+1)%20, i, (i+2)%20)
+		if i%2 == 0 {
+			fmt.Fprintf(&lines, "u%d,u%d\n", i, i)
+		}
+		if i == 10 {
+			for range 9 {
+				lines.WriteString("# a remark\n")
+			}
+		}
+	}
+	return lines.String(), keys
+}
+
+// An import that breaks at any of its writes, once before and once after the commit, ends where one that did not break
+// ends: the same follows, and every bad line put aside once.
+func TestBrokenImportGoesOn(t *testing.T) {
+	text, keys := longFile()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		whole := sqliteImporter(t)
+		counter := &breaking{Store: whole.db}
+		want, err := whole.run(counter, ImportOptions{File: whole.file("f.csv", text), Batch: 7})
+		wantPairs, wantBad := whole.pairs(keys...), whole.read(want.BadFile)
+		if err != nil || want.Follows != 40 || want.Bad != 10 || len(wantPairs) != 40 || counter.writes < 5 {
+			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
+		}
+		im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
+		for n := range 2 * counter.writes {
+			db := &breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}
+			prefix := fmt.Sprintf("run%d.", n)
+			opts := ImportOptions{File: im.file(fmt.Sprintf("f%d.csv", n), text), Batch: 7, Prefix: prefix}
+			if _, err := im.run(db, opts); !errors.Is(err, errBroken) {
+				t.Fatalf("run %d: %v", n, err)
+			}
+			committed := (n + 1) / 2
+			second := im.must(opts)
+			// The last commit is the end of the file: what comes after it is a new import.
+			if goesOn := committed > 0 && committed < counter.writes; (second.ResumedAfter > 0) != goesOn {
+				t.Errorf("run %d, %d commits: it goes on after line %d", n, committed, second.ResumedAfter)
+			}
+			if second.Bad != want.Bad {
+				t.Errorf("run %d: %d bad lines, want %d", n, second.Bad, want.Bad)
+			}
+			if got := strings.ReplaceAll(im.read(second.BadFile), prefix, ""); got != wantBad {
+				t.Errorf("run %d, put aside (-want +got):\n%s", n, cmp.Diff(wantBad, got))
+			}
+			var named []string
+			for _, key := range keys {
+				named = append(named, prefix+key)
+			}
+			got := strings.Fields(strings.ReplaceAll(strings.Join(im.pairs(named...), " "), prefix, ""))
+			if diff := cmp.Diff(wantPairs, got); diff != "" {
+				t.Errorf("run %d (-want +got):\n%s", n, diff)
+			}
+		}
+	})
+}
+
+// Only what is the same file and the same options goes on.
+func TestAnotherImportStartsAnew(t *testing.T) {
+	text, keys := longFile()
+	for name, change := range map[string]func(im *importer, opts *ImportOptions){
+		"both ways":       func(_ *importer, opts *ImportOptions) { opts.Both = true },
+		"a prefix":        func(_ *importer, opts *ImportOptions) { opts.Prefix = "x" },
+		"another path":    func(im *importer, opts *ImportOptions) { opts.File = im.file("g.csv", text) },
+		"another size":    func(im *importer, opts *ImportOptions) { im.file("f.csv", text+"u1,u9\n") },
+		"another content": func(im *importer, opts *ImportOptions) { im.file("f.csv", strings.Replace(text, "u0,u1", "u0,u9", 1)) },
+		"standard input":  func(_ *importer, opts *ImportOptions) { opts.File, opts.Input = "-", strings.NewReader(text) },
+		"the same":        nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			im := sqliteImporter(t)
+			t.Chdir(im.dir)
+			opts := ImportOptions{File: im.file("f.csv", text), Batch: 10}
+			if _, err := im.run(&breaking{Store: im.db, failAt: 3}, opts); !errors.Is(err, errBroken) {
+				t.Fatal(err)
+			}
+			if change != nil {
+				change(im, &opts)
+			}
+			got := im.must(opts)
+			if (got.ResumedAfter > 0) != (change == nil) {
+				t.Errorf("it went on after line %d", got.ResumedAfter)
+			}
+			if n := len(im.pairs(keys...)); change == nil && n != 40 {
+				t.Errorf("%d follows, want 40", n)
+			}
+		})
+	}
+}
+
+// What is not a file cannot be gone on with.
+func TestStandardInputKeepsNoProgress(t *testing.T) {
+	text, _ := longFile()
+	im := sqliteImporter(t)
+	t.Chdir(im.dir)
+	for range 2 {
+		_, err := im.run(&breaking{Store: im.db, failAt: 3}, ImportOptions{File: "-", Input: strings.NewReader(text), Batch: 10})
+		if !errors.Is(err, errBroken) {
+			t.Fatal(err)
+		}
+	}
+	if got := im.must(ImportOptions{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.Rows != 40 || got.Duplicates == 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A file that breaks off: what stands before is in, the error names the line, and the whole file doubles nothing.
+func TestFileThatBreaksOff(t *testing.T) {
+	var text strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&text, "a%d,b%d\n", i*7919%20_011, i*104_729%20_011)
+	}
+	im := sqliteImporter(t)
+	packed := zip(t, text.String())
+	path := im.file("f.csv.gz", packed[:len(packed)*2/3])
+	first, err := im.run(im.db, ImportOptions{File: path, Batch: 1000})
+	want := fmt.Sprintf("breaks off after line %d", first.Lines)
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.Follows != first.Lines || first.Lines < 5_000 {
+		t.Fatalf("%v; %+v", err, first)
+	}
+	second, err := im.run(im.db, ImportOptions{File: path, Batch: 1000})
+	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.Lines || second.Follows != 0 {
+		t.Errorf("again: %v; %+v", err, second)
+	}
+	third := im.must(ImportOptions{File: im.file("f.csv.gz", packed), Batch: 1000})
+	if third.Follows != 20_000-first.Follows || third.Duplicates != first.Follows {
+		t.Errorf("the whole file: %+v after %+v", third, first)
+	}
+}
+
+const childVariable = "TIDINGS_TEST_IMPORT"
+
+// announcing says each commit on the standard output, and waits for ever after some.
+type announcing struct {
+	*store.Store
+	writes, stopAfter int
+}
+
+func (a *announcing) Write(ctx context.Context, fn func(tx *store.Tx) error) error {
+	err := a.Store.Write(ctx, fn)
+	a.writes++
+	fmt.Println("commit", a.writes, err)
+	if a.writes == a.stopAfter {
+		<-ctx.Done()
+	}
+	return err
+}
+
+// TestImportChild is the process that TestKilledImportGoesOn kills. Run by itself it checks that nobody asked it to be.
+func TestImportChild(t *testing.T) {
+	url, path, asked := strings.Cut(os.Getenv(childVariable), "|")
+	if !asked {
+		return
+	}
+	db, err := store.Open(t.Context(), store.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ImportFollows(t.Context(), &announcing{Store: db, stopAfter: 3}, services.NewIDClock(services.SystemClock{}, 2), ImportOptions{File: path, Batch: 10})
+	t.Fatal("the import was not killed: ", err)
+}
+
+// An import that is killed with kill -9 goes on after its last commit.
+func TestKilledImportGoesOn(t *testing.T) {
+	text, keys := longFile()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		dir := t.TempDir()
+		path := dir + "/f.csv"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestImportChild$")
+		child.Env = append(os.Environ(), childVariable+"="+url+"|"+path)
+		var fault bytes.Buffer
+		child.Stderr = &fault
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		last := ""
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if last = lines.Text(); last == "commit 3 <nil>" {
+				break
+			}
+		}
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Wait(); err == nil || last != "commit 3 <nil>" {
+			t.Fatalf("the child ended by itself: %v, %q, %s", err, last, fault.String())
+		}
+		im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
+		before := len(im.pairs(keys...))
+		if before == 0 || before == 40 {
+			t.Fatalf("%d of 40 follows are in when the import is killed", before)
+		}
+		got := im.must(ImportOptions{File: path, Batch: 10})
+		if got.ResumedAfter == 0 || got.Duplicates != 0 || int(got.Follows) != 40-before || got.Bad != 10 {
+			t.Errorf("after %d follows: %+v", before, got)
+		}
+		if n := len(im.pairs(keys...)); n != 40 {
+			t.Errorf("%d follows, want 40", n)
+		}
+		if n := strings.Count(im.read(got.BadFile), "# line "); n != 10 {
+			t.Errorf("%d bad lines are put aside, want 10", n)
+		}
+	})
+}

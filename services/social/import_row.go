@@ -1,0 +1,150 @@
+package social
+
+import (
+	"bytes"
+	"encoding/csv"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+)
+
+// The names that the first line may give the columns, in small letters. A first line with others is a row.
+var (
+	followerNames = []string{"follower", "follower_id", "from", "from_id", "source", "src", "user", "user_id", "id_1", "id1", "node_1"}
+	followeeNames = []string{"followee", "followee_id", "followed", "followed_id", "follows", "following", "to", "to_id", "target", "dst", "friend", "friend_id", "id_2", "id2", "node_2"}
+)
+
+// isHeader says whether the first line of a file names its columns.
+func isHeader(line []byte) bool {
+	fields, err := split(bytes.ToLower(line))
+	return err == nil && len(fields) >= 2 && slices.Contains(followerNames, string(fields[0])) && slices.Contains(followeeNames, string(fields[1]))
+}
+
+// isBlank says whether a line is to be passed over: it is empty, or a remark.
+func isBlank(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) == 0 || line[0] == '#'
+}
+
+// split takes the columns apart, without blanks around them. Quotes are CSV's; a field cannot go on in the next line.
+func split(line []byte) ([][]byte, error) {
+	if bytes.IndexByte(line, '"') < 0 {
+		fields := bytes.Split(line, []byte{','})
+		for i := range fields {
+			fields[i] = bytes.TrimSpace(fields[i])
+		}
+		return fields, nil
+	}
+	reader := csv.NewReader(bytes.NewReader(line))
+	reader.TrimLeadingSpace = true
+	texts, err := reader.Read()
+	if err != nil {
+		return nil, services.Errorf(services.Invalid, "broken quotes")
+	}
+	fields := make([][]byte, len(texts))
+	for i, text := range texts {
+		fields[i] = []byte(strings.TrimSpace(text))
+	}
+	return fields, nil
+}
+
+// keyTable gives each key of the file a small place, so that a row is three numbers, and remembers the user numbers of
+// the keys that are in the database. Keys are looked up as they stand in the file, without the prefix.
+type keyTable struct {
+	prefix  string
+	places  map[string]int32
+	keys    []string // with the prefix
+	numbers []services.UserNumber
+	known   int // keys[:known] have their numbers
+}
+
+func newKeyTable(prefix string) *keyTable {
+	return &keyTable{prefix: prefix, places: map[string]int32{}}
+}
+
+// row reads a line. The error says what is wrong with it.
+func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
+	if len(line) > maxLineBytes {
+		return row{}, services.Errorf(services.Invalid, "longer than %d bytes", maxLineBytes)
+	}
+	fields, err := split(line)
+	if err != nil {
+		return row{}, err
+	}
+	if len(fields) != 2 && len(fields) != 3 {
+		return row{}, services.Errorf(services.Invalid, "2 or 3 columns are needed, follower,followee,since; got %d", len(fields))
+	}
+	// Nothing enters the table before the whole row is good: who stands in it becomes a user.
+	for _, field := range fields[:2] {
+		if err := k.check(field); err != nil {
+			return row{}, err
+		}
+	}
+	if bytes.Equal(fields[0], fields[1]) {
+		return row{}, services.Errorf(services.Invalid, "%s follows himself", services.Quote(k.prefix+string(fields[0])))
+	}
+	var next row
+	if len(fields) == 3 && len(fields[2]) > 0 {
+		if next.since, err = readSince(string(fields[2]), newest); err != nil {
+			return row{}, err
+		}
+	}
+	next.follower, next.followee = k.place(fields[0]), k.place(fields[1])
+	return next, nil
+}
+
+func readSince(text string, newest services.PostID) (services.PostID, error) {
+	moment, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return 0, services.Errorf(services.Invalid, "since is %s: a moment like 2026-01-31T09:30:00Z is needed", services.Quote(text))
+	}
+	if moment.UnixMilli() < 1 || services.PostIDAt(moment) > newest {
+		return 0, services.Errorf(services.Invalid, "since is %s: it lies before 1970 or in the future", services.Quote(text))
+	}
+	return services.PostIDAt(moment), nil
+}
+
+func (k *keyTable) check(field []byte) error {
+	if _, found := k.places[string(field)]; found {
+		return nil
+	}
+	if len(field) == 0 {
+		return services.Errorf(services.Invalid, "a key is empty")
+	}
+	return services.CheckUserKey(k.prefix + string(field))
+}
+
+func (k *keyTable) place(field []byte) int32 {
+	place, found := k.places[string(field)]
+	if !found {
+		place = int32(len(k.keys))
+		k.places[string(field)] = place
+		k.keys = append(k.keys, k.prefix+string(field))
+	}
+	return place
+}
+
+// fresh lists the keys whose numbers are not known yet.
+func (k *keyTable) fresh() []string { return k.keys[k.known:] }
+
+// number is the user's number, from the table or from those that the transaction has just told.
+func (k *keyTable) number(place int32, told map[string]services.UserNumber) services.UserNumber {
+	if int(place) < k.known {
+		return k.numbers[place]
+	}
+	return told[k.keys[place]]
+}
+
+// learn takes over what a transaction told, after its commit. A table that has become large is emptied.
+func (k *keyTable) learn(told map[string]services.UserNumber) {
+	if len(k.keys) > mostKeys {
+		*k = *newKeyTable(k.prefix)
+		return
+	}
+	for _, key := range k.keys[k.known:] {
+		k.numbers = append(k.numbers, told[key])
+	}
+	k.known = len(k.keys)
+}

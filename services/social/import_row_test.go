@@ -1,0 +1,163 @@
+package social
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"tidings/services"
+)
+
+var testNewest = services.PostIDAt(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
+
+func TestRows(t *testing.T) {
+	for line, want := range map[string]string{
+		"alice,bob":                           "alice>bob",
+		" alice ,\tbob ":                      "alice>bob",
+		"1,2":                                 "1>2",
+		`"alice","bob"`:                       "alice>bob",
+		`"alice", "bob"`:                      "alice>bob",
+		"alice,bob,":                          "alice>bob",
+		"alice,bob,2026-01-31T09:30:00Z":      "alice>bob@2026-01-31T09:30:00Z",
+		`alice,bob,"2026-01-31T10:30:00.5Z"`:  "alice>bob@2026-01-31T10:30:00.5Z",
+		"alice,bob,2026-01-31T10:30:00+01:00": "alice>bob@2026-01-31T09:30:00Z",
+		"alice,Alice":                         "alice>Alice",
+		strings.Repeat("k", 64) + ",b":        strings.Repeat("k", 64) + ">b",
+	} {
+		table := newKeyTable("")
+		got, err := table.row([]byte(line), testNewest)
+		if err != nil {
+			t.Errorf("%q: %v", line, err)
+			continue
+		}
+		text := table.keys[got.follower] + ">" + table.keys[got.followee]
+		if got.since != 0 {
+			text += "@" + got.since.Time().Format(time.RFC3339Nano)
+		}
+		if text != want {
+			t.Errorf("%q: got %s, want %s", line, text, want)
+		}
+	}
+}
+
+func TestBadRows(t *testing.T) {
+	for line, word := range map[string]string{
+		"alice":                             "2 or 3 columns are needed, follower,followee,since; got 1",
+		"alice;bob":                         "got 1",
+		"alice\tbob":                        "got 1",
+		"alice,bob,,x":                      "got 4",
+		"alice,":                            "a key is empty",
+		",bob":                              "a key is empty",
+		`"",bob`:                            "a key is empty",
+		"alice,alice":                       `"alice" follows himself`,
+		"al ice,bob":                        `user key "al ice"`,
+		"alice,b/b":                         `user key "b/b"`,
+		"alice,\xff\xfe":                    "only letters",
+		"alice,bob\x00":                     "only letters",
+		strings.Repeat("k", 65) + ",b":      "1 to 64 characters, got 65",
+		`"alice,bob`:                        "broken quotes",
+		`"alice"x,bob`:                      "broken quotes",
+		`al"ice,bob`:                        "broken quotes",
+		"alice,bob,yesterday":               `since is "yesterday"`,
+		"alice,bob,2026-01-31":              "a moment like 2026-01-31T09:30:00Z",
+		"alice,bob,2026-02-30T00:00:00Z":    "a moment like",
+		"alice,bob,2026-03-01T00:00:00Z":    "in the future",
+		"alice,bob,1969-07-20T20:17:00Z":    "before 1970",
+		"a," + strings.Repeat("b", 5_000):   "longer than 4096 bytes",
+		strings.Repeat(`"`, 4_000) + ",bob": "1 to 64 characters",
+	} {
+		table := newKeyTable("")
+		_, err := table.row([]byte(line), testNewest)
+		if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), word) {
+			t.Errorf("%.40q: got %v, want %q", line, err, word)
+		}
+		if len(table.keys) != 0 {
+			t.Errorf("%.40q: a bad row made the users %v", line, table.keys)
+		}
+	}
+}
+
+// With a prefix the whole key is held against the limit, and told.
+func TestPrefix(t *testing.T) {
+	table := newKeyTable("team.")
+	if _, err := table.row([]byte("1,2"), testNewest); err != nil || table.keys[0] != "team.1" || table.keys[1] != "team.2" {
+		t.Errorf("%v %v", table.keys, err)
+	}
+	if _, err := table.row([]byte("1,"+strings.Repeat("k", 60)), testNewest); err == nil || !strings.Contains(err.Error(), "got 65") {
+		t.Errorf("a key that the prefix makes too long: %v", err)
+	}
+	if _, err := table.row([]byte("7,7"), testNewest); err == nil || !strings.Contains(err.Error(), `"team.7" follows himself`) {
+		t.Errorf("a follow of oneself: %v", err)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	for line, want := range map[string]bool{
+		"follower,followee": true, "Follower, Followee, Since": true, "from,to": true, "id_1,id_2": true, `"source","target"`: true, "user_id,friend_id": true,
+		"alice,bob": false, "1,2": false, "to,from": false, "follower": false, "": false, `"from,to`: false, "from,alice": false,
+	} {
+		if got := isHeader([]byte(line)); got != want {
+			t.Errorf("%q is a header: %t", line, got)
+		}
+	}
+}
+
+func TestBlankLines(t *testing.T) {
+	for line, want := range map[string]bool{"": true, " \t": true, "# a remark": true, "  #": true, ",": false, "a,b # c": false} {
+		if got := isBlank([]byte(line)); got != want {
+			t.Errorf("%q is blank: %t", line, got)
+		}
+	}
+}
+
+// The numbers come from the transaction once, then from the table; a table that has become large starts anew.
+func TestKeyTableLearns(t *testing.T) {
+	table := newKeyTable("u")
+	first, err := table.row([]byte("1,2"), testNewest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]services.UserNumber{"u1": 11, "u2": 12}
+	if fresh := strings.Join(table.fresh(), " "); fresh != "u1 u2" || table.number(first.followee, told) != 12 {
+		t.Errorf("before: fresh %q, number %d", fresh, table.number(first.followee, told))
+	}
+	table.learn(told)
+	second, err := table.row([]byte("2,3"), testNewest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh := strings.Join(table.fresh(), " "); fresh != "u3" || table.number(second.follower, nil) != 12 || table.number(second.followee, map[string]services.UserNumber{"u3": 13}) != 13 {
+		t.Errorf("after: fresh %q", fresh)
+	}
+	table.keys = make([]string, mostKeys+1)
+	table.learn(nil)
+	if len(table.keys) != 0 || table.known != 0 || table.prefix != "u" {
+		t.Errorf("a large table keeps %d keys, %d known, prefix %q", len(table.keys), table.known, table.prefix)
+	}
+}
+
+// Whatever a line is, it becomes a row of two different good keys, or an error that a person can read.
+func FuzzRow(f *testing.F) {
+	for _, line := range []string{"alice,bob", `"a","b",2026-01-31T09:30:00Z`, `"`, "a,b,c", ",,", "\x00,\xff", `a"b,c`, "1,1"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		table := newKeyTable("")
+		got, err := table.row([]byte(line), testNewest)
+		if err != nil {
+			if services.CodeOf(err) != services.Invalid || !utf8.ValidString(err.Error()) || strings.Contains(err.Error(), "\n") || len(table.keys) != 0 {
+				t.Fatalf("%q: %q, keys %q", line, err, table.keys)
+			}
+			return
+		}
+		for _, key := range table.keys {
+			if services.CheckUserKey(key) != nil {
+				t.Fatalf("%q made the key %q", line, key)
+			}
+		}
+		if got.follower == got.followee || len(table.keys) != 2 || got.since > testNewest {
+			t.Fatalf("%q: %+v, keys %q", line, got, table.keys)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package social
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"tidings/services"
+)
+
+const (
+	maxLineBytes = 4096
+	sampleBytes  = 64 << 10 // of the start of a file, to know it again
+	looseBadFile = "import-follows.bad"
+)
+
+var (
+	gzipMagic = []byte{0x1f, 0x8b}
+	byteOrder = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
+)
+
+// source is the file that is read, line by line.
+type source struct {
+	identity string // of a regular file and its options; "" when reading cannot be resumed
+	badPath  string
+	size     int64 // in bytes as stored; 0: unknown
+	line     int64 // the number of the last line read, from 1
+
+	file    *os.File
+	counter *countingReader
+	reader  *bufio.Reader
+}
+
+// countingReader counts the bytes as they are stored, before anything is unpacked.
+type countingReader struct {
+	io.Reader
+	n int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func openSource(opts ImportOptions) (*source, error) {
+	s := &source{badPath: looseBadFile, counter: &countingReader{Reader: opts.Input}}
+	if opts.File == "-" {
+		if opts.Input == nil {
+			return nil, services.Errorf(services.Invalid, "there is no standard input to import from")
+		}
+		return s, s.unpack(opts.File)
+	}
+	file, err := os.Open(opts.File)
+	if err != nil {
+		return nil, services.Wrapf(services.Invalid, err, "the file cannot be read")
+	}
+	s.file, s.counter.Reader = file, file
+	if err := s.identify(opts); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	if err := s.unpack(opts.File); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// identify makes the name under which the progress is kept: of the path, the size, the first 64 KB and what the
+// options make of a row. Only a regular file has one.
+func (s *source) identify(opts ImportOptions) error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return services.Wrapf(services.Invalid, err, "the file cannot be read")
+	}
+	if info.IsDir() {
+		return services.Errorf(services.Invalid, "%s is a folder: a CSV file is needed", opts.File)
+	}
+	if !info.Mode().IsRegular() {
+		return nil
+	}
+	path, err := filepath.Abs(opts.File)
+	if err != nil {
+		return services.Wrapf(services.Invalid, err, "the file cannot be named")
+	}
+	hash := sha256.New()
+	if _, err := io.CopyN(hash, s.file, sampleBytes); err != nil && err != io.EOF {
+		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)
+	}
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)
+	}
+	_, _ = fmt.Fprintf(hash, "\x00%s\x00%d\x00%t\x00%s", path, info.Size(), opts.Both, opts.Prefix)
+	s.identity = fmt.Sprintf("follows:%x", hash.Sum(nil))
+	s.size = info.Size()
+	s.badPath = opts.File + ".bad"
+	return nil
+}
+
+// unpack looks at the first bytes: gzip is known by them, not by the name of the file.
+func (s *source) unpack(name string) error {
+	raw := bufio.NewReaderSize(s.counter, 256<<10)
+	s.reader = raw
+	if start, err := raw.Peek(len(gzipMagic)); err != nil && err != io.EOF {
+		return services.Wrapf(services.Invalid, err, "%s cannot be read", name)
+	} else if bytes.Equal(start, gzipMagic) {
+		unpacked, err := gzip.NewReader(raw)
+		if err != nil {
+			return services.Wrapf(services.Invalid, err, "%s begins like gzip and is not", name)
+		}
+		s.reader = bufio.NewReaderSize(unpacked, 64<<10)
+	}
+	if start, _ := s.reader.Peek(len(byteOrder)); bytes.Equal(start, byteOrder) {
+		_, _ = s.reader.Discard(len(byteOrder))
+	}
+	return nil
+}
+
+// next is the next line without its end, good until the call after. Of a line that is longer than maxLineBytes it has
+// one byte more than that. io.EOF comes after the last line; with another error the line is not whole.
+func (s *source) next() ([]byte, error) {
+	line, err := s.reader.ReadSlice('\n')
+	if err == io.EOF && len(line) == 0 {
+		return nil, err
+	}
+	s.line++
+	if err == bufio.ErrBufferFull {
+		line = bytes.Clone(line[:maxLineBytes+1])
+		for err == bufio.ErrBufferFull {
+			_, err = s.reader.ReadSlice('\n')
+		}
+	}
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	line = bytes.TrimRight(line, "\r\n")
+	return line[:min(len(line), maxLineBytes+1)], nil
+}
+
+// bytes is how much of the file was read, as it is stored.
+func (s *source) bytes() int64 { return s.counter.n }
+
+func (s *source) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}

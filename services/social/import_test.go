@@ -1,0 +1,279 @@
+package social
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// importer is a database, a folder and a clock that stands still: everything an import touches.
+type importer struct {
+	t   *testing.T
+	db  *store.Store
+	dir string
+	now time.Time
+	out bytes.Buffer
+}
+
+func newImporter(t *testing.T, db *store.Store) *importer {
+	return &importer{t: t, db: db, dir: t.TempDir(), now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+}
+
+func sqliteImporter(t *testing.T) *importer {
+	return newImporter(t, storetest.Open(t, store.Config{URL: storetest.SQLite(t)}))
+}
+
+func (im *importer) Now() time.Time { return im.now }
+
+// file writes a file and answers its path.
+func (im *importer) file(name, text string) string {
+	im.t.Helper()
+	path := filepath.Join(im.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		im.t.Fatal(err)
+	}
+	return path
+}
+
+func (im *importer) read(path string) string {
+	im.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// run imports into the database, or into what stands before it.
+func (im *importer) run(db ImportStore, opts ImportOptions) (ImportReport, error) {
+	im.out.Reset()
+	opts.Out, opts.Clock = &im.out, im
+	return ImportFollows(im.t.Context(), db, services.NewIDClock(im, 1), opts)
+}
+
+func (im *importer) must(opts ImportOptions) ImportReport {
+	im.t.Helper()
+	report, err := im.run(im.db, opts)
+	if err != nil {
+		im.t.Fatalf("%v\n%s", err, im.out.String())
+	}
+	return report
+}
+
+// follows reads every follow among the keys back: "alice>bob" -> since.
+func (im *importer) follows(keys ...string) map[string]services.PostID {
+	im.t.Helper()
+	numbers, err := im.db.UserNumbers(im.t.Context(), keys)
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	names := map[services.UserNumber]string{}
+	for key, number := range numbers {
+		names[number] = key
+	}
+	all := map[string]services.PostID{}
+	for number, followee := range names {
+		edges, err := im.db.Followers(im.t.Context(), number, 0, 100_000, time.Time{})
+		if err != nil {
+			im.t.Fatal(err)
+		}
+		for _, edge := range edges {
+			all[names[edge.Follower]+">"+followee] = edge.Since
+		}
+	}
+	return all
+}
+
+// pairs are the follows without their since, in order.
+func (im *importer) pairs(keys ...string) []string {
+	return slices.Sorted(maps.Keys(im.follows(keys...)))
+}
+
+func zip(t *testing.T, text string) string {
+	t.Helper()
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	if _, err := writer.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.String()
+}
+
+func TestImportFollows(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
+		im := newImporter(t, open())
+		path := im.file("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob")
+		got := im.must(ImportOptions{File: path})
+		if want := (ImportReport{Lines: 8, Rows: 5, Follows: 4, Duplicates: 1}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		now := services.PostIDAt(im.now)
+		follows := im.follows("alice", "bob", "carol")
+		if since := follows["alice>carol"]; since != services.PostIDAt(time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)) {
+			t.Errorf("alice follows carol since %v", since.Time())
+		}
+		for _, pair := range []string{"bob>alice", "carol>bob"} {
+			if since := follows[pair]; since < now || since.Time() != im.now {
+				t.Errorf("%s since %v, want the time of the import", pair, since.Time())
+			}
+		}
+		if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "carol>bob"}, im.pairs("alice", "bob", "carol")); diff != "" {
+			t.Error(diff)
+		}
+
+		// What exists stays as it is, and an import that came to its end starts anew.
+		im.now = im.now.Add(time.Hour)
+		again := im.must(ImportOptions{File: path})
+		if want := (ImportReport{Lines: 8, Rows: 5, Duplicates: 5}); again != want {
+			t.Errorf("again: got %+v, want %+v", again, want)
+		}
+		if diff := cmp.Diff(follows, im.follows("alice", "bob", "carol")); diff != "" {
+			t.Errorf("the second import changed (-first +second):\n%s", diff)
+		}
+	})
+}
+
+func TestImportBothWaysWithPrefix(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
+		im := newImporter(t, open())
+		path := im.file("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
+		got := im.must(ImportOptions{File: path, Both: true, Prefix: "u-"})
+		if want := (ImportReport{Lines: 4, Rows: 3, Follows: 4, Duplicates: 2}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		if diff := cmp.Diff([]string{"u-1>u-2", "u-1>u-3", "u-2>u-1", "u-3>u-1"}, im.pairs("u-1", "u-2", "u-3", "1", "2", "3")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// The same rows come in whatever way the file is stored.
+func TestImportFormsOfFiles(t *testing.T) {
+	rows := "alice,bob\nbob,carol\n"
+	for name, text := range map[string]string{
+		"plain":                  rows,
+		"gzip":                   zip(t, rows),
+		"gzip in two pieces":     zip(t, "alice,bob\n") + zip(t, "bob,carol\n"),
+		"lines end with CR LF":   strings.ReplaceAll(rows, "\n", "\r\n"),
+		"no end of line":         strings.TrimSuffix(rows, "\n"),
+		"a byte order mark":      "\xef\xbb\xbffrom,to\n" + rows,
+		"a mark in gzip":         zip(t, "\xef\xbb\xbf"+rows),
+		"a header in capitals":   "From,To\n" + rows,
+		"a quoted header":        "\"source\",\"target\",\"weight\"\n" + rows,
+		"empty lines and blanks": "\n  \n" + strings.ReplaceAll(rows, ",", " ,\t"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			im := sqliteImporter(t)
+			got := im.must(ImportOptions{File: im.file("f", text)})
+			if got.Rows != 2 || got.Follows != 2 || got.Bad != 0 {
+				t.Errorf("got %+v\n%s", got, im.out.String())
+			}
+			if diff := cmp.Diff([]string{"alice>bob", "bob>carol"}, im.pairs("alice", "bob", "carol")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestImportEmptyFiles(t *testing.T) {
+	for _, text := range []string{"", "\n", "follower,followee\n", zip(t, "")} {
+		im := sqliteImporter(t)
+		if got := im.must(ImportOptions{File: im.file("f", text)}); got.Rows != 0 || got.Bad != 0 {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+}
+
+// The limit of what one user may follow is not an import's.
+func TestImportIsNotLimited(t *testing.T) {
+	im := sqliteImporter(t)
+	var text strings.Builder
+	for i := range 2_500 {
+		fmt.Fprintf(&text, "alice,friend%d\n", i)
+	}
+	if got := im.must(ImportOptions{File: im.file("f", text.String()), Batch: 700}); got.Follows != 2_500 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestImportFromStandardInput(t *testing.T) {
+	im := sqliteImporter(t)
+	t.Chdir(im.dir)
+	got := im.must(ImportOptions{File: "-", Input: strings.NewReader(zip(t, "alice,bob\nalice,alice\n"))})
+	if want := (ImportReport{Lines: 2, Rows: 1, Follows: 1, Bad: 1, BadFile: "import-follows.bad"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if text := im.read("import-follows.bad"); !strings.Contains(text, "alice,alice\n") {
+		t.Errorf("the bad lines: %q", text)
+	}
+	if _, err := im.run(im.db, ImportOptions{File: "-"}); services.CodeOf(err) != services.Invalid {
+		t.Errorf("without an input: %v", err)
+	}
+}
+
+func TestImportFaults(t *testing.T) {
+	im := sqliteImporter(t)
+	cut := zip(t, strings.Repeat("alice,bob\n", 10))
+	blocked := im.file("blocked.csv", "alice,alice\n")
+	if err := os.Mkdir(blocked+".bad", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	im.file("blocked.csv.bad/kept", "")
+	var noise strings.Builder
+	for i := range hopeless {
+		fmt.Fprintf(&noise, "%d;%d\n", i, i+1)
+	}
+	for name, c := range map[string]struct {
+		file, word string
+		code       services.Code
+	}{
+		"no file":         {filepath.Join(im.dir, "none.csv"), "none.csv", services.Invalid},
+		"a folder":        {im.dir, "is a folder", services.Invalid},
+		"not gzip":        {im.file("not.gz", "\x1f\x8b and no more"), "begins like gzip", services.Invalid},
+		"cut gzip":        {im.file("cut.gz", cut[:len(cut)-9]), "breaks off after line", services.Invalid},
+		"not our columns": {im.file("noise.csv", noise.String()), "not one of its first 1000 lines", services.Invalid},
+		"no room for bad": {blocked, "bad lines cannot be put aside", services.Unavailable},
+	} {
+		_, err := im.run(im.db, ImportOptions{File: c.file})
+		if services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.word) {
+			t.Errorf("%s: %s: %v", name, services.CodeOf(err), err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ImportFollows(ctx, im.db, services.NewIDClock(im, 1), ImportOptions{File: im.file("f", "alice,bob\n")}); err == nil {
+		t.Error("an import that was called off says nothing")
+	}
+	if got := im.pairs("alice", "bob"); slices.Contains(got, "bob>alice") {
+		t.Errorf("what failed is in: %v", got)
+	}
+}
+
+func TestReportForPersons(t *testing.T) {
+	for want, report := range map[string]ImportReport{
+		"289,003 rows: 578,006 follows are new, 0 existed already; 15.2 s": {Rows: 289_003, Follows: 578_006, Took: 15_240 * time.Millisecond},
+		"after line 1,000: 7 rows: 3 follows are new, 4 existed already; 1,234,567 bad lines are in f.bad; 0.0 s": {
+			ResumedAfter: 1000, Rows: 7, Follows: 3, Duplicates: 4, Bad: 1_234_567, BadFile: "f.bad"},
+	} {
+		if got := report.String(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

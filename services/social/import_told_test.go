@@ -1,0 +1,187 @@
+package social
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+)
+
+// Each bad line is told with its number and reason, and put aside as it was; mended, the file can be imported itself.
+func TestBadLinesArePutAside(t *testing.T) {
+	im := sqliteImporter(t)
+	path := im.file("f.csv", "alice,bob\nalice,alice\nbob\n\"bob,carol\ncarol,da ve\nbob,alice\n")
+	got := im.must(ImportOptions{File: path})
+	if want := (ImportReport{Lines: 6, Rows: 2, Follows: 2, Bad: 4, BadFile: path + ".bad"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	want := `# line 2: "alice" follows himself
+alice,alice
+# line 3: 2 or 3 columns are needed, follower,followee,since; got 1
+bob
+# line 4: broken quotes
+"bob,carol
+# line 5: user key "da ve": only letters, digits, '.', '_' and '-' are allowed
+carol,da ve
+`
+	if diff := cmp.Diff(want, im.read(path+".bad")); diff != "" {
+		t.Errorf("put aside (-want +got):\n%s", diff)
+	}
+	for line := range strings.Lines(want) {
+		if told, isRemark := strings.CutPrefix(line, "# "); isRemark && !strings.Contains(im.out.String(), told) {
+			t.Errorf("not told: %s", told)
+		}
+	}
+	mended := strings.NewReplacer("alice,alice", "alice,carol", "\nbob\n", "\nbob,dave\n", "\"bob", "bob", "da ve", "dave").Replace(want)
+	if got := im.must(ImportOptions{File: im.file("f.csv.bad", mended)}); got.Follows != 4 || got.Bad != 0 {
+		t.Errorf("the mended lines: %+v", got)
+	}
+	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "bob>carol", "bob>dave", "carol>dave"}, im.pairs("alice", "bob", "carol", "dave")); diff != "" {
+		t.Error(diff)
+	}
+	// A file without bad lines leaves none of before beside it.
+	im.must(ImportOptions{File: im.file("f.csv", "alice,bob\n")})
+	if _, err := os.Stat(path + ".bad"); !os.IsNotExist(err) {
+		t.Errorf("the bad lines of the import before are still there: %v", err)
+	}
+}
+
+func TestOnlyTheFirstBadLinesAreTold(t *testing.T) {
+	im := sqliteImporter(t)
+	got := im.must(ImportOptions{File: im.file("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
+	if got.Bad != 3_001 || got.Follows != 2 || got.Lines != 3_003 {
+		t.Errorf("got %+v", got)
+	}
+	if n := strings.Count(im.out.String(), "\n"); n != mostTold+1 || !strings.Contains(im.out.String(), "further bad lines are in "+got.BadFile) {
+		t.Errorf("%d lines were told:\n%s", n, im.out.String())
+	}
+	text := im.read(got.BadFile)
+	if n := strings.Count(text, "\n"); n != 2*3_001 || !strings.Contains(text, "# line 3002: longer than 4096 bytes\nyyy") {
+		t.Errorf("%d lines are put aside", n)
+	}
+}
+
+// What an earlier run put aside for lines that come again is taken out first.
+func TestBadLinesOfAnEarlierRun(t *testing.T) {
+	im := sqliteImporter(t)
+	const before = "# line 3: reason\nx\n# line 7: reason\ny\n"
+	for done, want := range map[int64]string{7: before, 6: "# line 3: reason\nx\n", 3: "# line 3: reason\nx\n", 2: ""} {
+		bad := badLines{path: im.file("f.bad", before), out: &im.out}
+		if err := bad.startAfter(done); err != nil {
+			t.Fatal(err)
+		}
+		if got := int64(strings.Count(want, "#")); bad.count != got {
+			t.Errorf("after line %d: %d bad lines, want %d", done, bad.count, got)
+		}
+		bad.add(9, []byte("z"), errBroken)
+		if err := bad.close(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want+"# line 9: "+errBroken.Error()+"\nz\n", im.read(bad.path)); diff != "" {
+			t.Errorf("after line %d (-want +got):\n%s", done, diff)
+		}
+	}
+	missing := badLines{path: im.dir + "/none.bad", out: &im.out}
+	if err := missing.startAfter(5); err != nil || missing.count != 0 || missing.file() != "" {
+		t.Errorf("without a file: %v, %d", err, missing.count)
+	}
+}
+
+// ticking is a clock that goes on by a step each time it is asked.
+type ticking struct {
+	now  time.Time
+	step time.Duration
+}
+
+func (c *ticking) Now() time.Time {
+	c.now = c.now.Add(c.step)
+	return c.now
+}
+
+func TestProgress(t *testing.T) {
+	text := "alice,bob\n" + strings.Repeat("bob,alice\n", 999)
+	for name, c := range map[string]struct {
+		opts ImportOptions
+		step time.Duration
+		want func(told string) bool
+	}{
+		"a line each 5 s":  {ImportOptions{}, 3 * time.Second, func(told string) bool { return strings.Count(told, "\n") == 2 && strings.Contains(told, "100 %") }},
+		"no line before":   {ImportOptions{}, 100 * time.Millisecond, func(told string) bool { return told == "" }},
+		"a bar":            {ImportOptions{Terminal: true}, 200 * time.Millisecond, func(told string) bool { return strings.Count(told, "\r[====") >= 4 && strings.HasSuffix(told, " \r") }},
+		"nothing if quiet": {ImportOptions{Quiet: true}, time.Minute, func(told string) bool { return told == "" }},
+		"no bar if quiet":  {ImportOptions{Quiet: true, Terminal: true}, time.Minute, func(told string) bool { return told == "" }},
+		"no share of a pipe": {ImportOptions{File: "-", Input: strings.NewReader(text)}, 6 * time.Second, func(told string) bool {
+			return strings.Contains(told, "250 rows  ") && strings.Contains(told, " follows/s\n") && !strings.Contains(told, "%")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			im := sqliteImporter(t)
+			t.Chdir(im.dir)
+			if c.opts.File == "" {
+				c.opts.File = im.file("f.csv", text)
+			}
+			c.opts.Batch, c.opts.Out, c.opts.Clock = 250, &im.out, &ticking{now: im.now, step: c.step}
+			report, err := ImportFollows(t.Context(), im.db, services.NewIDClock(im, 1), c.opts)
+			if err != nil || report.Rows != 1000 || report.Took <= 0 {
+				t.Fatalf("%v; %+v", err, report)
+			}
+			if told := im.out.String(); !c.want(told) {
+				t.Errorf("told: %q", told)
+			}
+		})
+	}
+}
+
+// The rate is of this run, and what is left is judged by the bytes since it began.
+func TestProgressText(t *testing.T) {
+	clock := &ticking{now: time.Unix(0, 0)}
+	p := newProgress(ImportOptions{Clock: clock}, 1_000, clock.now)
+	report := ImportReport{Rows: 30_000, Follows: 50_000, Duplicates: 10_000}
+	if got, want := p.text(report, 250, 10*time.Second), " 25 %  30,000 rows  6,000 follows/s  30s left"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	p.resumed(200)
+	if got := p.text(report, 250, 10*time.Second); !strings.HasSuffix(got, "  2m30s left") {
+		t.Errorf("after 20 %% were done before: %q", got)
+	}
+	p.terminal = true
+	if got := p.text(report, 1_200, 10*time.Second); !strings.HasPrefix(got, "["+strings.Repeat("=", barWidth)+"] 100 %") || !strings.HasSuffix(got, " 0s left") || len(got) > 79 {
+		t.Errorf("at the end: %q", got)
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 578_006: "578,006", 1_234_567_890: "1,234,567,890", -1000: "-1,000", -100: "-100"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}
+
+// A line that is longer than the buffers is one line, and bounded.
+func TestLongLines(t *testing.T) {
+	im := sqliteImporter(t)
+	s, err := openSource(ImportOptions{File: im.file("f", fmt.Sprintf("%s\nb\n%s", strings.Repeat("a", 1<<20), strings.Repeat("c", 300_000)))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for {
+		line, err := s.next()
+		if err != nil {
+			break
+		}
+		got = append(got, fmt.Sprintf("%d:%c%d", s.line, line[0], len(line)))
+	}
+	if diff := cmp.Diff([]string{"1:a4097", "2:b1", "3:c4097"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
