@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -33,9 +34,12 @@ type usageError struct {
 }
 
 func (e *usageError) Error() string {
-	lines := make([]string, 0, len(e.faults)+1)
+	if len(e.faults) == 1 {
+		return e.faults[0].Error() + "\n" + e.hint
+	}
+	lines := []string{fmt.Sprintf("%d faults:", len(e.faults))}
 	for _, fault := range e.faults {
-		lines = append(lines, "tidings: "+fault.Error())
+		lines = append(lines, "  "+fault.Error())
 	}
 	return strings.Join(append(lines, e.hint), "\n")
 }
@@ -234,6 +238,8 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 			exit = tell(err)
 		}
 	}()
+	// A second Ctrl-C ends the process at once: nobody can call a read of the standard input off.
+	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
 	file, _ := out.(*os.File)
 	report, err := social.ImportFollows(ctx, db, services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32())), social.ImportOptions{
 		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,

@@ -254,9 +254,12 @@ func TestFaults(t *testing.T) {
 func TestAllFaultsAtOnce(t *testing.T) {
 	_, err := parse(t, "--workers x --drain 1h", "TIDINGS_LISTEN=:1", "REDIS_URL=what", "TIDINGS_QUERY_TOKENS=5")
 	for _, flag := range []string{"--workers", "--drain", "--listen", "--redis", "--query-tokens"} {
-		if err == nil || !strings.Contains(err.Error(), "tidings: "+flag+" (") {
+		if err == nil || !strings.Contains(err.Error(), "\n  "+flag+" (") {
 			t.Errorf("%s is not reported: %v", flag, err)
 		}
+	}
+	if !strings.HasPrefix(err.Error(), "5 faults:\n") || !strings.HasSuffix(err.Error(), "\ntidings --help lists every command and flag.") {
+		t.Errorf("the frame of the message: %v", err)
 	}
 	config := mustParse(t, "").Config
 	config.Workers, config.MaxFollowees = 0, -1
