@@ -45,7 +45,7 @@ func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			return h.client.Process(ctx, once{cmd})
 		}
 		countRoundTrip(ctx)
-		return h.batches.Process(uncounted(ctx), once{cmd})
+		return h.batches.Process(ctx, once{cmd})
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *pieces) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 func TestASharedReadEndsWithoutADeadlineToo(t *testing.T) {
 	proxy := rdbtest.NewProxy(t, rdbtest.NewServer(t).Addr())
-	c := connect(t, Options{URL: proxy.URL(), ReadTimeout: 50 * time.Millisecond})
+	c := connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
 	proxy.BlackHole(true)
 	var readers sync.WaitGroup
 	ended := make(chan struct{})

@@ -84,7 +84,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		server.Kill()
-		eventually(t, 5*time.Second, "the breaker opens", func() error {
+		eventually(t, 10*time.Second, "the breaker opens", func() error {
 			err := call(t.Context(), c)
 			if !services.IsUnavailable(err) {
 				t.Fatalf("without a server: %v, want UNAVAILABLE", err)
@@ -199,9 +199,9 @@ func TestADeadlineIsKeptInABlackHole(t *testing.T) {
 
 func TestWithoutADeadlineTheReadTimeoutEndsACall(t *testing.T) {
 	proxy := rdbtest.NewProxy(t, rdbtest.NewServer(t).Addr())
-	c := connect(t, Options{URL: proxy.URL(), ReadTimeout: 20 * time.Millisecond})
+	c := connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
 	proxy.BlackHole(true)
-	eventually(t, 5*time.Second, "the breaker opens", func() error {
+	eventually(t, 10*time.Second, "the breaker opens", func() error {
 		err := ask(t.Context(), c)
 		if !services.IsUnavailable(err) {
 			t.Fatalf("in a black hole: %v, want UNAVAILABLE", err)

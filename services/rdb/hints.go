@@ -63,9 +63,6 @@ func (h *hintReceivers) deliver(hints []Hint) {
 	}
 }
 
-// channelOf is the pub/sub channel on which a node is spoken to.
-func channelOf(node string) string { return "node:" + node }
-
 // PublishHints tells each node which of its users' documents have changed. This node's own hints are delivered before
 // it returns, also when Redis is away; those for other nodes are one round trip together. The embedded Redis has no
 // other nodes: all hints are delivered here. The error is UNAVAILABLE and may be ignored: a hint may be lost.
@@ -86,7 +83,7 @@ func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) err
 	_, err := c.pipeline(ctx, func(p redis.Pipeliner) {
 		for node, hints := range messages {
 			for part := range slices.Chunk(hints, hintsPerMessage) {
-				p.Publish(ctx, channelOf(node), encodeHints(part))
+				p.Publish(ctx, hintChannel(node), encodeHints(part))
 			}
 		}
 	})
@@ -161,7 +158,7 @@ func (c *Client) RunHints(ctx context.Context, receive func([]Hint), resync func
 // listen is the life of one connection. It says whether it was ever subscribed, and how it ended. The library's own
 // channel of messages hides the answers to its pings, and with them a network that swallows everything.
 func (c *Client) listen(ctx context.Context, receive func([]Hint), resync func()) (subscribed bool, err error) {
-	subscription := c.redis.Subscribe(ctx, channelOf(c.id))
+	subscription := c.redis.Subscribe(ctx, hintChannel(c.id))
 	defer subscription.Close()
 	watching, stop := context.WithCancel(ctx)
 	var heard atomic.Int64

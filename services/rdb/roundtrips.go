@@ -39,14 +39,6 @@ func countRoundTrip(ctx context.Context) {
 	}
 }
 
-// uncounted is the context for a call that has been counted already.
-func uncounted(ctx context.Context) context.Context {
-	if chainFrom(ctx) == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, roundTripsKey{}, (*roundTripsChain)(nil))
-}
-
 // roundTripHook counts on the client that is called, not on the cluster nodes behind it: those are asked at once.
 type roundTripHook struct{}
 
