@@ -103,17 +103,55 @@ func (d dialect) locking(words string) string {
 	return ""
 }
 
-// tuple is the parameters of one row of an insertion: ($1, $2), after some others.
-func (d dialect) tuple(before, columns int) string {
-	marks := make([]string, columns)
-	for i := range marks {
-		marks[i] = "$" + strconv.Itoa(before+i+1)
+// insertion is an INSERT of any number of rows. On PostgreSQL each column is one parameter, a list.
+type insertion struct {
+	statement
+	kinds []string // of the columns
+}
+
+// newInsertion makes an insertion into a table from its columns, NAME TYPE, NAME TYPE, and what follows the values.
+func newInsertion(name, table, columns, tail string) insertion {
+	var names, kinds, values, lists []string
+	for i, column := range strings.Split(columns, ",") {
+		name, kind, _ := strings.Cut(strings.TrimSpace(column), " ")
+		names = append(names, name)
+		kinds = append(kinds, kind)
+		values = append(values, "?"+strconv.Itoa(i+1))
+		lists = append(lists, fmt.Sprintf("$%d::%s[]", i+1, kind))
 	}
-	text := "(" + strings.Join(marks, ", ") + ")"
-	if d == sqlite {
-		return strings.ReplaceAll(text, "$", "?")
+	head := fmt.Sprintf("INSERT INTO %s (%s)", table, strings.Join(names, ", "))
+	return insertion{kinds: kinds, statement: statement{name: name, text: [dialects]string{
+		sqlite:   fmt.Sprintf("%s VALUES (%s) %s", head, strings.Join(values, ", "), tail),
+		postgres: fmt.Sprintf("%s SELECT * FROM unnest(%s) %s", head, strings.Join(lists, ", "), tail),
+	}}}
+}
+
+// arrays turns rows into columns.
+func (ins insertion) arrays(all [][]any) []any {
+	lists := make([]any, len(ins.kinds))
+	for i, kind := range ins.kinds {
+		switch kind {
+		case "BIGINT":
+			lists[i] = columnOf[int64](all, i)
+		case "TEXT":
+			lists[i] = columnOf[string](all, i)
+		case "BYTEA":
+			lists[i] = columnOf[[]byte](all, i)
+		case "BOOLEAN":
+			lists[i] = columnOf[bool](all, i)
+		default:
+			panic("store: unknown type " + kind + " in " + ins.name)
+		}
 	}
-	return text
+	return lists
+}
+
+func columnOf[T any](all [][]any, i int) []T {
+	list := make([]T, len(all))
+	for row := range all {
+		list[row] = postgres.bindOne(all[row][i]).(T)
+	}
+	return list
 }
 
 var (

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	insertFollows = insertion{name: "insert follows", columns: 3,
-		head: "INSERT INTO follows (follower, followee, since)", tail: "ON CONFLICT (follower, followee) DO NOTHING"}
+	insertFollows = newInsertion("insert follows", "follows", "follower BIGINT, followee BIGINT, since BIGINT",
+		"ON CONFLICT (follower, followee) DO NOTHING")
 
 	deleteFollow = newStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
 

@@ -27,7 +27,7 @@ type Job struct {
 }
 
 var (
-	insertJobs = insertion{name: "enqueue jobs", columns: 5, head: "INSERT INTO jobs (kind, key, payload, due_at, created_at)"}
+	insertJobs = newInsertion("enqueue jobs", "jobs", "kind TEXT, key TEXT, payload BYTEA, due_at BIGINT, created_at BIGINT", "")
 
 	extendJobs = newStatement("extend leases", `UPDATE jobs SET due_at = $3 WHERE {in id $1 BIGINT} AND token = $2`)
 

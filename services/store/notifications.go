@@ -28,7 +28,21 @@ const bucketsPerDay = int64(24 * time.Hour / groupSpan)
 
 // stands is the predicate of a like that notifies: the like is there, of somebody else, on a post of the
 // recipient's that is not deleted. Count and list both come from it.
-const stands = `p.author = c.recipient AND p.deleted_at IS NULL AND l.liker <> c.recipient`
+const stands = `p.id = l.post AND p.author = c.recipient AND p.deleted_at IS NULL AND l.liker <> c.recipient`
+
+// lowerWrong ends an update of the causes that c names. A count is looked up for each cause; NOT EXISTS would be
+// planned as a join, which may read all the likes of a post for each of its causes. And a plain "standing" would
+// let both planners walk notification_causes_unseen instead of looking the causes up.
+const lowerWrong = ` AND CASE WHEN notification_causes.standing THEN 1 ELSE 0 END = 1 AND 0 = (
+	SELECT count(*) FROM likes l CROSS JOIN posts p
+	WHERE l.post = notification_causes.subject AND l.liker = notification_causes.actor AND ` + stands + `)
+RETURNING notification_causes.recipient, notification_causes.category`
+
+// raiseMissing follows a table of facts and lists those without a standing cause.
+const raiseMissing = ` SELECT f.recipient, f.category, f.subject, f.actor, f.liked_at, n.place
+FROM facts f LEFT JOIN notification_causes n
+	ON n.recipient = f.recipient AND n.category = f.category AND n.subject = f.subject AND n.actor = f.actor
+WHERE n.standing IS NULL OR n.standing = FALSE`
 
 var (
 	// An upsert locks the row whether it is there or not, in the order of the rows given.
@@ -41,33 +55,31 @@ RETURNING recipient, category, ver, head, seen`)
 	lowerCauses = newStatement("lower causes", `
 UPDATE notification_causes SET standing = FALSE
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT} AS c
-WHERE notification_causes.recipient = c.recipient AND notification_causes.category = c.category AND notification_causes.subject = c.subject AND notification_causes.actor = c.actor AND notification_causes.standing
-	AND NOT EXISTS (SELECT 1 FROM posts p JOIN likes l ON l.post = p.id WHERE p.id = notification_causes.subject AND l.liker = notification_causes.actor AND `+stands+`)
-RETURNING notification_causes.recipient, notification_causes.category`)
+WHERE notification_causes.recipient = c.recipient AND notification_causes.category = c.category
+	AND notification_causes.subject = c.subject AND notification_causes.actor = c.actor`+lowerWrong)
 
 	lowerSubjects = newStatement("lower all causes of subjects", `
 UPDATE notification_causes SET standing = FALSE
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS c
-WHERE notification_causes.recipient = c.recipient AND notification_causes.category = c.category AND notification_causes.subject = c.subject AND notification_causes.standing
-	AND NOT EXISTS (SELECT 1 FROM posts p JOIN likes l ON l.post = p.id WHERE p.id = notification_causes.subject AND l.liker = notification_causes.actor AND `+stands+`)
-RETURNING notification_causes.recipient, notification_causes.category`)
+WHERE notification_causes.recipient = c.recipient AND notification_causes.category = c.category
+	AND notification_causes.subject = c.subject`+lowerWrong)
 
 	causesToRaise = newStatement("causes to raise", `
-SELECT c.recipient, c.category, c.subject, l.liker, l.liked_at, n.place
-FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT} AS c
-CROSS JOIN posts p CROSS JOIN likes l
-LEFT JOIN notification_causes n ON n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.actor = l.liker
-WHERE p.id = c.subject AND l.post = p.id AND l.liker = c.actor AND `+stands+` AND (n.standing IS NULL OR NOT n.standing)`)
+WITH facts AS MATERIALIZED (
+	SELECT c.recipient, c.category, c.subject, c.actor, l.liked_at
+	FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT} AS c CROSS JOIN likes l CROSS JOIN posts p
+	WHERE l.post = c.subject AND l.liker = c.actor AND `+stands+`
+)`+raiseMissing)
 
 	subjectsToRaise = newStatement("all causes of subjects to raise", `
-SELECT c.recipient, c.category, c.subject, l.liker, l.liked_at, n.place
-FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS c
-CROSS JOIN posts p CROSS JOIN likes l
-LEFT JOIN notification_causes n ON n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.actor = l.liker
-WHERE p.id = c.subject AND l.post = p.id AND `+stands+` AND (n.standing IS NULL OR NOT n.standing)`)
+WITH facts AS MATERIALIZED (
+	SELECT c.recipient, c.category, c.subject, l.liker AS actor, l.liked_at
+	FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS c CROSS JOIN posts p CROSS JOIN likes l
+	WHERE p.id = c.subject AND `+stands+`
+)`+raiseMissing)
 
-	insertCauses = insertion{name: "insert causes", columns: 8,
-		head: "INSERT INTO notification_causes (recipient, category, subject, actor, place, bucket, at, standing)"}
+	insertCauses = newInsertion("insert causes", "notification_causes",
+		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
 	restoreCauses = newStatement("restore causes", `
 UPDATE notification_causes SET standing = TRUE

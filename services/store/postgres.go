@@ -12,10 +12,14 @@ import (
 )
 
 // sessionSettings are made on each new connection. An answered write must be on disk whatever the server's
-// default, and a node that hangs must not hold its rows for ever.
+// default, and a node that hangs must not hold its rows for ever. Every query here is made of short walks along
+// indexes, many of which end at a limit: the planner shall not guess, from statistics that are old or not there yet,
+// that reading a whole table, or compiling the query, is worth it.
 const sessionSettings = `SELECT
 	CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
-	set_config('idle_in_transaction_session_timeout', '30s', false)`
+	set_config('idle_in_transaction_session_timeout', '30s', false),
+	set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
+	set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)`
 
 // idleConnections end after this time, so that a server that was restarted is soon rid of dead ones.
 const idleConnections = 5 * time.Minute

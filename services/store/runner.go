@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"strings"
 	"sync"
 )
 
@@ -56,55 +55,24 @@ func (r runner) run(ctx context.Context, st statement, args ...any) (int, error)
 	return int(changed), fault(st.name, err)
 }
 
-// insertion is an INSERT of many rows: head VALUES (...), (...) tail.
-type insertion struct {
-	name, head, tail string
-	columns          int
-}
-
-// insertSizes are how many rows go into one statement: few sizes, so that few texts are prepared.
-var insertSizes = [...]int{256, 32, 4, 1}
-
-// insert runs the insertion for all the rows and says how many went in.
-func (r runner) insert(ctx context.Context, ins insertion, all [][]any) (int, error) {
-	inserted := 0
-	for _, size := range insertSizes {
-		text := ""
-		for ; len(all) >= size; all = all[size:] {
-			if text == "" {
-				text = ins.text(r.dialect, size)
-			}
-			args := make([]any, 0, size*ins.columns)
-			for _, row := range all[:size] {
-				args = append(args, row...)
-			}
-			result, err := r.db.exec(ctx, text, r.dialect.bind(args))
-			if err != nil {
-				return inserted, fault(ins.name, err)
-			}
-			changed, err := result.RowsAffected()
-			if err != nil {
-				return inserted, fault(ins.name, err)
-			}
-			inserted += int(changed)
+// insert puts the rows in and says how many went in.
+func (r runner) insert(ctx context.Context, ins insertion, all [][]any) (inserted int, err error) {
+	if len(all) == 0 {
+		return 0, nil
+	}
+	// A round trip to PostgreSQL is worth sharing; SQLite is quickest with a row at a time.
+	calls := all
+	if r.dialect == postgres {
+		calls = [][]any{ins.arrays(all)}
+	}
+	for _, args := range calls {
+		changed, err := r.run(ctx, ins.statement, args...)
+		if err != nil {
+			return inserted, err
 		}
+		inserted += changed
 	}
 	return inserted, nil
-}
-
-func (ins insertion) text(d dialect, size int) string {
-	var b strings.Builder
-	b.WriteString(ins.head)
-	b.WriteString(" VALUES ")
-	for row := range size {
-		if row > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(d.tuple(row*ins.columns, ins.columns))
-	}
-	b.WriteString(" ")
-	b.WriteString(ins.tail)
-	return b.String()
 }
 
 // pool reads from PostgreSQL; its driver keeps prepared statements by itself.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"tidings/services"
@@ -21,17 +20,17 @@ type NotificationState struct {
 	Days       [8]int
 }
 
-// countUnseen reads the states of some inboxes and the sizes of their unseen groups, by half days. It reads what is
-// unseen, from notification_causes_unseen alone.
+// countUnseen reads the states of some inboxes, each followed by the numbers of its unseen groups in each half day;
+// a state's own row has bucket -1. It reads what is unseen, from notification_causes_unseen alone.
 const countUnseen = `, unseen AS MATERIALIZED (
 	SELECT DISTINCT n.recipient, n.category, n.subject, n.bucket
 	FROM boxes b CROSS JOIN notification_causes n
 	WHERE n.recipient = b.recipient AND n.category = b.category AND n.place > b.seen AND n.standing
 )
-SELECT b.recipient, b.category, b.ver, b.head, b.seen, u.bucket, count(u.bucket)
-FROM boxes b LEFT JOIN unseen u ON u.recipient = b.recipient AND u.category = b.category
-GROUP BY b.recipient, b.category, b.ver, b.head, b.seen, u.bucket
-ORDER BY b.recipient, b.category`
+SELECT recipient, category, ver, head, seen, -1 AS bucket, 0 AS groups FROM boxes
+UNION ALL
+SELECT recipient, category, 0, 0, 0, bucket, count(*) FROM unseen GROUP BY recipient, category, bucket
+ORDER BY recipient, category, bucket`
 
 var (
 	statesByInbox = newStatement("notification states", `
@@ -65,16 +64,15 @@ func (r runner) states(ctx context.Context, st statement, which any, now time.Ti
 	today := bucketOf(micros(now)) / bucketsPerDay
 	err := r.each(ctx, st, []any{which}, func(scan func(...any) error) error {
 		read := NotificationState{Day: today}
-		var bucket sql.NullInt64
+		var bucket int64
 		var groups int
 		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.Head, &read.Seen, &bucket, &groups); err != nil {
 			return err
 		}
-		if n := len(states); n == 0 || states[n-1].Recipient != read.Recipient || states[n-1].Category != read.Category {
+		if bucket < 0 {
 			states = append(states, read)
-		}
-		if bucket.Valid {
-			states[len(states)-1].add(bucket.Int64/bucketsPerDay, groups)
+		} else {
+			states[len(states)-1].add(bucket/bucketsPerDay, groups)
 		}
 		return nil
 	})

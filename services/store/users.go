@@ -16,7 +16,7 @@ var (
 
 	setCounter = newStatement("set a counter", `UPDATE counters SET value = $2 WHERE name = $1`)
 
-	insertUsers = insertion{name: "insert users", head: "INSERT INTO users (number, key)", columns: 2}
+	insertUsers = newInsertion("insert users", "users", "number BIGINT, key TEXT", "")
 
 	setProfile = newStatement("set a profile", `UPDATE users
 		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url) WHERE number = $1`)

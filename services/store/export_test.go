@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Exec runs any SQL within a transaction.
+func (tx *Tx) Exec(ctx context.Context, text string, args ...any) error {
+	_, err := tx.run(ctx, newStatement("test", text), args...)
+	return err
+}
+
+// Query reads with any SQL, one line a row.
+func (s *Store) Query(ctx context.Context, text string, args ...any) ([]string, error) {
+	return s.runner.lines(ctx, text, args)
+}
+
+// Query reads within the transaction.
+func (tx *Tx) Query(ctx context.Context, text string, args ...any) ([]string, error) {
+	return tx.lines(ctx, text, args)
+}
+
+func (r runner) lines(ctx context.Context, text string, args []any) (lines []string, err error) {
+	found, err := r.db.query(ctx, newStatement("test", text).text[r.dialect], r.dialect.bind(args))
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	columns, err := found.Columns()
+	if err != nil {
+		return nil, err
+	}
+	for found.Next() {
+		values := make([]any, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := found.Scan(into...); err != nil {
+			return nil, err
+		}
+		lines = append(lines, strings.TrimSpace(fmt.Sprintln(values...)))
+	}
+	return lines, found.Err()
+}
+
+// Statements are the texts of what is worth looking at.
+var Statements = map[string]statement{
+	"homeFeed": homeFeed, "newestCounting": newestCounting, "countNew": countNew, "followersOf": followersOf, "edgesTo": edgesTo,
+	"statesByInbox": statesByInbox, "statesByUser": statesByUser, "lowerCauses": lowerCauses, "lowerSubjects": lowerSubjects,
+	"causesToRaise": causesToRaise, "subjectsToRaise": subjectsToRaise, "restoreCauses": restoreCauses, "lockStates": lockStates,
+	"raiseVersions": raiseVersions, "authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "nextDue": nextDue,
+}
+
+// Text is the statement's text for an engine.
+func (st statement) Text(d dialect) string { return st.text[d] }
+
+const (
+	SQLite   = sqlite
+	Postgres = postgres
+)
+
+// Queued is how many writes wait for SQLite's writer.
+func (s *Store) Queued() int { return len(s.writer.queue) }
+
+// Fault is what an engine's error becomes.
+var Fault = fault

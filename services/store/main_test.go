@@ -1,0 +1,127 @@
+package store_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// childEnv makes this test binary another process of Tidings: one that writes until it is killed, or one that
+// only opens the database. Its value is the task and the database's URL.
+const childEnv = "STORE_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if task, url, isChild := strings.Cut(os.Getenv(childEnv), " "); isChild {
+		if err := child(task, url); err != nil {
+			fmt.Println(services.CodeOf(err), err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func child(task, url string) error {
+	s, err := store.Open(context.Background(), store.Config{URL: url})
+	if err != nil {
+		return err
+	}
+	if task == "open" {
+		return s.Close()
+	}
+	acks := make(chan services.PostID)
+	for writer := range services.PostID(8) {
+		go func() {
+			for n := services.PostID(1); ; n++ {
+				id := n*8 + writer
+				err := s.Write(context.Background(), func(tx *store.Tx) error {
+					if err := tx.InsertPost(context.Background(), services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: "b"}); err != nil {
+						return err
+					}
+					return tx.Enqueue(context.Background(), store.NewJob{Kind: "post", Key: id.String()})
+				})
+				if err != nil {
+					fmt.Println(err)
+					os.Exit(1)
+				}
+				acks <- id
+			}
+		}()
+	}
+	for id := range acks {
+		fmt.Println(id) // one write to the pipe: what the parent reads was answered
+	}
+	return nil
+}
+
+// startChild runs this binary as another process.
+func startChild(t *testing.T, task, url string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+task+" "+url)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended by itself
+		_ = cmd.Wait()
+	})
+	return cmd, bufio.NewReader(out)
+}
+
+// readAcks reads what the child says until it is killed, after some lines, and gives every whole line.
+func readAcks(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter int) []services.PostID {
+	t.Helper()
+	var acks []services.PostID
+	for {
+		line, err := out.ReadString('\n')
+		if err == io.EOF {
+			return acks // a line that was cut off is no answer
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := services.ParsePostID(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatalf("the child says %q", line)
+		}
+		acks = append(acks, id)
+		if len(acks) == killAfter {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	check := time.NewTicker(5 * time.Millisecond)
+	defer check.Stop()
+	for !condition() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("it never happened: %s", what)
+		case <-check.C:
+		}
+	}
+}

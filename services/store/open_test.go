@@ -1,0 +1,244 @@
+package store_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
+		first := open()
+		b := &bundle{Store: first, t: t, ctx: t.Context()}
+		b.users("alice", "bob")
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Close(); err != nil {
+			t.Fatalf("closing again: %v", err)
+		}
+		numbers, err := open().UserNumbers(t.Context(), []string{"bob", "alice", "carol"})
+		equal(t, must(numbers, err)(t), map[string]services.UserNumber{"alice": 1, "bob": 2})
+	})
+}
+
+func TestDialectAndPing(t *testing.T) {
+	each(t, func(b *bundle) {
+		if !strings.HasSuffix(b.t.Name(), b.Dialect()) {
+			b.t.Errorf("the dialect is %s", b.Dialect())
+		}
+		if err := b.Ping(b.ctx); err != nil {
+			b.t.Error(err)
+		}
+	})
+}
+
+func TestAfterCloseEverythingIsUnavailable(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, open func() *store.Store) {
+		s := open()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		coded(t, s.Ping(t.Context()), services.Unavailable)
+		coded(t, s.Write(t.Context(), func(*store.Tx) error { return nil }), services.Unavailable)
+		_, err := s.Users(t.Context(), []services.UserNumber{1})
+		coded(t, err, services.Unavailable)
+	})
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name, url, says string
+		code            services.Code
+	}{
+		{"Empty", "", "no scheme", services.Invalid},
+		{"NoScheme", "tidings.db", "no scheme", services.Invalid},
+		{"WrongScheme", "mysql://root:sesame@localhost/db", `"mysql"`, services.Invalid},
+		{"NoFile", "sqlite:", "names no file", services.Invalid},
+		{"InMemory", "sqlite::memory:", "names no file", services.Invalid},
+		{"NoFolder", "sqlite:" + filepath.Join(dir, "nowhere", "tidings.db"), "nowhere", services.Unavailable},
+		{"AFolder", "sqlite:" + dir, dir, services.Unavailable},
+		{"NotADatabase", "sqlite:" + write("text.db", strings.Repeat("not a database\n", 1000)), "text.db", services.Invalid},
+		{"BadPort", "postgres://user:sesame@localhost:port/db", "not a good one", services.Invalid},
+		{"BadEscape", "postgres://user:ses%zzame@localhost/db", "not a good one", services.Invalid},
+		{"BadParameter", "postgres://localhost/db?password=sesame&sslmode=perhaps", "not a good one", services.Invalid},
+		{"Refused", "postgres://user:sesame@" + refusingAddress(t) + "/tidings", "database tidings of user user at 127.0.0.1", services.Unavailable},
+		{"NoSuchDatabase", strings.Replace(storetest.Postgres(t), "/test_", "/nothing_", 1), "nothing_", services.Unavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := store.Open(t.Context(), store.Config{URL: c.url})
+			if s != nil {
+				t.Error("there is a store with the error")
+			}
+			coded(t, err, c.code)
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the error does not say %q: %v", c.says, err)
+			}
+			if strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "zzame") {
+				t.Errorf("the error shows a password: %v", err)
+			}
+		})
+	}
+}
+
+// refusingAddress is one where nobody listens.
+func refusingAddress(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestFailedOpenLeavesTheFileFree(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tidings.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("x", 8192)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + path})
+	coded(t, err, services.Invalid)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Open(t, store.Config{URL: "sqlite:" + path})
+}
+
+func TestFileNamesAreTakenAsTheyAre(t *testing.T) {
+	for _, name := range []string{"a b.db", "50%.db", "what?.db", "a#b.db", "ü.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		storetest.Open(t, store.Config{URL: "sqlite:" + path})
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		s := storetest.Open(t, store.Config{URL: url})
+		err := s.Write(t.Context(), func(tx *store.Tx) error {
+			return tx.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)")
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		_, err = store.Open(t.Context(), store.Config{URL: url})
+		coded(t, err, services.Conflict)
+		if !strings.Contains(err.Error(), "99999") {
+			t.Errorf("the error does not name the version: %v", err)
+		}
+	})
+}
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	url := storetest.SQLite(t)
+	storetest.Open(t, store.Config{URL: url})
+	for name, refused := range map[string]string{"InThisProcess": openHere(t, url), "InAnother": openElsewhere(t, url)} {
+		file := strings.TrimPrefix(url, "sqlite:")
+		if !strings.Contains(refused, string(services.Conflict)) || !strings.Contains(refused, file) || !strings.Contains(refused, "process") {
+			t.Errorf("%s: a second opening was answered with %q", name, refused)
+		}
+	}
+}
+
+func openHere(t *testing.T, url string) string {
+	_, err := store.Open(t.Context(), store.Config{URL: url})
+	return string(services.CodeOf(err)) + " " + err.Error()
+}
+
+func openElsewhere(t *testing.T, url string) string {
+	_, out := startChild(t, "open", url)
+	said, err := io.ReadAll(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(said)
+}
+
+func TestAnsweredWritesSurviveKill(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		storetest.Open(t, store.Config{URL: url}).Close() // the tables are made by a process that lives
+		cmd, out := startChild(t, "write", url)
+		acks := readAcks(t, cmd, out, 500)
+		surviving(t, storetest.Open(t, store.Config{URL: url}), acks)
+	})
+}
+
+func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
+	server := storetest.NewServer(t)
+	url := server.Database(t)
+	storetest.Open(t, store.Config{URL: url}).Close()
+	_, out := startChild(t, "write", url)
+	var acks []services.PostID
+	for len(acks) < 300 {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		acks = append(acks, must(services.ParsePostID(strings.TrimSpace(line)))(t))
+	}
+	server.Kill()
+	for { // what was answered before the server was gone
+		line, err := out.ReadString('\n')
+		id, notID := services.ParsePostID(strings.TrimSpace(line))
+		if err != nil || notID != nil {
+			break
+		}
+		acks = append(acks, id)
+	}
+	server.Start(t)
+	surviving(t, storetest.Open(t, store.Config{URL: url}), acks)
+}
+
+// surviving checks that every post that was answered is there with its job, and that no job stands without its post.
+func surviving(t *testing.T, s *store.Store, acks []services.PostID) {
+	t.Helper()
+	posts := must(s.Posts(t.Context(), acks))(t)
+	for _, id := range acks {
+		if _, ok := posts[id]; !ok {
+			t.Errorf("post %s was answered and is lost", id)
+		}
+	}
+	all := must(s.AuthorPosts(t.Context(), 1, 1<<30))(t)
+	waiting, _, _, err := s.JobCounts(t.Context())
+	if err != nil || waiting != len(all) {
+		t.Errorf("%d posts have %d jobs (%v)", len(all), waiting, err)
+	}
+	t.Logf("%d answered, %d there", len(acks), len(all))
+}
+
+func TestDatabaseAwayAndBack(t *testing.T) {
+	server := storetest.NewServer(t)
+	b := newBundle(t, server.Database(t))
+	b.users("alice")
+	server.Stop()
+	err := b.Write(b.ctx, func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserNumber{1}) })
+	coded(t, err, services.Unavailable)
+	_, err = b.Users(b.ctx, []services.UserNumber{1})
+	coded(t, err, services.Unavailable)
+	_, err = b.Claim(b.ctx, []string{"any"}, 1, 1)
+	coded(t, err, services.Unavailable)
+	coded(t, b.Ping(b.ctx), services.Unavailable)
+	server.Start(t)
+	eventually(t, "a write passes again", func() bool {
+		return b.Write(b.ctx, func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserNumber{1}) }) == nil
+	})
+	equal(t, len(must(b.Users(b.ctx, []services.UserNumber{1}))(t)), 1)
+}

@@ -1,0 +1,227 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// hold stops SQLite's writer in a write of its own until the returned function lets it go and gives that write's
+// error. What is written meanwhile queues up and becomes one group.
+func (b *bundle) hold() (letGo func() error) {
+	b.t.Helper()
+	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- b.Write(b.ctx, func(*store.Tx) error {
+			close(held)
+			<-gate
+			return nil
+		})
+	}()
+	<-held
+	var once sync.Once
+	open := func() { once.Do(func() { close(gate) }) }
+	b.t.Cleanup(open) // before the store's own end, which would wait for ever
+	return func() error {
+		open()
+		return <-done
+	}
+}
+
+// queue starts writes that all wait, in their order, and gives a function that waits for their errors.
+func (b *bundle) queue(fns ...func(tx *store.Tx) error) (errs func() []error) {
+	b.t.Helper()
+	results := make([]chan error, len(fns))
+	for i, fn := range fns {
+		results[i] = make(chan error, 1)
+		before := b.Queued()
+		go func() { results[i] <- b.Write(b.ctx, fn) }()
+		eventually(b.t, "the write queues", func() bool { return b.Queued() > before })
+	}
+	return func() []error {
+		var errs []error
+		for _, result := range results {
+			errs = append(errs, <-result)
+		}
+		return errs
+	}
+}
+
+func TestGroupIsOneTransaction(t *testing.T) {
+	b := newBundle(t, storetest.SQLite(t))
+	letGo := b.hold()
+	const writes = 20
+	var inside, outside []int
+	var fns []func(*store.Tx) error
+	for id := range services.PostID(writes) {
+		fns = append(fns, func(tx *store.Tx) error {
+			mine, err := tx.Query(b.ctx, "SELECT id FROM posts")
+			others, err2 := b.Query(b.ctx, "SELECT id FROM posts")
+			inside, outside = append(inside, len(mine)), append(outside, len(others))
+			return errors.Join(err, err2, put(b.ctx, id+1)(tx))
+		})
+	}
+	errs := b.queue(fns...)
+	if err := letGo(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(errs()...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range writes {
+		if inside[i] != i || outside[i] != 0 {
+			t.Fatalf("write %d saw %d posts of its group, and readers saw %d", i, inside[i], outside[i])
+		}
+	}
+	equal(t, len(b.published()), writes)
+}
+
+func TestGroupFailsOneByOne(t *testing.T) {
+	b := newBundle(t, storetest.SQLite(t))
+	letGo := b.hold()
+	then := func(id services.PostID, and func() error) func(*store.Tx) error {
+		return func(tx *store.Tx) error { return errors.Join(put(b.ctx, id)(tx), and()) }
+	}
+	errs := b.queue(
+		put(b.ctx, 1),
+		then(2, func() error { return errMine }),
+		then(3, func() error { panic("three") }),
+		func(tx *store.Tx) error { return tx.Exec(b.ctx, "SELECT no_such_column") },
+		put(b.ctx, 1),
+		put(b.ctx, 6),
+	)
+	if err := letGo(); err != nil {
+		t.Fatal(err)
+	}
+	var codes []services.Code
+	for _, err := range errs() {
+		codes = append(codes, services.CodeOf(err))
+	}
+	equal(t, codes, []services.Code{"", services.Internal, services.Internal, services.Internal, services.Conflict, ""})
+	equal(t, b.published(), []services.PostID{6, 1})
+}
+
+func TestCallerWhoGivesUpInTheQueue(t *testing.T) {
+	b := newBundle(t, storetest.SQLite(t))
+	letGo := b.hold()
+	ctx, cancel := context.WithCancel(b.ctx)
+	ran := false
+	gaveUp := make(chan error)
+	go func() { gaveUp <- b.Write(ctx, func(*store.Tx) error { ran = true; return nil }) }()
+	eventually(t, "the write queues", func() bool { return b.Queued() == 1 })
+	errs := b.queue(put(b.ctx, 1))
+	cancel()
+	err := <-gaveUp // while the writer is still held
+	coded(t, err, services.Unavailable)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	if err := errors.Join(letGo(), errors.Join(errs()...)); err != nil {
+		t.Fatal(err)
+	}
+	if ran {
+		t.Error("the write ran after its caller was told that it would not")
+	}
+	equal(t, b.published(), []services.PostID{1})
+}
+
+// Once a function runs, its statements and its commit do not end with its caller's context: breaking off one
+// statement would undo the whole group.
+func TestCallerWhoGivesUpTooLate(t *testing.T) {
+	b := newBundle(t, storetest.SQLite(t))
+	letGo := b.hold()
+	ctx, cancel := context.WithCancel(b.ctx)
+	result := make(chan error)
+	go func() {
+		result <- b.Write(ctx, func(tx *store.Tx) error {
+			cancel()
+			return put(ctx, 1)(tx)
+		})
+	}()
+	eventually(t, "the write queues", func() bool { return b.Queued() == 1 })
+	errs := b.queue(put(b.ctx, 2))
+	if err := errors.Join(letGo(), <-result, errors.Join(errs()...)); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, b.published(), []services.PostID{2, 1})
+}
+
+func TestCloseWaitsForWhatIsQueued(t *testing.T) {
+	url := storetest.SQLite(t)
+	b := newBundle(t, url)
+	letGo := b.hold()
+	errs := b.queue(put(b.ctx, 1), put(b.ctx, 2))
+	closed := make(chan error)
+	go func() { closed <- b.Close() }()
+	eventually(t, "a write is refused", func() bool {
+		ctx, cancel := context.WithCancel(b.ctx)
+		cancel() // one that still gets into the queue does not run
+		err := b.Write(ctx, put(ctx, 3))
+		return strings.Contains(err.Error(), "closed")
+	})
+	select {
+	case err := <-closed:
+		t.Fatalf("it closed before the writes were done: %v", err)
+	default:
+	}
+	if err := errors.Join(letGo(), errors.Join(errs()...), <-closed); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, newBundle(t, url).published(), []services.PostID{2, 1})
+}
+
+// A full disk makes SQLite give up the whole transaction of a group. Whoever fits in still passes, nobody is told
+// that a write stands that does not, and the writer works on when there is room again.
+func TestFullDisk(t *testing.T) {
+	b := newBundle(t, storetest.SQLite(t))
+	pages := must(b.Query(b.ctx, "PRAGMA page_count"))(t)[0]
+	limit := func(pages string) {
+		b.write(func(tx *store.Tx) error {
+			_, err := tx.Query(b.ctx, "PRAGMA max_page_count = "+pages)
+			return err
+		})
+	}
+	big := func(id services.PostID) func(*store.Tx) error {
+		return func(tx *store.Tx) error {
+			return tx.InsertPost(b.ctx, services.Post{ID: id, Author: 1, Kind: services.PostKindPost, Body: strings.Repeat("x", 1<<20)})
+		}
+	}
+	limit(pages)
+	letGo := b.hold()
+	errs := b.queue(put(b.ctx, 1), big(2), put(b.ctx, 3),
+		func(tx *store.Tx) error { _ = big(4)(tx); return nil }) // it ignores the error, and still must not succeed
+	if err := letGo(); err != nil {
+		t.Fatal(err)
+	}
+	var codes []services.Code
+	for _, err := range errs() {
+		codes = append(codes, services.CodeOf(err))
+	}
+	equal(t, codes, []services.Code{"", services.Unavailable, "", services.Unavailable})
+	equal(t, b.published(), []services.PostID{3, 1})
+	limit("1000000")
+	b.write(big(2))
+	equal(t, b.published(), []services.PostID{3, 2, 1})
+}
+
+func TestReaderSeesNothingOfAnUnfinishedWrite(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.write(func(tx *store.Tx) error {
+			if err := put(b.ctx, 1)(tx); err != nil {
+				return err
+			}
+			seen, err := b.AuthorPosts(b.ctx, 1, 10)
+			if len(seen) > 0 {
+				b.t.Errorf("a reader sees %v", seen)
+			}
+			return err
+		})
+		equal(b.t, b.published(), []services.PostID{1})
+	})
+}
