@@ -104,7 +104,7 @@ func (s *source) identify(opts ImportOptions) error {
 
 // unpack looks at the first bytes: gzip is known by them, not by the name of the file.
 func (s *source) unpack(name string) error {
-	raw := bufio.NewReaderSize(s.counter, 256<<10)
+	raw := bufio.NewReaderSize(s.counter, 32<<10)
 	s.reader = raw
 	if start, err := raw.Peek(len(gzipMagic)); err != nil && err != io.EOF {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", name)
