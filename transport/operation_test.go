@@ -132,15 +132,17 @@ func TestCompleteCancelsInSilence(t *testing.T) {
 
 func TestAnIDUsedAgainBelongsToTheNewOperation(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
+		w.schema.gate = make(chan struct{})
 		c := w.open("alice")
-		c.subscribe("1", "{ slow }") // ends when it is cancelled, after the id is another's
+		c.subscribe("1", "subscription { lingers }")
 		synctest.Wait()
 		c.send(`{"type":"complete","id":"1"}`)
 		c.subscribe("1", "subscription { ticks }")
 		synctest.Wait()
+		close(w.schema.gate) // only now the first one ends
+		c.nothing()
 		w.schema.hub.publish(4)
 		c.expect(tick("1", 4))
-		c.nothing()
 		if n := w.sockets.Stats().Operations; n != 1 {
 			t.Errorf("%d operations", n)
 		}

@@ -20,6 +20,7 @@ import (
 type testSchema struct {
 	hub    *testHub
 	schema *ast.Schema
+	gate   chan struct{} // lingers ends when it is closed
 }
 
 const testSDL = `
@@ -38,6 +39,8 @@ type Subscription {
   ticks: Int!
   "Does not wake: it needs a goroutine."
   plain: Int!
+  "Does not wake, and ends some time after it was cancelled."
+  lingers: Int!
   "Wakes, and its resolver fails."
   refused: Int!
   "Wakes, and its resolver does not answer until the context ends."
@@ -72,6 +75,9 @@ func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			}
 			data := next(ctx)
 			if data == nil {
+				if fields[0].Name == "lingers" {
+					<-s.gate
+				}
 				return nil
 			}
 			data.MarshalGQL(&buffer)

@@ -100,6 +100,36 @@ func TestSocketInitTimeout(t *testing.T) {
 	})
 }
 
+func TestAClientThatDoesNotAnswerTheCloseIsCutOff(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		conn, err := w.dial(http.Header{}, protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetCloseHandler(func(int, string) error { return nil })
+		if err := conn.WriteMessage(websocket.TextMessage, []byte("nonsense")); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, 4400) {
+			t.Fatalf("got %v", err)
+		}
+		if err := conn.WriteMessage(websocket.TextMessage, []byte("more nonsense")); err != nil {
+			t.Fatal(err) // is read and thrown away
+		}
+		pass(lingerTime - time.Millisecond)
+		synctest.Wait()
+		if open := w.sockets.Stats().Open; open != 1 {
+			t.Errorf("%d sockets while it may still answer", open)
+		}
+		pass(2 * time.Millisecond)
+		synctest.Wait()
+		if open := w.sockets.Stats().Open; open != 0 {
+			t.Errorf("%d sockets after it did not answer", open)
+		}
+	})
+}
+
 func TestSocketCloseRepeatsNothingOfTheClient(t *testing.T) {
 	const secret = "s3cret"
 	for _, text := range []string{

@@ -32,6 +32,7 @@ func TestUpgradeRefused(t *testing.T) {
 				t.Errorf("Origin %q: %d, want %d", test.origin, status, test.status)
 			}
 		}
+		synctest.Wait()
 		if stats := w.sockets.Stats(); stats.Refused != 4 || stats.Opened != 3 {
 			t.Errorf("%+v", stats)
 		}
