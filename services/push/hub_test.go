@@ -2,7 +2,6 @@ package push
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -81,135 +80,6 @@ func TestWatchRefusesWhatIsNoVersion(t *testing.T) {
 	if stats := h.Stats(); stats != (Stats{}) {
 		t.Errorf("refused watches left %+v", stats)
 	}
-}
-
-// TestConflation: of a change every 10 ms each tenth is sent, and it is the newest of its moment.
-func TestConflation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 0)
-		running(t, e, e.config(), func(h *Hub) {
-			states := mustWatch(t, h, 7, "")
-			synctest.Wait()
-			wantTaken(t, states, 0, "the first state")
-			for i := range 100 {
-				e.set(7, uint64(101+i), 1+i)
-				h.Hint(7, uint64(101+i))
-				synctest.Wait()
-				want := -1
-				if i%10 == 0 {
-					want = 1 + i
-				}
-				// The timer of the tenth step and the step itself share a moment: the step's hint comes
-				// first or the timer does, and either way the newest is sent within it.
-				if got := taken(states); got != want && got != want-1 {
-					t.Fatalf("after %d ms: got %d, want %d", i*10, got, want)
-				}
-				<-time.After(10 * time.Millisecond)
-			}
-			pass(100 * time.Millisecond)
-			wantTaken(t, states, 100, "the last change")
-			pass(900 * time.Millisecond)
-			wantTaken(t, states, -1, "nothing after the last")
-			if got := len(e.calls(&e.renders)); got > 13 {
-				t.Errorf("%d renders for 100 changes in one second, want 13 at most", got)
-			}
-		})
-	})
-}
-
-// TestConflationOfASlowConsumer: nothing queues, and the newest is there when he comes.
-func TestConflationOfASlowConsumer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 0)
-		running(t, e, e.config(), func(h *Hub) {
-			slow, quick := mustWatch(t, h, 7, ""), mustWatch(t, h, 7, "")
-			synctest.Wait()
-			for i := range 5 {
-				taken(quick)
-				e.set(7, uint64(101+i), 1+i)
-				h.Hint(7, uint64(101+i))
-				pass(150 * time.Millisecond)
-			}
-			wantTaken(t, quick, 5, "the quick one")
-			wantTaken(t, slow, 5, "the slow one")
-			wantTaken(t, slow, -1, "the slow one, again")
-			stats := h.Stats()
-			if stats.Delivered != 12 || stats.Conflated != 5 {
-				t.Errorf("delivered %d, conflated %d; want 12 and 5", stats.Delivered, stats.Conflated)
-			}
-		})
-	})
-}
-
-// TestNewcomer: a watcher who comes while the others wait for their turn has his state at once, and they
-// have theirs no sooner and no later for it.
-func TestNewcomer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 0)
-		running(t, e, e.config(), func(h *Hub) {
-			first := mustWatch(t, h, 7, "")
-			synctest.Wait()
-			e.set(7, 101, 1)
-			h.Hint(7, 101)
-			synctest.Wait()
-			wantTaken(t, first, 1, "the first change")
-			e.set(7, 102, 2)
-			h.Hint(7, 102)
-			pass(50 * time.Millisecond)
-			second := mustWatch(t, h, 7, "")
-			synctest.Wait()
-			wantTaken(t, second, 2, "the newcomer, at once")
-			wantTaken(t, first, -1, "the other, before his turn")
-			pass(49 * time.Millisecond)
-			wantTaken(t, first, -1, "the other, still before his turn")
-			pass(time.Millisecond)
-			wantTaken(t, first, 2, "the other, in his turn")
-			wantTaken(t, second, -1, "the newcomer has it already")
-		})
-	})
-}
-
-// TestHintDuringRender: the read under way may have missed the change, so another follows it.
-func TestHintDuringRender(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 0)
-		config := e.config()
-		read, goOn := make(chan struct{}), make(chan struct{})
-		render := config.Render
-		slow := false
-		config.Render = func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
-			badges, errs := render(ctx, users)
-			if slow {
-				read <- struct{}{}
-				<-goOn
-			}
-			return badges, errs
-		}
-		running(t, e, config, func(h *Hub) {
-			states := mustWatch(t, h, 7, "")
-			synctest.Wait()
-			wantTaken(t, states, 0, "the first state")
-			slow = true
-			e.set(7, 101, 1)
-			h.Hint(7, 101)
-			<-read
-			slow = false
-			e.set(7, 102, 2)
-			h.Hint(7, 102)
-			goOn <- struct{}{}
-			synctest.Wait()
-			wantTaken(t, states, 1, "what was under way")
-			pass(100 * time.Millisecond)
-			wantTaken(t, states, 2, "what was hinted meanwhile, without a sweep")
-			if repairs := h.Stats().Repairs; repairs != 0 {
-				t.Errorf("%d repairs, want none", repairs)
-			}
-		})
-	})
 }
 
 // TestNextAt: time alone changes the state, and a renderer whose clock is behind keeps nobody busy.
@@ -363,56 +233,24 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// TestNoGoroutinePerWatcher counts them while 2,000 users are watched twice.
-func TestNoGoroutinePerWatcher(t *testing.T) {
+// TestComingBackAfterFailure: who failed and went is not kept waiting when he comes back.
+func TestComingBackAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
+		e.renderErr = errAway
 		running(t, e, e.config(), func(h *Hub) {
-			before := runtime.NumGoroutine()
-			for i := range 4000 {
-				user := services.UserNumber(1 + i%2000)
-				e.set(user, 1, 1)
-				mustWatch(t, h, user, "")
+			ctx, cancel := context.WithCancel(t.Context())
+			if _, err := h.Watch(ctx, 7, ""); err != nil {
+				t.Fatal(err)
 			}
-			pass(3 * time.Second)
-			if after := runtime.NumGoroutine(); after > before+10 {
-				t.Errorf("%d goroutines with 4,000 watchers, %d without", after, before)
-			}
-			if stats := h.Stats(); stats.Delivered != 4000 || stats.Watchers != 4000 || stats.Online != 2000 {
-				t.Errorf("%+v, want 4,000 delivered to 4,000 watchers of 2,000 users", stats)
-			}
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			e.set(7, 100, 1)
+			e.change(func(e *engines) { e.renderErr = nil })
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			wantTaken(t, states, 1, "on coming back")
 		})
 	})
-}
-
-// TestBatches: who waits is read together, entered before, and in no larger batches than promised.
-func TestBatches(t *testing.T) {
-	e := newEngines()
-	config := e.config()
-	render := config.Render
-	config.Render = func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
-		for _, user := range users {
-			if !e.on[user] {
-				t.Errorf("user %d is read before he has entered", user)
-			}
-		}
-		return render(ctx, users)
-	}
-	h := New(config)
-	var open []<-chan *services.Badges
-	for i := range 600 {
-		e.set(services.UserNumber(1+i), 1, i)
-		open = append(open, mustWatch(t, h, services.UserNumber(1+i), ""))
-	}
-	var b batch
-	for h.render(t.Context(), &b) {
-	}
-	for i, states := range open {
-		wantTaken(t, states, i, "the first state")
-	}
-	for _, list := range [][]called{e.renders, e.enters} {
-		if len(list) != 3 || list[0].users != maxBatch || list[1].users != maxBatch || list[2].users != 600-2*maxBatch {
-			t.Errorf("600 users were served in the batches %v", list)
-		}
-	}
 }

@@ -88,18 +88,19 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 			}
 			continue
 		}
-		p.enter = h.renewLease(p.enter, u, p.now)
-		switch u.phase {
-		case failed:
-			if resync || p.now >= u.since {
-				u.changed = true
-				h.queue(u)
-			}
-		case clean, rendering:
+		if u.phase == failed && (resync || p.now >= u.since) {
+			u.changed = true
+			h.queue(u)
+		}
+		if u.phase == clean || u.phase == failed {
+			// Nobody else: who is about to be read enters with that read and must not find himself entered
+			// while our Enter is still on its way.
+			p.enter = h.renewLease(p.enter, u, p.now)
+		}
+		if u.phase == clean || u.phase == rendering { // the others will be read later than Versions would
 			p.users = append(p.users, u)
 			p.numbers = append(p.numbers, u.number)
 			p.rendered = append(p.rendered, u.rendered)
-		case waiting, queued: // will be read later than Versions would
 		}
 	}
 }

@@ -2,7 +2,6 @@ package push
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -234,59 +233,6 @@ func TestComingBackWhileLeaving(t *testing.T) {
 	})
 }
 
-// TestRenderErrors: tried again by the next sweep, then after 1 and after 3 more; hints do not hurry it.
-func TestRenderErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 1)
-		running(t, e, e.config(), func(h *Hub) {
-			states := mustWatch(t, h, 7, "")
-			pass(500 * time.Millisecond)
-			wantTaken(t, states, 1, "the first state")
-			e.change(func(e *engines) { e.renderErr = errors.New("broken"); e.renders = nil })
-			for i := range 160 {
-				e.set(7, uint64(101+i), 2+i)
-				h.Hint(7, uint64(101+i))
-				pass(100 * time.Millisecond)
-			}
-			var at []time.Duration
-			for _, call := range e.calls(&e.renders) {
-				at = append(at, call.at)
-			}
-			s := time.Second
-			if want := []time.Duration{s / 2, 1 * s, 2 * s, 5 * s, 8 * s, 11 * s, 14 * s}; !slices.Equal(at, want) {
-				t.Errorf("tried at %v, want %v", at, want)
-			}
-			if got := h.Stats().RenderErrors; got != 7 {
-				t.Errorf("%d render errors, want 7", got)
-			}
-			wantTaken(t, states, -1, "while it fails")
-			e.change(func(e *engines) { e.renderErr = nil })
-			pass(s / 10)
-			wantTaken(t, states, -1, "before its turn")
-			h.HintAll()
-			synctest.Wait()
-			wantTaken(t, states, 161, "a resync does not wait for the turn")
-		})
-	})
-}
-
-func TestRenderWithoutAnAnswer(t *testing.T) {
-	e := newEngines()
-	config := e.config()
-	config.Render = func(context.Context, []services.UserNumber) ([]*services.Badges, []error) { return nil, nil }
-	h := New(config)
-	states := mustWatch(t, h, 7, "")
-	var b batch
-	if !h.render(t.Context(), &b) || h.render(t.Context(), &b) {
-		t.Error("want one batch and no more")
-	}
-	wantTaken(t, states, -1, "no state")
-	if got := h.Stats().RenderErrors; got != 1 {
-		t.Errorf("%d render errors, want 1", got)
-	}
-}
-
 // TestSweepPortions: everyone is looked at once, at most 1,000 in a call, also while some go.
 func TestSweepPortions(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}
@@ -339,62 +285,5 @@ func TestSweepPortions(t *testing.T) {
 	}
 	if len(h.users) != 3000 || len(h.order) != 3000 {
 		t.Errorf("%d and %d users are left, want 3,000", len(h.users), len(h.order))
-	}
-}
-
-// TestSweepGivesUpOnSilence: where each portion would wait for an answer that does not come, the rest waits
-// for the next sweep, so that one sweep never takes as long as there are users.
-func TestSweepGivesUpOnSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		h := New(e.config())
-		for i := range 5000 {
-			mustWatch(t, h, services.UserNumber(1+i), "")
-			e.set(services.UserNumber(1+i), 1, 1)
-		}
-		var b batch
-		for h.render(t.Context(), &b) {
-		}
-		e.holdUp(func(ctx context.Context, _ string) { <-ctx.Done() })
-		start := time.Now()
-		if err := h.Sweep(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Sweep: %v, want the deadline", err)
-		}
-		if took := time.Since(start); took > 2*callTimeout {
-			t.Errorf("the sweep took %v", took)
-		}
-		h.Drain()
-	})
-}
-
-// TestRunEnds leaves everyone, and does not wait for ever for the answer.
-func TestRunEnds(t *testing.T) {
-	for name, silent := range map[string]bool{"OK": false, "Redis is silent": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := newEngines()
-				var states <-chan *services.Badges
-				var end time.Time
-				running(t, e, e.config(), func(h *Hub) {
-					for i := range 2500 {
-						e.set(services.UserNumber(1+i), 1, 5)
-						states = mustWatch(t, h, services.UserNumber(1+i), "")
-					}
-					synctest.Wait()
-					if silent {
-						e.holdUp(func(ctx context.Context, _ string) { <-ctx.Done() })
-					}
-					end = time.Now()
-				})
-				if took := time.Since(end); took > leaveTimeout || !silent && took != 0 {
-					t.Errorf("the end took %v", took)
-				}
-				wantTaken(t, states, 5, "what was not taken")
-				wantTaken(t, states, -2, "the end")
-				if !silent && len(e.on) != 0 {
-					t.Errorf("%d users are still entered", len(e.on))
-				}
-			})
-		})
 	}
 }

@@ -1,0 +1,117 @@
+package push
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// watched is a running hub with n users, each with one watcher; events counts their wake-ups.
+func watched(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomic.Int64, bytes float64) {
+	version, events = new(atomic.Uint64), new(atomic.Int64)
+	version.Store(1)
+	config := Config{
+		Versions: func(_ context.Context, users []services.UserNumber) ([]uint64, error) {
+			list := make([]uint64, len(users))
+			for i := range list {
+				list[i] = version.Load()
+			}
+			return list, nil
+		},
+		Enter: func(context.Context, []services.UserNumber, time.Duration) error { return nil },
+		Leave: func(context.Context, []services.UserNumber) error { return nil },
+		Render: func(_ context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+			badges := &services.Badges{Version: services.Version(version.Load(), 0)}
+			list := make([]*services.Badges, len(users))
+			for i := range list {
+				list[i] = badges
+			}
+			return list, make([]error, len(users))
+		},
+		MinInterval: time.Nanosecond,
+		Sweep:       time.Hour,
+	}
+	h = New(config)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		_ = h.Run(ctx)
+		close(done)
+	}()
+	b.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return h, version, events, openWatchers(b, ctx, h, n, events)
+}
+
+// openWatchers opens n channels and measures what each costs, the subscription's own context and the
+// transport's callback not counted.
+func openWatchers(b *testing.B, ctx context.Context, h *Hub, n int, events *atomic.Int64) float64 {
+	contexts := make([]context.Context, n)
+	for i := range contexts {
+		one, cancel := context.WithCancel(ctx)
+		b.Cleanup(cancel)
+		contexts[i] = WithWake(one, func() { events.Add(1) })
+	}
+	before := heap()
+	for i := range contexts {
+		if _, err := h.Watch(contexts[i], services.UserNumber(1+i), ""); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for events.Load() < int64(n) {
+		runtime.Gosched()
+	}
+	return float64(heap()-before) / float64(n)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
+// BenchmarkEvents hints 10,000 watched users, each of whom then has his new state: the time is of all.
+func BenchmarkEvents(b *testing.B) {
+	const users = 10_000
+	h, version, events, bytes := watched(b, users)
+	for b.Loop() {
+		n := version.Add(1)
+		want := events.Load() + users
+		for user := services.UserNumber(1); user <= users; user++ {
+			h.Hint(user, n)
+		}
+		for events.Load() < want {
+			runtime.Gosched()
+		}
+	}
+	b.ReportMetric(float64(b.N)*users/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(bytes, "B/watcher")
+}
+
+// BenchmarkSweep looks at 10,000 watched users of whom none has changed.
+func BenchmarkSweep(b *testing.B) {
+	h, _, _, _ := watched(b, 10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := h.Sweep(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkHint is one hint about a user who is watched, and one about a user who is not.
+func BenchmarkHint(b *testing.B) {
+	h, _, _, _ := watched(b, 10_000)
+	for b.Loop() {
+		h.Hint(1, 1)
+		h.Hint(20_000, 5)
+	}
+}

@@ -1,0 +1,174 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidings/services"
+)
+
+func (w *world) fault() {
+	if !w.faults {
+		return
+	}
+	switch w.pick("fault", 6) {
+	case 0:
+		w.away = true
+	case 1:
+		w.back()
+	case 2: // FLUSHALL
+		clear(w.docs)
+		clear(w.on)
+	case 3:
+		user := w.someone()
+		w.broken[user] = !w.broken[user]
+	case 4:
+		w.hub.HintAll()
+	case 5: // one key evicted
+		delete(w.on, w.someone())
+	}
+}
+
+func (w *world) carry(user services.UserNumber) {
+	doc, ok := w.docs[user]
+	if !ok { // a writer skips what is not there
+		return
+	}
+	doc = document{n: max(doc.n+1, w.stamp()), number: w.facts[user].number}
+	w.docs[user] = doc
+	if w.on[user] {
+		w.hints = append(w.hints, hint{user, doc.n})
+		if w.pick("hint at once", 3) > 0 {
+			w.arrive()
+		}
+	}
+}
+
+// back ends an absence of Redis: the jobs that waited are done, and who was shown a version from the clock
+// gets a document that is newer, without which later changes by time alone would look older than it.
+func (w *world) back() {
+	w.away = false
+	for user := services.UserNumber(1); user <= people; user++ {
+		if doc, ok := w.docs[user]; ok && (doc.number != w.facts[user].number || w.guessed[user]) {
+			w.carry(user)
+		}
+	}
+	clear(w.guessed)
+}
+
+// arrive delivers one hint: any of those under way, perhaps twice, perhaps never.
+func (w *world) arrive() {
+	if len(w.hints) == 0 {
+		return
+	}
+	i := w.pick("hint", len(w.hints))
+	next := w.hints[i]
+	if w.pick("doubled", 4) > 0 {
+		w.hints = append(w.hints[:i:i], w.hints[i+1:]...)
+	}
+	if w.faults && w.pick("lost", 3) == 0 || w.bug == deafInRender && w.reading > 0 {
+		return
+	}
+	w.hub.Hint(next.user, next.n)
+}
+
+func (w *world) enter(_ context.Context, users []services.UserNumber, _ time.Duration) error {
+	w.meanwhile()
+	if w.away && w.pick("enter applied", 2) == 0 {
+		return errAway
+	}
+	effect := func() {
+		for _, user := range users {
+			w.on[user] = true
+		}
+	}
+	if w.bug == lateEnter {
+		w.late = append(w.late, effect)
+	} else {
+		effect()
+	}
+	w.meanwhile()
+	if w.away {
+		return errAway
+	}
+	return nil
+}
+
+func (w *world) leave(_ context.Context, users []services.UserNumber) error {
+	w.meanwhile()
+	effect := func() {
+		for _, user := range users {
+			delete(w.on, user)
+		}
+	}
+	if w.bug == lateLeave {
+		w.late = append(w.late, effect)
+	} else {
+		effect()
+	}
+	w.meanwhile()
+	return nil
+}
+
+func (w *world) versions(_ context.Context, users []services.UserNumber) ([]uint64, error) {
+	w.meanwhile()
+	if w.away || !w.faults { // without faults nothing must need healing
+		return nil, errAway
+	}
+	list := make([]uint64, len(users))
+	for i, user := range users {
+		list[i] = w.docs[user].n
+	}
+	w.meanwhile()
+	return list, nil
+}
+
+func (w *world) render(_ context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+	w.reading++
+	defer func() { w.reading-- }()
+	list, errs := make([]*services.Badges, len(users)), make([]error, len(users))
+	w.meanwhile()
+	for i, user := range users {
+		list[i], errs[i] = w.renderOne(user)
+	}
+	w.meanwhile()
+	for _, effect := range w.late {
+		effect()
+	}
+	w.late = nil
+	w.meanwhile()
+	return list, errs
+}
+
+// renderOne reads the document, rebuilds one that is lost, and goes to the facts while Redis is away.
+func (w *world) renderOne(user services.UserNumber) (*services.Badges, error) {
+	if w.broken[user] {
+		return nil, errors.New("broken")
+	}
+	doc, ok := w.docs[user]
+	if w.away || !ok {
+		doc = document{n: w.stamp(), number: w.facts[user].number}
+	}
+	w.guessed[user] = w.guessed[user] || w.away
+	if !w.away && !ok {
+		w.docs[user] = doc
+	}
+	value, shared, next := doc.number, uint64(0), time.Time{}
+	for _, moment := range w.facts[user].moments {
+		if !moment.After(w.clock.at) {
+			value += 1000
+			shared = max(shared, uint64(moment.UnixMicro()))
+		} else if next.IsZero() || moment.Before(next) {
+			next = moment
+		}
+	}
+	version := services.Version(doc.n, shared)
+	key := fmt.Sprint(user, " ", version)
+	if known, ok := w.content[key]; ok && known != value {
+		w.fail("the model is wrong: user %d, version %s shows %d and %d", user, version, known, value)
+	}
+	w.content[key] = value
+	return &services.Badges{Version: version, NextAt: next, Total: services.Count{Value: value}}, nil
+}

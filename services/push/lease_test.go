@@ -1,0 +1,65 @@
+package push
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestSweepEntersBeforeItCompares: what changes until the lease is written is found by the same sweep, since
+// it was hinted to nobody.
+func TestSweepEntersBeforeItCompares(t *testing.T) {
+	e := newEngines()
+	e.set(7, 100, 1)
+	e.enterErr = errAway
+	h := New(e.config())
+	states := mustWatch(t, h, 7, "")
+	var b batch
+	h.render(t.Context(), &b)
+	wantTaken(t, states, 1, "the first state, without a lease")
+	e.enterErr = nil
+	e.hold = func(_ context.Context, call string) {
+		if call == "enter" {
+			e.set(7, 101, 2)
+		}
+	}
+	if err := h.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.hold = nil
+	h.render(t.Context(), &b)
+	wantTaken(t, states, 2, "after one sweep")
+}
+
+// TestDoubtDuringEnter: a sweep that finds data lost while Enter is under way has the last word, because
+// nobody knows which of the two Redis did first.
+func TestDoubtDuringEnter(t *testing.T) {
+	clock := &handClock{time.Unix(1000, 0)}
+	e := newEngines()
+	e.set(7, 100, 1)
+	config := e.config()
+	config.Clock = clock
+	h := New(config)
+	mustWatch(t, h, 7, "")
+	var b batch
+	h.render(t.Context(), &b)
+
+	clock.at = clock.at.Add(31 * time.Second) // the lease is due with the next read
+	h.Hint(7, 101)
+	e.hold = func(ctx context.Context, call string) {
+		if call == "enter" {
+			e.holdUp(nil)
+			e.set(7, 50, 2)
+			if err := h.Sweep(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	h.render(t.Context(), &b)
+	clock.at = clock.at.Add(time.Second)
+	h.fire()
+	h.render(t.Context(), &b)
+	if got := len(e.enters); got != 3 {
+		t.Errorf("entered %d times, want 3: on coming, at a third of the lease, and after the loss", got)
+	}
+}

@@ -1,0 +1,322 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+// A world is a hub, what stands around it, and people who do things in an order that a picker picks. It is
+// single-threaded, so that a history can be repeated and made smaller; what runs at the same time in life
+// happens here inside the calls that the hub makes, before and after each takes its effect.
+type world struct {
+	picker
+	limits
+	hub   *Hub
+	clock *handClock
+
+	facts map[services.UserNumber]*fact
+	docs  map[services.UserNumber]document // what Redis holds
+	on    map[services.UserNumber]bool     // where hints go
+
+	away     bool // Redis
+	broken   map[services.UserNumber]bool
+	guessed  map[services.UserNumber]bool // was rendered without Redis
+	hints    []hint                       // on their way
+	clients  []*client
+	held     map[services.UserNumber][]string // versions that clients went away with
+	content  map[string]int                   // what each version showed: equal version, equal content
+	late     []func()                         // effects that a planted bug holds back
+	depth    int
+	sweeping bool
+	reading  int // renders under way
+	err      error
+}
+
+// limits say what may happen, and what is wrong on purpose.
+type limits struct {
+	faults bool // hints are lost, Redis goes away and forgets, renders fail; else the sweep is kept from healing
+	bug    bug
+}
+
+type bug string
+
+const (
+	noBug        bug = ""
+	noSweep      bug = "nobody sweeps"
+	lateEnter    bug = "the state is read before the lease is written"
+	lateLeave    bug = "a lease is taken back later than the hub believes"
+	deafInRender bug = "a hint during a render is dropped"
+)
+
+// fact is the truth about a user: a number, and moments at each of which time alone adds 1,000 to it.
+type fact struct {
+	number  int
+	moments []time.Time
+}
+
+type document struct {
+	n      uint64
+	number int
+}
+
+type hint struct {
+	user services.UserNumber
+	n    uint64
+}
+
+// client is a consumer of one channel, and what it believes.
+type client struct {
+	user    services.UserNumber
+	states  <-chan *services.Badges
+	cancel  context.CancelFunc
+	version string // the newest it has, by since or by the channel
+	last    string // the newest that the channel brought
+}
+
+// picker chooses what happens next: 0 to n-1.
+type picker interface{ pick(what string, n int) int }
+
+type drawn struct{ t *rapid.T }
+
+func (d drawn) pick(what string, n int) int { return rapid.IntRange(0, n-1).Draw(d.t, what) }
+
+type seeded struct{ *rand.Rand }
+
+func (s seeded) pick(_ string, n int) int { return s.IntN(n) }
+
+const people = 4
+
+func newWorld(p picker, l limits) *world {
+	w := &world{picker: p, limits: l, clock: &handClock{time.Unix(1_000_000, 0)},
+		facts: map[services.UserNumber]*fact{}, docs: map[services.UserNumber]document{},
+		on: map[services.UserNumber]bool{}, broken: map[services.UserNumber]bool{}, guessed: map[services.UserNumber]bool{},
+		held: map[services.UserNumber][]string{}, content: map[string]int{}}
+	for user := services.UserNumber(1); user <= people; user++ {
+		w.facts[user] = &fact{}
+	}
+	w.hub = New(Config{Versions: w.versions, Enter: w.enter, Leave: w.leave, Render: w.render, Clock: w.clock})
+	return w
+}
+
+// stamp is the time in microseconds, another one each time it is asked.
+func (w *world) stamp() uint64 {
+	w.clock.at = w.clock.at.Add(time.Microsecond)
+	return uint64(w.clock.at.UnixMicro())
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+// meanwhile lets things happen while the hub waits for an answer.
+func (w *world) meanwhile() {
+	if w.depth >= 2 {
+		return
+	}
+	w.depth++
+	for range w.pick("meanwhile", 3) {
+		w.act()
+	}
+	w.depth--
+}
+
+func (w *world) someone() services.UserNumber {
+	return services.UserNumber(1 + w.pick("user", people))
+}
+
+// act does one thing.
+func (w *world) act() {
+	switch w.pick("act", 16) {
+	case 0, 1, 2:
+		w.change(w.someone())
+	case 3, 4:
+		w.watch(w.someone())
+	case 5:
+		w.unwatch()
+	case 6, 7, 8:
+		w.work()
+	case 9:
+		w.pass(time.Duration(1+w.pick("ms", 60)) * time.Millisecond)
+	case 10:
+		w.pass(time.Duration(1+w.pick("s", 3)) * time.Second)
+	case 11:
+		w.arrive()
+	case 12:
+		w.sweep()
+	case 13:
+		w.consumeAll()
+	case 14:
+		user := w.someone()
+		f := w.facts[user]
+		f.moments = append(f.moments, w.clock.at.Add(time.Duration(1+w.pick("moment", 3000))*time.Millisecond))
+		w.change(user)
+	case 15:
+		w.fault()
+	}
+}
+
+// change is a fact, its job, and the hint that the job sends where the user has a lease.
+func (w *world) change(user services.UserNumber) {
+	w.facts[user].number++
+	if !w.away {
+		w.carry(user)
+	}
+}
+
+func (w *world) pass(d time.Duration) {
+	w.clock.at = w.clock.at.Add(d)
+	w.hub.fire()
+}
+
+func (w *world) work() bool {
+	var b batch
+	return w.hub.render(context.Background(), &b)
+}
+
+func (w *world) sweep() {
+	if w.sweeping {
+		return
+	}
+	w.sweeping = true
+	_ = w.hub.Sweep(context.Background())
+	w.sweeping = false
+}
+
+func (w *world) watch(user services.UserNumber) {
+	if len(w.clients) > 12 {
+		return
+	}
+	c := &client{user: user}
+	if held := w.held[user]; len(held) > 0 && w.pick("since", 2) == 0 {
+		c.version = held[w.pick("held", len(held))]
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	states, err := w.hub.Watch(ctx, user, c.version)
+	if err != nil {
+		w.fail("Watch: %v", err)
+	}
+	c.states = states
+	w.clients = append(w.clients, c)
+}
+
+func (w *world) unwatch() {
+	if len(w.clients) == 0 {
+		return
+	}
+	i := w.pick("client", len(w.clients))
+	c := w.clients[i]
+	w.clients = append(w.clients[:i:i], w.clients[i+1:]...)
+	c.cancel()
+	for badges := range c.states { // until it is closed
+		w.receive(c, badges)
+	}
+	if c.version != "" {
+		w.held[c.user] = append(w.held[c.user], c.version)
+	}
+}
+
+func (w *world) consumeAll() {
+	for _, c := range w.clients {
+		select {
+		case badges := <-c.states:
+			w.receive(c, badges)
+		default:
+		}
+	}
+}
+
+func (w *world) receive(c *client, badges *services.Badges) {
+	if badges.Version <= c.last {
+		w.fail("a client of user %d got version %s after %s", c.user, badges.Version, c.last)
+	}
+	c.last = badges.Version
+	c.version = max(c.version, badges.Version) // as a client does: it drops what is not newer
+}
+
+// history lets things happen, then has quiet, and says what is wrong in the end.
+func (w *world) history(steps int) error {
+	for range steps {
+		w.act()
+	}
+	w.depth = 2 // nothing happens meanwhile any more
+	w.back()
+	clear(w.broken)
+	if w.faults {
+		w.hints = nil // the last ones are lost
+	} else {
+		for len(w.hints) > 0 {
+			w.arrive()
+		}
+	}
+	w.pass(4 * w.hub.config.Sweep) // past any retry that is put off
+	w.untilIdle()
+	if w.faults && w.bug != noSweep {
+		w.sweep()
+		w.untilIdle()
+	}
+	w.check()
+	w.leaveNothing()
+	return w.err
+}
+
+// leaveNothing: when all have gone, so do their timers, and after a while everything else.
+func (w *world) leaveNothing() {
+	for len(w.clients) > 0 {
+		w.unwatch()
+	}
+	if n := len(w.hub.timers); n > 0 {
+		w.fail("%d timers are left of those who have gone", n)
+	}
+	w.pass(w.hub.config.Linger)
+	w.sweep()
+	if len(w.hub.users)+len(w.hub.order)+len(w.on) > 0 {
+		w.fail("%d users, %d in the order and %d leases are left of those who have gone", len(w.hub.users), len(w.hub.order), len(w.on))
+	}
+}
+
+// untilIdle works until nobody waits for anything, time going by as it must.
+func (w *world) untilIdle() {
+	for range 1000 {
+		for w.work() {
+		}
+		wait, some := w.hub.fire()
+		if !some && len(w.hub.ready) == 0 {
+			return
+		}
+		w.clock.at = w.clock.at.Add(wait)
+	}
+	w.fail("the hub does not come to rest")
+}
+
+func (w *world) check() {
+	w.consumeAll()
+	online := map[services.UserNumber]bool{}
+	for _, c := range w.clients {
+		online[c.user] = true
+		truth := w.facts[c.user].number
+		for _, moment := range w.facts[c.user].moments {
+			if !moment.After(w.clock.at) {
+				truth += 1000
+			}
+		}
+		shown, ok := w.content[fmt.Sprint(c.user, " ", c.version)]
+		if !ok || shown != truth {
+			w.fail("a client of user %d shows %d (%v) by version %q, the truth is %d", c.user, shown, ok, c.version, truth)
+		}
+	}
+	if stats := w.hub.Stats(); stats.Watchers != len(w.clients) || stats.Online != len(online) {
+		w.fail("%+v, want %d watchers and %d online", stats, len(w.clients), len(online))
+	}
+	if stats := w.hub.Stats(); !w.faults && (stats.Repairs != 0 || stats.RenderErrors != 0) {
+		w.fail("%+v, want nothing repaired and nothing failed", stats)
+	}
+}

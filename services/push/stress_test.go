@@ -1,0 +1,142 @@
+package push
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// TestManyAtOnce lets everything run at once on the real clock: writers, hints of which a third is lost,
+// watchers who come and go, Redis away for moments. The versions on each channel rise; after quiet those who
+// stayed show the last state.
+func TestManyAtOnce(t *testing.T) {
+	const users, stayers, rounds = 20, 60, 400
+	e := newEngines()
+	for user := services.UserNumber(1); user <= users; user++ {
+		e.set(user, 1, 0)
+	}
+	config := e.config()
+	config.MinInterval, config.Sweep, config.Linger = time.Millisecond, 5*time.Millisecond, time.Millisecond
+	h := New(config)
+	ctx, cancel := context.WithCancel(t.Context())
+	run := make(chan error, 1)
+	go func() { run <- h.Run(ctx) }()
+
+	var last sync.Map // stayer -> the value he shows
+	var all, passing sync.WaitGroup
+	for i := range stayers {
+		all.Go(func() {
+			states, err := h.Watch(ctx, services.UserNumber(1+i%users), "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			follow(t, states, func(badges *services.Badges) { last.Store(i, badges.Total.Value) })
+		})
+	}
+	for i := range 4 {
+		passing.Go(func() { comeAndGo(t, ctx, h, users, rounds, uint64(i)) })
+		passing.Go(func() { write(e, h, users, rounds, i) })
+	}
+	passing.Wait()
+	e.change(func(e *engines) { e.versionsErr, e.enterErr, e.renderErr = nil, nil, nil })
+	for user := services.UserNumber(1); user <= users; user++ {
+		e.set(user, 1_000_000, 1_000_000)
+	}
+	eventually(t, "those who stayed show the last state", func() bool {
+		right := 0
+		last.Range(func(_, value any) bool {
+			if value == 1_000_000 {
+				right++
+			}
+			return true
+		})
+		return right == stayers
+	})
+	eventually(t, "only those who stayed are left", func() bool {
+		stats := h.Stats()
+		return stats.Watchers == stayers && stats.Online == users
+	})
+	cancel()
+	if err := <-run; err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+}
+
+// follow receives until the end.
+func follow(t *testing.T, states <-chan *services.Badges, show func(*services.Badges)) {
+	version := ""
+	for badges := range states {
+		if badges.Version <= version {
+			t.Errorf("got version %s after %s", badges.Version, version)
+		}
+		version = badges.Version
+		show(badges)
+	}
+}
+
+// comeAndGo watches one user after the other for a short while, also some who can never be rendered.
+func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 2))
+	for range rounds {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // some are never sent anything
+		states, err := h.Watch(ctx, services.UserNumber(1+random.IntN(users+5)), "")
+		if err != nil {
+			t.Error(err)
+		} else if random.IntN(2) == 0 {
+			cancel() // at once, so that it meets every step of the hub
+		}
+		seen := 0
+		follow(t, states, func(*services.Badges) {
+			if seen++; seen > random.IntN(3) {
+				cancel()
+			}
+		})
+		cancel()
+	}
+}
+
+// write changes documents and hints, and now and then breaks an engine for a moment.
+func write(e *engines, h *Hub, users, rounds, writer int) {
+	random := rand.New(rand.NewPCG(uint64(writer), 3))
+	for range rounds {
+		user := services.UserNumber(1 + random.IntN(users))
+		var n uint64
+		e.change(func(e *engines) {
+			n = ownHalf(e.docs[user].Version) + 1
+			e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.Count{Value: int(n)}}
+			switch random.IntN(40) {
+			case 0:
+				e.versionsErr, e.enterErr = errAway, errAway
+			case 1:
+				e.renderErr = errAway
+			case 2, 3, 4, 5:
+				e.versionsErr, e.enterErr, e.renderErr = nil, nil, nil
+			}
+		})
+		if random.IntN(3) > 0 {
+			h.Hint(user, n)
+		}
+		if random.IntN(50) == 0 {
+			h.HintAll()
+		}
+		<-time.After(time.Duration(random.IntN(300)) * time.Microsecond)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("not within 20 s: %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
