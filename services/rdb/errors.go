@@ -17,7 +17,7 @@ import (
 // slot moves, it is full. Trying later may succeed; nothing is wrong with the call.
 var notNowPrefixes = []string{
 	"LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "TRYAGAIN", "OOM", "NOREPLICAS", "MISCONF", "BUSY ",
-	"max number of clients reached", "UNBLOCKED",
+	"max number of clients reached",
 }
 
 // unavailable gives an error its code: UNAVAILABLE when Redis did not answer or cannot serve now, also when the

@@ -124,12 +124,15 @@ func decodeHints(message string) ([]Hint, bool) {
 	return hints, true
 }
 
-// RunHints receives the hints for this node until ctx ends, and then returns nil. It has a connection of its own,
+// RunHints receives the hints for this node until ctx ends or the Client is closed, and then returns nil. It has a connection of its own,
 // which it makes again for as long as Redis is away. resync is called after every subscription, the first included:
 // hints may have been lost before it. receive may be called by several goroutines at once and must hand on what it
 // gets without waiting: as long as it does not return nothing more is received, and a publisher in this process waits
 // for it; after 3 seconds the connection is taken for dead and resync is called.
 func (c *Client) RunHints(ctx context.Context, receive func([]Hint), resync func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
 	defer c.hints.add(receive)()
 	if c.mode == modeEmbedded || c.id == "" {
 		resync()

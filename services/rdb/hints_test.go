@@ -135,6 +135,28 @@ func TestOwnHintsNeedNoRedis(t *testing.T) {
 	}
 }
 
+func TestCloseEndsTheHints(t *testing.T) {
+	for _, url := range []string{"embedded", rdbtest.Redis(t)} {
+		c := connect(t, Options{URL: url, Node: "a"})
+		ended, subscribed := make(chan error, 1), make(chan struct{}, 1)
+		go func() {
+			ended <- c.RunHints(t.Context(), func([]Hint) {}, func() { subscribed <- struct{}{} })
+		}()
+		<-subscribed
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%s: %v, want nil", url, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: RunHints does not end with Close", url)
+		}
+	}
+}
+
 func TestABatchBeyondOneMessage(t *testing.T) {
 	url := rdbtest.Redis(t)
 	a, b := connect(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,11 +35,13 @@ type Client struct {
 	log    *slog.Logger
 
 	hints   hintReceivers
-	ctx     context.Context // ends with Close
+	local   interface{ close() error } // the server that this Client runs, nil when it is another's
+	ctx     context.Context            // ends with Close
 	stop    context.CancelFunc
+	closing sync.Mutex // held to end ctx and to start work
 	work    sync.WaitGroup
 	loading atomic.Bool
-	local   interface{ close() error } // the server that this Client runs, nil when it is another's
+	costly  sync.Once // the warning about zset-max-listpack-entries
 }
 
 // quiet takes the library's log, which speaks of every failed dial: what an operator should know is logged here.
@@ -53,7 +56,7 @@ func (quiet) Printf(ctx context.Context, format string, values ...any) {
 func init() { redis.SetLogger(quiet{}) }
 
 // Open connects to the Redis that the options name, or starts one. An error names the address: INVALID for a URL that
-// cannot be read, UNAVAILABLE for a Redis that is not there, or not ready, before ctx ends.
+// cannot be read or that Redis refuses (a wrong password), UNAVAILABLE for a Redis that is not there, or not ready.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	options = options.withDefaults()
 	if options.URL == modeAuto {
@@ -77,12 +80,20 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 			name = at.name()
 		}
 		_ = c.Close()
-		if services.CodeOf(err) == services.Invalid {
-			return nil, err
-		}
-		return nil, services.Wrapf(services.Unavailable, err, "Redis at %s does not answer", name)
+		return nil, openError(err, name)
 	}
 	return c, nil
+}
+
+func openError(err error, name string) error {
+	var refusal redis.Error
+	switch {
+	case services.CodeOf(err) == services.Invalid:
+		return err
+	case !services.IsUnavailable(err) && errors.As(err, &refusal):
+		return services.Wrapf(services.Invalid, err, "Redis at %s refuses what its URL asks: user, password, database or rights", name)
+	}
+	return services.Wrapf(services.Unavailable, err, "Redis at %s does not answer", name)
 }
 
 // target starts the server that the options ask for, or takes their URL apart.
@@ -135,15 +146,15 @@ func (c *Client) ready(ctx context.Context) error {
 	if err := c.loadScripts(ctx); err != nil {
 		return fmt.Errorf("load the scripts: %w", err)
 	}
-	if c.local == nil {
-		c.raiseListEntries(ctx)
-	}
+	c.raiseListEntries(ctx)
 	return nil
 }
 
 // Close ends the hints, closes the connections and then, last, the server that Open started. It may be called twice.
 func (c *Client) Close() error {
+	c.closing.Lock()
 	c.stop()
+	c.closing.Unlock()
 	c.work.Wait()
 	var err error
 	if c.shared != nil {
@@ -193,16 +204,18 @@ func (c *Client) clock() services.Clock { return c.time }
 // raiseListEntries keeps a full inbox compact on a Redis that others run: 300 entries take 10 KB below the limit and
 // 44 KB above it.
 func (c *Client) raiseListEntries(ctx context.Context) {
-	err := c.eachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		return raiseListEntries(ctx, master)
-	})
-	if err != nil {
-		c.log.Warn("zset-max-listpack-entries of this Redis is under 512 and cannot be raised: "+
-			"a full inbox takes about four times the memory", "error", err)
+	if c.local != nil {
+		return
+	}
+	if err := c.eachMaster(ctx, raiseListEntriesOf); err != nil && !services.IsUnavailable(unavailable(err)) {
+		c.costly.Do(func() {
+			c.log.Warn("zset-max-listpack-entries of this Redis cannot be raised to 512: "+
+				"if it is less, a full inbox takes about four times the memory", "error", err)
+		})
 	}
 }
 
-func raiseListEntries(ctx context.Context, master *redis.Client) error {
+func raiseListEntriesOf(ctx context.Context, master *redis.Client) error {
 	for _, name := range []string{listEntriesName, listEntriesOld} {
 		values, err := master.ConfigGet(ctx, name).Result()
 		if err != nil {
@@ -212,11 +225,10 @@ func raiseListEntries(ctx context.Context, master *redis.Client) error {
 		if !known {
 			continue
 		}
-		var entries int
-		if _, err := fmt.Sscan(value, &entries); err == nil && entries >= listEntries {
+		if entries, err := strconv.Atoi(value); err == nil && entries >= listEntries {
 			return nil
 		}
-		return master.ConfigSet(ctx, name, fmt.Sprint(listEntries)).Err()
+		return master.ConfigSet(ctx, name, strconv.Itoa(listEntries)).Err()
 	}
 	return fmt.Errorf("this Redis has no setting %s", listEntriesName)
 }

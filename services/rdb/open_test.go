@@ -157,6 +157,32 @@ func TestTheClientOutlivesTheContextOfOpen(t *testing.T) {
 	}
 }
 
+func TestARefusedPasswordIsInvalid(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	server.Do("ACL", "SETUSER", "guest", "on", ">right", "~*", "+@all")
+	_, err := Open(t.Context(), Options{URL: strings.Replace(server.URL(), "redis://", "redis://guest:secret@", 1)})
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), server.Addr()) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v (%s), want INVALID with the address and without the password", err, services.CodeOf(err))
+	}
+}
+
+func TestARestartedRedisIsPreparedAgain(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	c := connect(t, Options{URL: server.URL()})
+	server.Kill()
+	server.Start()
+	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
+	eventually(t, 5*time.Second, "a script runs", func() error {
+		_, err := c.runScript(t.Context(), memberScript, members(1, 1))
+		return err
+	})
+	c.work.Wait()
+	values, err := c.rds().ConfigGet(t.Context(), "zset-max-listpack-entries").Result()
+	if err != nil || values["zset-max-listpack-entries"] != "512" {
+		t.Errorf("zset-max-listpack-entries = %v, %v, want 512", values, err)
+	}
+}
+
 func TestListEntriesAreRaised(t *testing.T) {
 	server := rdbtest.NewServer(t)
 	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)

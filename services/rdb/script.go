@@ -201,10 +201,12 @@ func (c *Client) eachMaster(ctx context.Context, do func(context.Context, *redis
 	return fmt.Errorf("rdb: %T has no masters", c.redis)
 }
 
-// scriptsMissing starts one load of all scripts beside the callers: a master that does not know one script has been
-// restarted, flushed or newly elected, and knows none.
+// scriptsMissing prepares all masters again beside the callers: one that does not know one script has been restarted,
+// flushed or newly elected, and knows none. It does so once at a time.
 func (c *Client) scriptsMissing() {
-	if !c.loading.CompareAndSwap(false, true) {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.ctx.Err() != nil || !c.loading.CompareAndSwap(false, true) {
 		return
 	}
 	c.work.Go(func() {
@@ -213,6 +215,8 @@ func (c *Client) scriptsMissing() {
 		defer cancel()
 		if err := c.loadScripts(ctx); err != nil && c.ctx.Err() == nil {
 			c.log.Warn("the scripts could not be loaded: they are sent in full until they are", "error", err)
+			return
 		}
+		c.raiseListEntries(ctx)
 	})
 }
