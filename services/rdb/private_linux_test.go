@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,6 +61,15 @@ func TestThePrivateServerDiesWithItsKilledParent(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Fatalf("a killed parent leaves its folder: %v, %v", left, err)
 	}
+	// The last thread of a process may hold the socket a moment longer than the first one lives.
+	eventually(t, 5*time.Second, "nobody listens", func() error {
+		connection, err := net.Dial("unix", filepath.Join(left[0], socketName))
+		if err == nil {
+			_ = connection.Close()
+			return errors.New("somebody does")
+		}
+		return nil
+	})
 	connect(t, Options{URL: "private", DataDir: folder})
 	if _, err := os.Stat(left[0]); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the next Open does not take %s away: %v", left[0], err)
