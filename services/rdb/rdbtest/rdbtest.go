@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +28,7 @@ import (
 
 const (
 	program       = "redis-server"
+	folderPrefix  = "rdbtest-"
 	startDeadline = 10 * time.Second
 	poll          = 5 * time.Millisecond
 	startAttempts = 20
@@ -80,7 +83,8 @@ func newServerAs(tb testing.TB, settings string, sentinel bool) *Server {
 	if err != nil {
 		tb.Fatalf("redis-server is not in PATH and the tests need it: apt-get install redis-server (Debian), brew install redis (macOS)")
 	}
-	folder, err := os.MkdirTemp("", "rdbtest-*")
+	sweep()
+	folder, err := os.MkdirTemp("", fmt.Sprintf("%s%d-*", folderPrefix, os.Getpid()))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -94,6 +98,19 @@ func newServerAs(tb testing.TB, settings string, sentinel bool) *Server {
 	s.remove()
 	tb.Fatalf("redis-server does not start: %v", err)
 	return nil
+}
+
+var sweep = sync.OnceFunc(sweepFolders)
+
+// sweepFolders takes away the folders of test binaries that have ended: a cluster kept to the end has nobody to remove its own.
+func sweepFolders() {
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*-*"))
+	for _, folder := range folders {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(folder), folderPrefix), "-")
+		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(folder)
+		}
+	}
 }
 
 // freePort is one that nobody listens on now, like the one 10,000 above it.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,6 +50,29 @@ func TestAServerEndsWithItsTest(t *testing.T) {
 	}
 	if _, err := os.Stat(server.folder); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its folder: %v", err)
+	}
+}
+
+func TestFoldersOfEndedBinariesAreTakenAway(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	var folders []string
+	for _, pid := range []int{ended.Process.Pid, os.Getpid()} {
+		folder := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-1", folderPrefix, pid))
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		folders = append(folders, folder)
+	}
+	sweepFolders()
+	if _, err := os.Stat(folders[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the ended binary's: %v", err)
+	}
+	if _, err := os.Stat(folders[1]); err != nil {
+		t.Errorf("our own: %v", err)
 	}
 }
 
