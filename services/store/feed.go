@@ -26,9 +26,9 @@ WITH authors AS MATERIALIZED (
 		LIMIT 1 OFFSET (SELECT (size - 1) / depth FROM page)), 0) AS floor
 ), ranges AS MATERIALIZED (
 	SELECT a.author, a.since, COALESCE((SELECT id FROM posts
-		WHERE posts.author = a.author AND id < $2 AND id >= f.floor AND deleted_at IS NULL
-		ORDER BY id DESC LIMIT 1 OFFSET (SELECT size - 1 FROM page)), f.floor) AS bound
-	FROM authors a CROSS JOIN floors f
+		WHERE posts.author = a.author AND id < $2 AND id >= floors.floor AND deleted_at IS NULL
+		ORDER BY id DESC LIMIT 1 OFFSET (SELECT size - 1 FROM page)), floors.floor) AS bound
+	FROM authors a CROSS JOIN floors
 )
 SELECT p.id, p.author, CASE WHEN p.author <> $1 AND p.id > r.since THEN 1 ELSE 0 END
 FROM ranges r CROSS JOIN posts p

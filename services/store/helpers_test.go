@@ -97,9 +97,16 @@ func (b *bundle) post(author services.UserNumber, ids ...services.PostID) {
 	})
 }
 
+// tester is what tests of both kinds have, go's and rapid's.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // must is the value of a call that must succeed.
-func must[T any](value T, err error) func(t testing.TB) T {
-	return func(t testing.TB) T {
+func must[T any](value T, err error) func(t tester) T {
+	return func(t tester) T {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -108,14 +115,14 @@ func must[T any](value T, err error) func(t testing.TB) T {
 	}
 }
 
-func equal(t testing.TB, got, want any) {
+func equal(t tester, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 }
 
-func coded(t testing.TB, err error, want services.Code) {
+func coded(t tester, err error, want services.Code) {
 	t.Helper()
 	if services.CodeOf(err) != want {
 		t.Fatalf("the error has the code %q, want %q: %v", services.CodeOf(err), want, err)

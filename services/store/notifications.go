@@ -39,9 +39,9 @@ const lowerWrong = ` AND CASE WHEN notification_causes.standing THEN 1 ELSE 0 EN
 RETURNING notification_causes.recipient, notification_causes.category`
 
 // raiseMissing follows a table of facts and lists those without a standing cause.
-const raiseMissing = ` SELECT f.recipient, f.category, f.subject, f.actor, f.liked_at, n.place
-FROM facts f LEFT JOIN notification_causes n
-	ON n.recipient = f.recipient AND n.category = f.category AND n.subject = f.subject AND n.actor = f.actor
+const raiseMissing = ` SELECT facts.recipient, facts.category, facts.subject, facts.actor, facts.liked_at, n.place
+FROM facts LEFT JOIN notification_causes n
+	ON n.recipient = facts.recipient AND n.category = facts.category AND n.subject = facts.subject AND n.actor = facts.actor
 WHERE n.standing IS NULL OR n.standing = FALSE`
 
 var (

@@ -1,8 +1,8 @@
-// Package store is SQL: the facts, and the only importer of database/sql.
+// Package store is SQL: the only importer of database/sql.
 //
-// It guarantees that a write that was answered is on disk, that what one transaction writes is there whole or
-// not at all, and that both engines, SQLite and PostgreSQL, do the same: one set of queries, one set of
-// migrations, one suite of tests. Times are kept to the microsecond. It is safe for concurrent use.
+// It holds the facts. It guarantees that a write that was answered is on disk, that what one transaction writes is
+// there whole or not at all, and that both engines, SQLite and PostgreSQL, do the same: one set of queries, one set
+// of migrations, one suite of tests. Times are kept to the microsecond. It is safe for concurrent use.
 //
 // When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and
 // nothing is half-done; a commit whose answer was lost may or may not stand, so that a repeated write has to be

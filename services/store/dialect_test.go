@@ -1,0 +1,90 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+)
+
+func TestStatementsInBothDialects(t *testing.T) {
+	for _, c := range []struct{ name, text, sqlite, postgres string }{
+		{"Parameters", "SELECT $1, $2, $10", "SELECT ?1, ?2, ?10", "SELECT $1, $2, $10"},
+		{"In", "WHERE {in u.key $1 TEXT}", "WHERE u.key IN (SELECT value FROM json_each(?1))", "WHERE u.key = ANY($1::TEXT[])"},
+		{"Rows", "FROM {rows $2 a BIGINT, b TEXT} AS c",
+			"FROM (SELECT value->>0 AS a, value->>1 AS b FROM json_each(?2)) AS c",
+			"FROM (SELECT (value->>0)::BIGINT AS a, (value->>1)::TEXT AS b FROM json_array_elements($2::text::json)) AS c"},
+		{"Locks", "{for update} {for share} {skip locked}", "  ", "FOR UPDATE FOR SHARE FOR UPDATE SKIP LOCKED"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := statement{"test", [dialects]string{sqlite: c.sqlite, postgres: c.postgres}}
+			if diff := cmp.Diff(want.text, newStatement("test", c.text).text); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestUnknownPhraseIsFoundAtStart(t *testing.T) {
+	defer func() {
+		if cause, _ := recover().(string); !strings.Contains(cause, "{for ever}") {
+			t.Errorf("it panicked with %q", cause)
+		}
+	}()
+	newStatement("test", "SELECT 1 {for ever}")
+}
+
+func TestInsertionInBothDialects(t *testing.T) {
+	ins := newInsertion("test", "things", "n BIGINT, s TEXT, b BYTEA, t BOOLEAN", "ON CONFLICT DO NOTHING")
+	want := [dialects]string{
+		sqlite:   "INSERT INTO things (n, s, b, t) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+		postgres: "INSERT INTO things (n, s, b, t) SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::BYTEA[], $4::BOOLEAN[]) ON CONFLICT DO NOTHING",
+	}
+	if diff := cmp.Diff(want, ins.text); diff != "" {
+		t.Error(diff)
+	}
+	columns := ins.arrays([][]any{{services.PostID(7), "x", []byte{1}, true}, {int64(8), "y", []byte{2}, false}})
+	if diff := cmp.Diff([]any{[]int64{7, 8}, []string{"x", "y"}, [][]byte{{1}, {2}}, []bool{true, false}}, columns); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParametersInBothDialects(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC)
+	args := []any{services.UserNumber(1<<32 - 1), services.MaxPostID, services.CategoryLike, at, nil, "text", []byte{1},
+		[]services.UserNumber{1, 2}, []services.PostID{}, []string{`a"b`, "c"}, rows{{services.UserNumber(1), services.CategoryLike, services.MaxPostID}}}
+	same := []any{int64(1<<32 - 1), int64(1<<63 - 1), "LIKE", int64(1767323045000006), nil, "text", []byte{1}}
+	table := `[[1,"LIKE",9223372036854775807]]`
+	if diff := cmp.Diff(append(same[:7:7], "[1,2]", "[]", `["a\"b","c"]`, table), sqlite.bind(args)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(append(same[:7:7], []int64{1, 2}, []int64{}, []string{`a"b`, "c"}, table), postgres.bind(args)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Every word of the migrations that SQLite lacks has to be turned into one of its own.
+func TestSchemaForSQLite(t *testing.T) {
+	files, err := migrations.ReadDir("migrations")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d migrations: %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := migrations.ReadFile("migrations/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if postgres.schema(string(text)) != string(text) {
+			t.Errorf("%s is not written for PostgreSQL", file.Name())
+		}
+		made := sqlite.schema(string(text))
+		for _, word := range []string{"BYTEA", "IDENTITY", "fillfactor", "INCLUDE", "BIGINT NOT NULL PRIMARY KEY"} {
+			if strings.Contains(made, word) {
+				t.Errorf("%s has %s on SQLite", file.Name(), word)
+			}
+		}
+	}
+}

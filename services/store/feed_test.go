@@ -1,0 +1,179 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// feedModel is a home feed by the plainest means: everything that was ever posted, looked through.
+type feedModel struct {
+	reader  services.UserNumber
+	since   map[services.UserNumber]services.PostID // who is followed
+	posts   []services.Post                         // the oldest first
+	deleted map[services.PostID]bool
+}
+
+// listed are the entries of the feed, the newest first.
+func (m *feedModel) listed() (entries []services.FeedEntry) {
+	for _, post := range slices.Backward(m.posts) {
+		since, follows := m.since[post.Author]
+		own := post.Author == m.reader
+		if (follows || own) && !m.deleted[post.ID] {
+			entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, Counts: !own && post.ID > since})
+		}
+	}
+	return entries
+}
+
+func (m *feedModel) page(before services.PostID, limit int) (page []services.FeedEntry) {
+	for _, entry := range m.listed() {
+		if entry.Post < before && len(page) < limit {
+			page = append(page, entry)
+		}
+	}
+	return page
+}
+
+func (m *feedModel) countNew(seen services.PostID, limit int) (count int) {
+	for _, entry := range m.listed() {
+		if entry.Counts && entry.Post > seen && count < limit {
+			count++
+		}
+	}
+	return count
+}
+
+func (m *feedModel) newestCounting(upTo services.PostID) services.PostID {
+	for _, entry := range m.listed() {
+		if entry.Counts && entry.Post <= upTo {
+			return entry.Post
+		}
+	}
+	return 0
+}
+
+// TestFeedAgainstModel follows, posts and deletes at random and compares everything that is read of a feed. Each
+// history has people and ids of its own, so that one database serves them all.
+func TestFeedAgainstModel(t *testing.T) {
+	each(t, func(b *bundle) {
+		var histories atomic.Int64
+		var lastID services.PostID = 100
+		rapid.Check(b.t, func(t *rapid.T) {
+			history := histories.Add(1)
+			var keys []string
+			for n := range rapid.IntRange(1, 12).Draw(t, "authors") + 1 {
+				keys = append(keys, fmt.Sprintf("h%d-%d", history, n))
+			}
+			people := b.users(keys...)
+			m := &feedModel{reader: people[0], since: map[services.UserNumber]services.PostID{}, deleted: map[services.PostID]bool{}}
+			first := lastID
+			steps := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 60).Draw(t, "steps")
+			b.write(func(tx *store.Tx) error {
+				for _, step := range steps {
+					if err := m.step(b, t, tx, step, people, &lastID); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			place := rapid.Uint64Range(uint64(first), uint64(lastID)+1)
+			limit := rapid.IntRange(1, 15).Draw(t, "limit")
+			before, seen := services.PostID(place.Draw(t, "before")), services.PostID(place.Draw(t, "seen"))
+			for _, before := range []services.PostID{before, services.MaxPostID} {
+				equal(t, must(b.HomeFeed(b.ctx, m.reader, before, limit))(t), m.page(before, limit))
+				equal(t, must(b.NewestCounting(b.ctx, m.reader, before))(t), m.newestCounting(before))
+			}
+			equal(t, must(b.CountNew(b.ctx, m.reader, seen, limit))(t), m.countNew(seen, limit))
+			equal(t, must(b.CountNew(b.ctx, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+		})
+	})
+}
+
+// step does one thing to the database and to the model. It runs once: the database has no conflicts to offer.
+func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people []services.UserNumber, lastID *services.PostID) error {
+	someone := rapid.SampledFrom(people)
+	switch {
+	case step == 0: // unfollow
+		author := someone.Draw(t, "author")
+		delete(m.since, author)
+		_, err := tx.DeleteFollow(b.ctx, m.reader, author)
+		return err
+	case step <= 2: // follow, from some post on
+		author := someone.Draw(t, "author")
+		since := services.PostID(rapid.Uint64Range(0, uint64(*lastID)+3).Draw(t, "since"))
+		if _, follows := m.since[author]; !follows && author != m.reader {
+			m.since[author] = since
+			_, err := tx.InsertFollow(b.ctx, services.Edge{Follower: m.reader, Followee: author, Since: since})
+			return err
+		}
+		return nil
+	case step == 3 && len(m.posts) > 0: // delete
+		post := rapid.SampledFrom(m.posts).Draw(t, "post")
+		m.deleted[post.ID] = true
+		_, _, err := tx.DeletePost(b.ctx, post.ID)
+		return err
+	default: // one author posts more than the others
+		author := people[len(people)-1]
+		if step > 5 {
+			author = someone.Draw(t, "author")
+		}
+		*lastID++
+		post := services.Post{ID: *lastID, Author: author, Kind: services.PostKindPost, Body: "b"}
+		m.posts = append(m.posts, post)
+		return tx.InsertPost(b.ctx, post)
+	}
+}
+
+func TestHomeFeedOfManyAuthors(t *testing.T) {
+	each(t, func(b *bundle) {
+		m := &feedModel{reader: 1, since: map[services.UserNumber]services.PostID{}}
+		var edges []services.Edge
+		for n := services.UserNumber(2); n <= 400; n++ {
+			m.since[n] = services.PostID(n * 7)
+			edges = append(edges, services.Edge{Follower: 1, Followee: n, Since: m.since[n]})
+		}
+		b.follow(edges...)
+		b.write(func(tx *store.Tx) error {
+			m.posts = nil
+			for id := services.PostID(1); id <= 3000; id++ {
+				author := services.UserNumber(1 + id*id%400)
+				if id%3 == 0 {
+					author = 77 // who posts without end
+				}
+				m.posts = append(m.posts, services.Post{ID: id, Author: author})
+				if err := tx.InsertPost(b.ctx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "b"}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for _, limit := range []int{1, 20, 300, 5000} {
+			for _, before := range []services.PostID{0, 1, 50, 1500, services.MaxPostID} {
+				equal(b.t, must(b.HomeFeed(b.ctx, 1, before, limit))(b.t), m.page(before, limit))
+			}
+		}
+		equal(b.t, must(b.CountNew(b.ctx, 1, 0, 301))(b.t), m.countNew(0, 301))
+		equal(b.t, must(b.CountNew(b.ctx, 1, 0, 10000))(b.t), m.countNew(0, 10000))
+		equal(b.t, len(must(b.HomeFeed(b.ctx, 1, services.MaxPostID, 0))(b.t)), 0)
+		equal(b.t, len(must(b.HomeFeed(b.ctx, 999, services.MaxPostID, 20))(b.t)), 0)
+	})
+}
+
+// An edge from somebody to himself, which an import may bring, changes nothing: own posts are listed once and
+// never count.
+func TestFollowingOneself(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.follow(services.Edge{Follower: 1, Followee: 1})
+		b.post(1, 5, 6)
+		equal(b.t, must(b.HomeFeed(b.ctx, 1, services.MaxPostID, 10))(b.t), []services.FeedEntry{{Post: 6, Author: 1}, {Post: 5, Author: 1}})
+		equal(b.t, must(b.CountNew(b.ctx, 1, 0, 10))(b.t), 0)
+		equal(b.t, must(b.NewestCounting(b.ctx, 1, services.MaxPostID))(b.t), services.PostID(0))
+	})
+}

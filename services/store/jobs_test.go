@@ -1,0 +1,314 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services/store"
+)
+
+const lease = 30 * time.Second
+
+func (b *bundle) enqueue(jobs ...store.NewJob) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, jobs...) })
+}
+
+func (b *bundle) claim(limit int, kinds ...string) []store.Job {
+	b.t.Helper()
+	return must(b.Claim(b.ctx, kinds, limit, lease))(b.t)
+}
+
+// names are the payloads of jobs.
+func names(jobs []store.Job) (list []string) {
+	for _, job := range jobs {
+		list = append(list, string(job.Payload))
+	}
+	return list
+}
+
+// job is one of kind "a" whose payload is its name.
+func job(name, key string) store.NewJob {
+	return store.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
+}
+
+func (b *bundle) counts(waiting, dead int) {
+	b.t.Helper()
+	w, d, _, err := b.JobCounts(b.ctx)
+	if err != nil || w != waiting || d != dead {
+		b.t.Fatalf("%d jobs wait and %d are dead (%v), want %d and %d", w, d, err, waiting, dead)
+	}
+}
+
+func TestJobs(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, len(b.claim(10, "a")), 0)
+		made := b.clock.Now()
+		b.enqueue(store.NewJob{Kind: "a", Key: "k", Payload: []byte{0, 255, 1}}, store.NewJob{Kind: "b"})
+		b.clock.advance(time.Second)
+		jobs := b.claim(10, "a", "b", "c")
+		equal(b.t, len(jobs), 2)
+		if jobs[0].Token == "" || jobs[0].ID == jobs[1].ID {
+			b.t.Errorf("the jobs are %v", jobs)
+		}
+		equal(b.t, jobs[0], store.Job{ID: jobs[0].ID, Kind: "a", Key: "k", Payload: []byte{0, 255, 1}, Token: jobs[0].Token, CreatedAt: made})
+		equal(b.t, len(b.claim(10, "a", "b")), 0)
+		waiting, dead, oldest, err := b.JobCounts(b.ctx)
+		equal(b.t, []any{waiting, dead, oldest, err}, []any{2, 0, made, error(nil)})
+		equal(b.t, must(b.Finish(b.ctx, jobs))(b.t), 2)
+		equal(b.t, must(b.Finish(b.ctx, jobs))(b.t), 0)
+		waiting, dead, oldest, err = b.JobCounts(b.ctx)
+		equal(b.t, []any{waiting, dead, oldest, err}, []any{0, 0, time.Time{}, error(nil)})
+	})
+}
+
+func TestClaimTakesTheLongestDueOfItsKinds(t *testing.T) {
+	each(t, func(b *bundle) {
+		at := func(kind, name string, after time.Duration) {
+			b.enqueue(store.NewJob{Kind: kind, Payload: []byte(name), NotBefore: b.clock.Now().Add(after)})
+		}
+		at("a", "3", 3*time.Second)
+		at("b", "1", time.Second)
+		at("c", "other", 0)
+		at("a", "2", 2*time.Second)
+		at("b", "4", 4*time.Second)
+		at("b", "later", time.Hour)
+		equal(b.t, len(b.claim(10, "a", "b")), 0)
+		b.clock.advance(time.Minute)
+		equal(b.t, names(b.claim(3, "a", "b")), []string{"1", "2", "3"})
+		equal(b.t, names(b.claim(3, "a", "b")), []string{"4"})
+		equal(b.t, len(b.claim(0, "c")), 0)
+		equal(b.t, len(b.claim(3)), 0)
+	})
+}
+
+func TestClaimIsDueAtTheVeryMoment(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(store.NewJob{Kind: "a", NotBefore: b.clock.Now().Add(time.Second)})
+		b.clock.advance(time.Second - time.Microsecond)
+		equal(b.t, len(b.claim(1, "a")), 0)
+		b.clock.advance(time.Microsecond)
+		equal(b.t, len(b.claim(1, "a")), 1)
+	})
+}
+
+func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("held", "x"))
+		held := b.claim(1, "a")
+		b.enqueue(job("1", "x"), job("2", ""), job("3", "y"), job("4", "x"), job("5", ""), job("6", "x"))
+		b.enqueue(store.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
+		b.enqueue(store.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
+		jobs := b.claim(10, "a", "b")
+		equal(b.t, names(jobs), []string{"6", "2", "3", "5", "7"}) // the last, in the place of the first
+		b.counts(7, 0)                                             // with the held one and the later one
+		equal(b.t, must(b.Finish(b.ctx, held))(b.t), 1)
+		equal(b.t, must(b.Finish(b.ctx, jobs))(b.t), 5)
+		b.clock.advance(time.Hour)
+		equal(b.t, names(b.claim(10, "a", "b")), []string{"later"})
+	})
+}
+
+func TestLeaseEndsAndTheLateHolderHasNoEffect(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("1", ""), job("2", ""))
+		late := b.claim(10, "a")
+		b.clock.advance(lease - time.Microsecond)
+		equal(b.t, len(b.claim(10, "a")), 0)
+		b.clock.advance(time.Microsecond)
+		now := b.claim(10, "a")
+		equal(b.t, names(now), []string{"1", "2"})
+		equal(b.t, must(b.Finish(b.ctx, late))(b.t), 0)
+		if err := errors.Join(b.Release(b.ctx, late, b.clock.Now()), b.Extend(b.ctx, late, 10*time.Hour)); err != nil {
+			b.t.Fatal(err)
+		}
+		dead, err := b.Fail(b.ctx, late[0], errMine, b.clock.Now(), 1)
+		equal(b.t, []any{dead, err}, []any{false, error(nil)})
+		equal(b.t, len(b.claim(10, "a")), 0)
+		b.counts(2, 0)
+		// Neither has who never had a lease.
+		for i := range late {
+			late[i].Token = ""
+		}
+		equal(b.t, must(b.Finish(b.ctx, late))(b.t), 0)
+		if err := b.Release(b.ctx, now, b.clock.Now()); err != nil {
+			b.t.Fatal(err)
+		}
+		equal(b.t, must(b.Finish(b.ctx, late))(b.t), 0)
+		dead, err = b.Fail(b.ctx, late[0], errMine, b.clock.Now(), 1)
+		equal(b.t, []any{dead, err}, []any{false, error(nil)})
+		b.counts(2, 0)
+	})
+}
+
+func TestExtendAndRelease(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("1", ""), job("2", ""))
+		jobs := b.claim(10, "a")
+		b.clock.advance(lease / 2)
+		if err := b.Extend(b.ctx, jobs[:1], lease); err != nil {
+			b.t.Fatal(err)
+		}
+		b.clock.advance(lease / 2)
+		equal(b.t, names(b.claim(10, "a")), []string{"2"})
+		if err := b.Release(b.ctx, jobs[:1], b.clock.Now().Add(time.Second)); err != nil {
+			b.t.Fatal(err)
+		}
+		equal(b.t, len(b.claim(10, "a")), 0)
+		b.clock.advance(time.Second)
+		again := b.claim(10, "a")
+		equal(b.t, names(again), []string{"1"})
+		equal(b.t, again[0].Tries, 0)
+	})
+}
+
+func TestFailTriesAgainAndGivesUp(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("1", "k"))
+		for try := range 3 {
+			jobs := b.claim(1, "a")
+			equal(b.t, jobs[0].Tries, try)
+			dead, err := b.Fail(b.ctx, jobs[0], fmt.Errorf("try %d: %w", try, errMine), b.clock.Now().Add(time.Minute), 3)
+			equal(b.t, []any{dead, err}, []any{try == 2, error(nil)})
+			equal(b.t, len(b.claim(1, "a")), 0)
+			b.clock.advance(time.Minute)
+		}
+		b.counts(0, 1)
+		equal(b.t, len(b.claim(1, "a")), 0)
+		buried := must(b.Query(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
+		equal(b.t, buried, []string{"a k 3 try 2: mine"})
+	})
+}
+
+var errLost = errors.New("a lease was lost")
+
+// A split replaces a job by its parts, or does nothing when the lease was lost.
+func TestSplitIsAtomic(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.enqueue(job("whole", "k"))
+		split := func(jobs []store.Job) error {
+			return b.Write(b.ctx, func(tx *store.Tx) error {
+				if err := tx.Enqueue(b.ctx, job("part 1", ""), job("part 2", "")); err != nil {
+					return err
+				}
+				n, err := tx.FinishJobs(b.ctx, jobs)
+				if err == nil && n < len(jobs) {
+					err = errLost
+				}
+				return err
+			})
+		}
+		late := b.claim(1, "a")
+		b.clock.advance(lease)
+		now := b.claim(1, "a")
+		if err := split(late); !errors.Is(err, errLost) {
+			b.t.Errorf("a late split was answered with %v", err)
+		}
+		b.counts(1, 0)
+		if err := split(now); err != nil {
+			b.t.Error(err)
+		}
+		equal(b.t, names(b.claim(10, "a")), []string{"part 1", "part 2"})
+	})
+}
+
+func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
+	each(t, func(b *bundle) {
+		err := b.Write(b.ctx, func(tx *store.Tx) error { return errors.Join(tx.Enqueue(b.ctx, job("1", "")), errMine) })
+		if !errors.Is(err, errMine) {
+			b.t.Fatal(err)
+		}
+		b.counts(0, 0)
+	})
+}
+
+func TestNextDue(t *testing.T) {
+	each(t, func(b *bundle) {
+		next := func(kinds ...string) any {
+			at, found, err := b.NextDue(b.ctx, kinds)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if !found {
+				return nil
+			}
+			return at
+		}
+		equal(b.t, next("a", "b"), nil)
+		start := b.clock.Now()
+		b.enqueue(store.NewJob{Kind: "a", NotBefore: start.Add(time.Hour)}, store.NewJob{Kind: "b", NotBefore: start.Add(time.Minute)})
+		equal(b.t, next("a", "b"), start.Add(time.Minute))
+		equal(b.t, next("a"), start.Add(time.Hour))
+		equal(b.t, next("c"), nil)
+		equal(b.t, next(), nil)
+		b.clock.advance(time.Minute)
+		b.claim(1, "b")
+		equal(b.t, next("b"), start.Add(time.Minute+lease)) // when its holder may be gone
+	})
+}
+
+// Several claim at once until nothing is left: every job is had once.
+func TestClaimAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		const jobs, workers = 300, 6
+		var want []string
+		for n := range jobs {
+			name := fmt.Sprintf("%03d", n)
+			want = append(want, name)
+			b.enqueue(store.NewJob{Kind: []string{"a", "b"}[n%2], Payload: []byte(name)})
+		}
+		var mu sync.Mutex
+		var got []string
+		var all sync.WaitGroup
+		for range workers {
+			all.Go(func() {
+				for {
+					claimed, err := b.Claim(b.ctx, []string{"a", "b"}, 7, lease)
+					if err != nil {
+						b.t.Error(err)
+						return
+					}
+					if len(claimed) > 0 {
+						n, err := b.Finish(b.ctx, claimed)
+						if err != nil || n != len(claimed) {
+							b.t.Errorf("%d of %d were finished: %v", n, len(claimed), err)
+						}
+					}
+					mu.Lock()
+					got = append(got, names(claimed)...)
+					done := len(got) >= jobs
+					mu.Unlock()
+					if done {
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(got)
+		equal(b.t, got, want)
+	})
+}
+
+func TestOneKeyIsServedFromManyWrites(t *testing.T) {
+	each(t, func(b *bundle) {
+		var all sync.WaitGroup
+		for n := range 50 {
+			all.Go(func() {
+				if err := b.Write(b.ctx, func(tx *store.Tx) error { return tx.Enqueue(b.ctx, job(fmt.Sprint(n), "k")) }); err != nil {
+					b.t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		last := must(b.Query(b.ctx, "SELECT max(id) FROM jobs"))(b.t)
+		jobs := b.claim(100, "a")
+		equal(b.t, len(jobs), 1)
+		equal(b.t, fmt.Sprint(jobs[0].ID), last[0])
+		b.counts(1, 0)
+	})
+}

@@ -1,0 +1,192 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+func (b *bundle) appendLog(kind, key string) (version uint64) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) (err error) { version, err = tx.AppendLog(b.ctx, kind, key, []byte(key)); return err })
+	return version
+}
+
+func (b *bundle) logHead(kind string) []uint64 {
+	b.t.Helper()
+	head, oldest, err := b.LogHead(b.ctx, kind)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return []uint64{head, oldest}
+}
+
+func TestLog(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, b.logHead("mode"), []uint64{0, 0})
+		equal(b.t, b.appendLog("mode", "a"), uint64(1))
+		equal(b.t, b.appendLog("mode", "b"), uint64(2))
+		equal(b.t, b.appendLog("post", "c"), uint64(1))
+		err := b.Write(b.ctx, func(tx *store.Tx) error {
+			_, err := tx.AppendLog(b.ctx, "mode", "undone", nil)
+			return errors.Join(err, errMine)
+		})
+		if !errors.Is(err, errMine) {
+			b.t.Fatal(err)
+		}
+		equal(b.t, b.appendLog("mode", "d"), uint64(3)) // no gap
+		entry := func(version uint64, key string) store.LogEntry {
+			return store.LogEntry{Kind: "mode", Version: version, At: b.clock.Now(), Key: key, Payload: []byte(key)}
+		}
+		equal(b.t, must(b.LogAfter(b.ctx, "mode", 0, 10))(b.t), []store.LogEntry{entry(1, "a"), entry(2, "b"), entry(3, "d")})
+		equal(b.t, must(b.LogAfter(b.ctx, "mode", 1, 1))(b.t), []store.LogEntry{entry(2, "b")})
+		equal(b.t, len(must(b.LogAfter(b.ctx, "mode", 3, 10))(b.t)), 0)
+		equal(b.t, b.logHead("mode"), []uint64{3, 1})
+	})
+}
+
+func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
+	each(t, func(b *bundle) {
+		start := b.clock.Now()
+		for _, minutes := range []int{0, 10, 5, 20, 15, 30} { // the nodes' clocks differ
+			b.clock.now = start.Add(time.Duration(minutes) * time.Minute)
+			b.appendLog("mode", fmt.Sprint(minutes))
+		}
+		b.clock.now = start
+		b.appendLog("post", "old")
+		b.appendLog("post", "newest")
+		trim := func(minutes int) int {
+			return must(b.TrimLog(b.ctx, start.Add(time.Duration(minutes)*time.Minute)))(b.t)
+		}
+		equal(b.t, trim(0), 0)
+		equal(b.t, trim(6), 2) // "0" and, of the posts, "old"; "5" follows "10", which stays
+		equal(b.t, b.logHead("mode"), []uint64{6, 2})
+		equal(b.t, b.logHead("post"), []uint64{2, 2})
+		equal(b.t, trim(16), 2)
+		equal(b.t, b.logHead("mode"), []uint64{6, 4})
+		equal(b.t, trim(10000), 2)
+		equal(b.t, b.logHead("mode"), []uint64{6, 6})
+		equal(b.t, must(b.LogAfter(b.ctx, "mode", 5, 10))(b.t)[0].Key, "30")
+		equal(b.t, b.appendLog("mode", "next"), uint64(7))
+	})
+}
+
+// Eight write at once, each holding its transaction for a while after it has its version, while one reads on from
+// the last that it has seen, as the nodes do. A version that appears after a greater one would be missed.
+func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
+	each(t, func(b *bundle) {
+		const writers, entries = 8, 25
+		var all sync.WaitGroup
+		for writer := range writers {
+			all.Go(func() {
+				for n := range entries {
+					err := b.Write(b.ctx, func(tx *store.Tx) error {
+						_, err := tx.AppendLog(b.ctx, "mode", fmt.Sprint(writer, n), nil)
+						for range writer { // some take longer than others
+							_, err2 := tx.CountFollowees(b.ctx, 1, 1)
+							err = errors.Join(err, err2)
+						}
+						return err
+					})
+					if err != nil {
+						b.t.Error(err)
+					}
+				}
+			})
+		}
+		last := uint64(0)
+		eventually(b.t, "every entry is read", func() bool {
+			for _, entry := range must(b.LogAfter(b.ctx, "mode", last, 1000))(b.t) {
+				if entry.Version != last+1 {
+					b.t.Fatalf("after version %d comes %d", last, entry.Version)
+				}
+				last = entry.Version
+			}
+			return last == writers*entries
+		})
+		all.Wait()
+	})
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	each(t, func(b *bundle) {
+		remember := func(scope, key string, hash []byte, ids ...string) error {
+			return b.Write(b.ctx, func(tx *store.Tx) error { return tx.Remember(b.ctx, scope, key, hash, ids) })
+		}
+		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
+			b.write(func(tx *store.Tx) (err error) { hash, ids, found, err = tx.Recall(b.ctx, scope, key); return err })
+			return hash, ids, found
+		}
+		_, _, found := recall("alice", "k")
+		equal(b.t, found, false)
+		if err := errors.Join(remember("alice", "k", []byte{0, 1}, `post:"1"`, "post:2"), remember("bob", "k", nil)); err != nil {
+			b.t.Fatal(err)
+		}
+		hash, ids, found := recall("alice", "k")
+		equal(b.t, []any{hash, ids, found}, []any{[]byte{0, 1}, []string{`post:"1"`, "post:2"}, true})
+		hash, ids, found = recall("bob", "k")
+		equal(b.t, []any{bytes.Equal(hash, nil), len(ids), found}, []any{true, 0, true})
+
+		b.clock.advance(store.IdempotencyFor - time.Microsecond)
+		err := remember("alice", "k", []byte{2}, "post:3")
+		coded(b.t, err, services.Conflict)
+		if !errors.Is(err, store.ErrRemembered) {
+			b.t.Errorf("the error is %v", err)
+		}
+		_, _, found = recall("alice", "k")
+		equal(b.t, found, true)
+
+		b.clock.advance(time.Microsecond)
+		_, _, found = recall("alice", "k")
+		equal(b.t, found, false)
+		if err := remember("alice", "k", []byte{2}, "post:3"); err != nil {
+			b.t.Fatal(err)
+		}
+		hash, ids, found = recall("alice", "k")
+		equal(b.t, []any{hash, ids, found}, []any{[]byte{2}, []string{"post:3"}, true})
+
+		equal(b.t, must(b.ForgetIdempotencyKeys(b.ctx, b.clock.Now()))(b.t), 1) // bob's
+		equal(b.t, must(b.ForgetIdempotencyKeys(b.ctx, b.clock.Now().Add(1)))(b.t), 0)
+		equal(b.t, must(b.ForgetIdempotencyKeys(b.ctx, b.clock.Now().Add(time.Second)))(b.t), 1)
+	})
+}
+
+// Two requests with one key arrive together: one has its effect, the other learns of it and finds the answer.
+func TestIdempotencyKeysAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		const requests = 8
+		var all sync.WaitGroup
+		answers := make([]string, requests)
+		for n := range requests {
+			all.Go(func() {
+				for answers[n] == "" {
+					err := b.Write(b.ctx, func(tx *store.Tx) error {
+						_, ids, found, err := tx.Recall(b.ctx, "alice", "k")
+						if err != nil || found {
+							answers[n] = fmt.Sprint(ids)
+							return err
+						}
+						id := services.PostID(100 + n)
+						return errors.Join(put(b.ctx, id)(tx), tx.Remember(b.ctx, "alice", "k", nil, []string{id.String()}))
+					})
+					if err != nil && !errors.Is(err, store.ErrRemembered) {
+						b.t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		posts := b.published()
+		equal(b.t, len(posts), 1)
+		for _, answer := range answers {
+			equal(b.t, answer, "["+posts[0].String()+"]")
+		}
+	})
+}

@@ -1,0 +1,256 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+const like = services.CategoryLike
+
+// like makes some users like a post.
+func (b *bundle) like(post services.PostID, likers ...services.UserNumber) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) error {
+		for _, liker := range likers {
+			if _, err := tx.InsertLike(b.ctx, post, liker); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bundle) unlike(post services.PostID, liker services.UserNumber) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) error { _, err := tx.DeleteLike(b.ctx, post, liker); return err })
+}
+
+func (b *bundle) remove(post services.PostID) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) error { _, _, err := tx.DeletePost(b.ctx, post); return err })
+}
+
+// apply brings causes in line with the facts.
+func (b *bundle) apply(causes ...store.Cause) (states []store.NotificationState) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) (err error) { states, err = tx.ApplyCauses(b.ctx, causes); return err })
+	return states
+}
+
+func (b *bundle) see(upTo services.PostID) (state store.NotificationState) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) (err error) {
+		state, err = tx.RaiseNotificationsSeen(b.ctx, 1, like, upTo)
+		return err
+	})
+	return state
+}
+
+// cause is one of user 1.
+func cause(subject services.PostID, actor services.UserNumber) store.Cause {
+	return store.Cause{Recipient: 1, Category: like, Subject: subject, Actor: actor}
+}
+
+// today is the state of user 1 with some unseen groups of today and no others.
+func (b *bundle) today(version uint64, head, seen services.PostID, groups int) store.NotificationState {
+	return store.NotificationState{Recipient: 1, Category: like, Version: version, Head: head, Seen: seen,
+		Day: b.clock.Now().Unix() / 86400, Days: [8]int{groups}}
+}
+
+func TestLikeNotifiesOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5, 6)
+		b.like(5, 2)
+		place := services.PostIDAt(b.clock.Now())
+		for range 3 { // redelivered
+			equal(b.t, b.apply(cause(5, 2), cause(5, 2)), []store.NotificationState{b.today(1, place, 0, 1)})
+		}
+		b.like(5, 3)
+		b.like(6, 2)
+		equal(b.t, b.apply(cause(6, 2), cause(5, 3)), []store.NotificationState{b.today(2, place+2, 0, 2)})
+		equal(b.t, must(b.NotificationStates(b.ctx, 1))(b.t), []store.NotificationState{b.today(2, place+2, 0, 2)})
+	})
+}
+
+func TestUndoneLikeStopsCountingAndKeepsItsPlace(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5)
+		b.like(5, 2)
+		b.apply(cause(5, 2))
+		place := services.PostIDAt(b.clock.Now())
+		b.unlike(5, 2)
+		equal(b.t, b.apply(cause(5, 2)), []store.NotificationState{b.today(2, place, 0, 0)})
+		equal(b.t, b.apply(cause(5, 2)), []store.NotificationState{b.today(2, place, 0, 0)})
+		equal(b.t, b.see(0), b.today(3, place, place, 0))
+		b.clock.advance(13 * time.Hour) // another half day, and today still
+		b.like(5, 2)
+		equal(b.t, b.apply(cause(5, 2)), []store.NotificationState{b.today(4, place, place, 0)}) // seen, and stays so
+	})
+}
+
+func TestDeletedPostStopsNotifying(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5, 6)
+		b.like(5, 2, 3, 4)
+		b.like(6, 2)
+		place := services.PostIDAt(b.clock.Now())
+		equal(b.t, b.apply(cause(5, 0), cause(6, 0), cause(5, 3)), []store.NotificationState{b.today(1, place+3, 0, 2)})
+		b.remove(5)
+		equal(b.t, b.apply(cause(5, 0)), []store.NotificationState{b.today(2, place+3, 0, 1)})
+		b.like(5, 9)
+		equal(b.t, b.apply(cause(5, 9), cause(5, 0)), []store.NotificationState{b.today(2, place+3, 0, 1)})
+	})
+}
+
+func TestOnesOwnLikeAndOthersPostsDoNotNotify(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5)
+		b.post(2, 6)
+		b.like(5, 1)
+		b.like(6, 3)
+		equal(b.t, b.apply(cause(5, 1), cause(5, 0), cause(6, 3), cause(6, 0), cause(7, 2)), []store.NotificationState{b.today(0, 0, 0, 0)})
+	})
+}
+
+func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5)
+		b.clock.now = time.Date(2026, 3, 14, 11, 59, 59, 999999000, time.UTC)
+		b.like(5, 2)
+		b.clock.advance(time.Microsecond)
+		b.like(5, 3)
+		b.clock.advance(12*time.Hour - time.Microsecond)
+		b.like(5, 4)
+		b.clock.advance(time.Microsecond) // the next day
+		b.like(5, 6)
+		place := services.PostIDAt(b.clock.Now())
+		want := b.today(1, place+3, 0, 1)
+		want.Days[1] = 2
+		equal(b.t, b.apply(cause(5, 6), cause(5, 3), cause(5, 4), cause(5, 2)), []store.NotificationState{want})
+	})
+}
+
+func TestUnseenGroupsByDays(t *testing.T) {
+	each(t, func(b *bundle) {
+		for day := range services.PostID(10) {
+			b.post(1, 5+day)
+			b.like(5+day, 2)
+			b.apply(cause(5+day, 2))
+			b.clock.advance(24 * time.Hour)
+		}
+		b.clock.advance(-24 * time.Hour)
+		state := must(b.NotificationStates(b.ctx, 1))(b.t)[0]
+		equal(b.t, state.Days, [8]int{1, 1, 1, 1, 1, 1, 1, 1})
+		equal(b.t, state.Older, 2)
+		b.clock.advance(-24 * time.Hour) // a node whose clock is late sees tomorrow's as of today
+		state = must(b.NotificationStates(b.ctx, 1))(b.t)[0]
+		equal(b.t, state.Days, [8]int{2, 1, 1, 1, 1, 1, 1, 1})
+		b.clock.advance(30 * 24 * time.Hour)
+		state = must(b.NotificationStates(b.ctx, 1))(b.t)[0]
+		equal(b.t, state.Days, [8]int{})
+		equal(b.t, state.Older, 10)
+		equal(b.t, state.Version, uint64(10))
+	})
+}
+
+func TestRaiseNotificationsSeen(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, b.see(0), b.today(0, 0, 0, 0)) // nothing there is nothing to see
+		b.post(1, 5, 6, 7)
+		place := services.PostIDAt(b.clock.Now())
+		for _, post := range []services.PostID{5, 6, 7} {
+			b.like(post, 2)
+			b.apply(cause(post, 2))
+		}
+		equal(b.t, b.see(place), b.today(4, place+2, place, 2))
+		equal(b.t, b.see(place), b.today(4, place+2, place, 2))
+		equal(b.t, b.see(place-1), b.today(4, place+2, place, 2)) // a late report
+		err := b.Write(b.ctx, func(tx *store.Tx) error {
+			_, err := tx.RaiseNotificationsSeen(b.ctx, 1, like, place+3)
+			return err
+		})
+		coded(b.t, err, services.Invalid)
+		equal(b.t, b.see(0), b.today(5, place+2, place+2, 0))
+		equal(b.t, must(b.NotificationStates(b.ctx, 2))(b.t), []store.NotificationState(nil))
+	})
+}
+
+func TestApplyCausesOfManyRecipients(t *testing.T) {
+	each(t, func(b *bundle) {
+		var causes []store.Cause
+		for n := services.UserNumber(300); n > 0; n-- {
+			b.post(n, services.PostID(n))
+			b.like(services.PostID(n), 999)
+			causes = append(causes, store.Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: 999})
+		}
+		states := b.apply(causes...)
+		equal(b.t, len(states), 300)
+		for i, state := range states {
+			if state.Recipient != services.UserNumber(i+1) || state.Version != 1 || state.Days[0] != 1 {
+				b.t.Fatalf("state %d is %+v", i, state)
+			}
+		}
+		equal(b.t, len(b.apply()), 0)
+	})
+}
+
+// Transactions that name the same recipients in different orders wait for each other, and each sees what the
+// former did: no version is given twice and no like is lost.
+func TestApplyCausesAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		const recipients, workers, rounds = 5, 6, 15
+		for n := services.UserNumber(1); n <= recipients; n++ {
+			b.post(n, services.PostID(n))
+		}
+		var all sync.WaitGroup
+		for worker := range workers {
+			all.Go(func() {
+				for round := range rounds {
+					actor := services.UserNumber(100 + worker*rounds + round)
+					var causes []store.Cause
+					for i := range services.UserNumber(recipients) {
+						n := (i*services.UserNumber(1+worker%4)+services.UserNumber(worker))%recipients + 1
+						causes = append(causes, store.Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: actor})
+					}
+					err := b.Write(b.ctx, func(tx *store.Tx) error {
+						for _, cause := range causes {
+							if _, err := tx.InsertLike(b.ctx, cause.Subject, actor); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+					err2 := b.Write(b.ctx, func(tx *store.Tx) error { _, err := tx.ApplyCauses(b.ctx, causes); return err })
+					if err := errors.Join(err, err2); err != nil {
+						b.t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for n := services.UserNumber(1); n <= recipients; n++ {
+			state := must(b.NotificationStates(b.ctx, n))(b.t)[0]
+			causes := must(b.Query(b.ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.t)
+			if state.Version != workers*rounds || len(causes) != workers*rounds || state.Days[0] != 1 {
+				b.t.Errorf("user %d has %d places and the state %+v", n, len(causes), state)
+			}
+		}
+	})
+}
+
+// A recount reads what is unseen: it names no table that it would walk through.
+func TestRecountReadsTheUnseenAlone(t *testing.T) {
+	b := newBundle(t, storetest.SQLite(t))
+	plan := b.plan("statesByUser")
+	if !slices.Contains(plan, "SEARCH n USING INDEX notification_causes_unseen (recipient=? AND category=? AND place>?)") &&
+		!slices.Contains(plan, "SEARCH n USING COVERING INDEX notification_causes_unseen (recipient=? AND category=? AND place>?)") {
+		t.Errorf("the plan is %q", plan)
+	}
+}

@@ -1,0 +1,214 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+func TestEnsureUsers(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, b.users("carol", "alice"), []services.UserNumber{1, 2})
+		equal(b.t, b.users("bob", "alice", "dave", "bob"), []services.UserNumber{3, 2, 4, 3})
+		equal(b.t, b.users("alice", "alice"), []services.UserNumber{2, 2})
+		b.write(func(tx *store.Tx) error {
+			numbers, err := tx.EnsureUsers(b.ctx, nil)
+			if len(numbers) != 0 {
+				b.t.Errorf("nobody has the numbers %v", numbers)
+			}
+			return err
+		})
+	})
+}
+
+func TestUserNumbersStayDenseWhenAWriteIsUndone(t *testing.T) {
+	each(t, func(b *bundle) {
+		err := b.Write(b.ctx, func(tx *store.Tx) error {
+			_, err := tx.EnsureUsers(b.ctx, []string{"a", "b", "c"})
+			return errors.Join(err, errMine)
+		})
+		if !errors.Is(err, errMine) {
+			b.t.Fatal(err)
+		}
+		equal(b.t, b.users("d"), []services.UserNumber{1})
+	})
+}
+
+func TestUserNumbersStayDenseUnderConcurrency(t *testing.T) {
+	each(t, func(b *bundle) {
+		const writers, people = 8, 40
+		var all sync.WaitGroup
+		for writer := range writers {
+			all.Go(func() {
+				for n := range people {
+					// Each key is mentioned by several writers, at about the same time.
+					keys := []string{fmt.Sprint("u", n), fmt.Sprint("u", (n+writer)%people)}
+					err := b.Write(b.ctx, func(tx *store.Tx) error { _, err := tx.EnsureUsers(b.ctx, keys); return err })
+					if err != nil {
+						b.t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		var keys []string
+		for n := range people {
+			keys = append(keys, fmt.Sprint("u", n))
+		}
+		taken := make(map[services.UserNumber]string)
+		for key, number := range must(b.UserNumbers(b.ctx, keys))(b.t) {
+			if number < 1 || number > people || taken[number] != "" {
+				b.t.Errorf("%s has the number %d, as has %q", key, number, taken[number])
+			}
+			taken[number] = key
+		}
+		equal(b.t, len(taken), people)
+	})
+}
+
+func TestProfiles(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob")
+		text := func(s string) *string { return &s }
+		for _, step := range []struct{ name, avatar *string }{
+			{text("Alice"), nil}, {nil, text("https://example.com/a.png")}, {nil, nil}, {text(""), nil}, {text("Älice 🦉"), nil},
+		} {
+			b.write(func(tx *store.Tx) error { return tx.SetProfile(b.ctx, 1, step.name, step.avatar) })
+		}
+		equal(b.t, must(b.Users(b.ctx, []services.UserNumber{1, 2, 9, 1}))(b.t), map[services.UserNumber]services.User{
+			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png"},
+			2: {Number: 2, Key: "bob"},
+		})
+		err := b.Write(b.ctx, func(tx *store.Tx) error { return tx.SetProfile(b.ctx, 9, text("Nobody"), nil) })
+		coded(b.t, err, services.NotFound)
+		equal(b.t, len(must(b.Users(b.ctx, nil))(b.t)), 0)
+	})
+}
+
+func TestFollows(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob", "carol")
+		edge := services.Edge{Follower: 1, Followee: 2, Since: 50}
+		insert := func(edge services.Edge) (created bool) {
+			b.write(func(tx *store.Tx) (err error) { created, err = tx.InsertFollow(b.ctx, edge); return err })
+			return created
+		}
+		remove := func(follower, followee services.UserNumber) (deleted bool) {
+			b.write(func(tx *store.Tx) (err error) { deleted, err = tx.DeleteFollow(b.ctx, follower, followee); return err })
+			return deleted
+		}
+		equal(b.t, insert(edge), true)
+		equal(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), false)
+		found, ok, err := b.Edge(b.ctx, 1, 2)
+		equal(b.t, must(found, err)(b.t), edge)
+		equal(b.t, ok, true)
+		found, ok, err = b.Edge(b.ctx, 2, 1)
+		equal(b.t, must(found, err)(b.t), services.Edge{})
+		equal(b.t, ok, false)
+		equal(b.t, remove(1, 2), true)
+		equal(b.t, remove(1, 2), false)
+		equal(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), true)
+		found, _, err = b.Edge(b.ctx, 1, 2)
+		equal(b.t, must(found, err)(b.t).Since, services.PostID(99))
+	})
+}
+
+func TestEdgesOfManyFollowers(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.follow(services.Edge{Follower: 1, Followee: 9, Since: 5}, services.Edge{Follower: 2, Followee: 9, Since: services.MaxPostID},
+			services.Edge{Follower: 3, Followee: 8, Since: 7}, services.Edge{Follower: 1<<32 - 1, Followee: 9})
+		equal(b.t, must(b.Edges(b.ctx, []services.UserNumber{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserNumber]services.Edge{
+			1:         {Follower: 1, Followee: 9, Since: 5},
+			2:         {Follower: 2, Followee: 9, Since: services.MaxPostID},
+			1<<32 - 1: {Follower: 1<<32 - 1, Followee: 9},
+		})
+	})
+}
+
+func TestCountFolloweesStopsAtTheLimit(t *testing.T) {
+	each(t, func(b *bundle) {
+		for n := services.UserNumber(2); n <= 6; n++ {
+			b.follow(services.Edge{Follower: 1, Followee: n})
+		}
+		for limit, want := range map[int]int{0: 0, 3: 3, 5: 5, 100: 5} {
+			b.write(func(tx *store.Tx) error {
+				count, err := tx.CountFollowees(b.ctx, 1, limit)
+				if count != want {
+					b.t.Errorf("to %d: %d, want %d", limit, count, want)
+				}
+				return err
+			})
+		}
+	})
+}
+
+func TestImportFollows(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 5})
+		var edges []services.Edge
+		for n := range services.UserNumber(700) {
+			edges = append(edges, services.Edge{Follower: 1, Followee: n + 2, Since: 9})
+		}
+		edges = append(edges, edges[10]) // twice in one call
+		for _, want := range []int{699, 0} {
+			b.write(func(tx *store.Tx) error {
+				inserted, err := tx.ImportFollows(b.ctx, edges)
+				if inserted != want {
+					b.t.Errorf("%d edges went in, want %d", inserted, want)
+				}
+				return err
+			})
+		}
+		old, _, err := b.Edge(b.ctx, 1, 2)
+		equal(b.t, must(old, err)(b.t).Since, services.PostID(5))
+		if waiting, _, _, err := b.JobCounts(b.ctx); waiting != 0 || err != nil {
+			b.t.Errorf("an import made %d jobs (%v)", waiting, err)
+		}
+	})
+}
+
+func TestFollowersByNumberAndActivity(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob", "carol", "dave", "erin")
+		for n := services.UserNumber(2); n <= 5; n++ {
+			b.follow(services.Edge{Follower: n, Followee: 1, Since: services.PostID(n)})
+		}
+		active := func(users ...services.UserNumber) {
+			b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, users) })
+		}
+		active(5, 2, 3)
+		first := b.clock.Now()
+		b.clock.advance(time.Hour)
+		active(3)
+		b.clock.advance(-2 * time.Hour)
+		active(2) // a node whose clock is late takes nothing back
+		list := func(after services.UserNumber, limit int, since time.Time) (numbers []services.UserNumber) {
+			for _, edge := range must(b.Followers(b.ctx, 1, after, limit, since))(b.t) {
+				equal(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower)})
+				numbers = append(numbers, edge.Follower)
+			}
+			return numbers
+		}
+		equal(b.t, list(0, 10, time.Time{}), []services.UserNumber{2, 3, 4, 5})
+		equal(b.t, list(2, 2, time.Time{}), []services.UserNumber{3, 4})
+		equal(b.t, list(0, 10, first), []services.UserNumber{2, 3, 5})
+		equal(b.t, list(0, 10, first.Add(time.Microsecond)), []services.UserNumber{3})
+		equal(b.t, list(5, 10, time.Time{}), []services.UserNumber(nil))
+	})
+}
+
+func TestImportProgress(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, must(b.ImportProgress(b.ctx, "file"))(b.t), int64(0))
+		for _, line := range []int64{1000, 2000} {
+			b.write(func(tx *store.Tx) error { return tx.SetImportProgress(b.ctx, "file", line) })
+			equal(b.t, must(b.ImportProgress(b.ctx, "file"))(b.t), line)
+		}
+		equal(b.t, must(b.ImportProgress(b.ctx, "another"))(b.t), int64(0))
+	})
+}

@@ -1,0 +1,94 @@
+package store_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
+
+// plan is how SQLite would run a statement.
+func (b *bundle) plan(name string) (steps []string) {
+	b.t.Helper()
+	args := make([]any, 4)
+	for _, line := range must(b.Query(b.ctx, "EXPLAIN QUERY PLAN "+store.Statements[name].Text(store.SQLite), args...))(b.t) {
+		steps = append(steps, planPrefix.ReplaceAllString(line, ""))
+	}
+	return steps
+}
+
+// walks are steps that read a table, by its name or the alias that the statements have for it, from end to end.
+var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|jobs|log|user_access_log|[fupnlcs])( |$)`)
+
+// TestNoStatementWalksATable looks at the plans of SQLite. What is scanned may be a list that was given or made, or a
+// table of a few rows (log_heads), never one that grows with the users.
+func TestNoStatementWalksATable(t *testing.T) {
+	b := newBundle(t, storetest.SQLite(t))
+	for name := range store.Statements {
+		plan := b.plan(name)
+		if len(plan) == 0 {
+			t.Errorf("%s has no plan", name)
+		}
+		for _, step := range plan {
+			if walks.MatchString(step) {
+				t.Errorf("%s: %s in %s", name, step, strings.Join(plan, "; "))
+			}
+		}
+	}
+}
+
+// TestPlansOnPostgres looks at plans that hold for any parameters. A table that is read in full, or joined after it
+// was, would make a badge cost what everybody has written.
+func TestPlansOnPostgres(t *testing.T) {
+	b := newBundle(t, storetest.Postgres(t))
+	b.write(func(tx *store.Tx) error { // tables of some size, with statistics, as they are after a minute
+		for _, text := range []string{
+			"INSERT INTO users (number, key) SELECT n, n::text FROM generate_series(1, 5000) n",
+			"INSERT INTO follows SELECT n % 500, n % 499 + 500, n FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING",
+			"INSERT INTO posts SELECT n, n % 500 + 500, 'POST', 'b', n FROM generate_series(1, 20000) n",
+			"INSERT INTO likes SELECT n % 5000, n % 499, n FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING",
+			"INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, n, n % 20, n, n % 10 > 0 FROM generate_series(1, 20000) n",
+			"INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1 FROM generate_series(1, 500) n",
+			"INSERT INTO jobs (kind, key, payload, due_at, created_at) SELECT 'kind' || n % 3, '', '', n, n FROM generate_series(1, 5000) n",
+			"ANALYZE",
+		} {
+			if err := tx.Exec(b.ctx, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for name, args := range map[string]string{
+		"homeFeed": "1, 9, 300", "newestCounting": "1, 9", "countNew": "1, 9, 301", "followersOf": "1, 0, 0, 100",
+		"authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "nextDue": "'kind'", "finishJobs": "ARRAY[1, 2], 'token'",
+		"statesByUser": "1", "statesByInbox": `'[[1,"LIKE"]]'`, "lowerSubjects": `'[[1,"LIKE",2]]'`, "subjectsToRaise": `'[[1,"LIKE",2]]'`,
+		"lowerCauses": `'[[1,"LIKE",2,3]]'`, "causesToRaise": `'[[1,"LIKE",2,3]]'`, "restoreCauses": `'[[1,"LIKE",2,3]]'`,
+	} {
+		var plan []string
+		b.write(func(tx *store.Tx) (err error) {
+			for _, text := range []string{"SET LOCAL plan_cache_mode = force_generic_plan", "PREPARE it AS " + store.Statements[name].Text(store.Postgres)} {
+				if err := tx.Exec(b.ctx, text); err != nil {
+					return err
+				}
+			}
+			if plan, err = tx.Query(b.ctx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
+				return err
+			}
+			return tx.Exec(b.ctx, "DEALLOCATE it")
+		})
+		text := strings.Join(plan, "\n")
+		for _, bad := range []string{"Seq Scan", "Bitmap", "Hash Join", "Merge Join", "Full"} {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s has a %s:\n%s", name, bad, text)
+			}
+		}
+		if strings.Count(text, "Index Cond") != strings.Count(text, "Index Scan")+strings.Count(text, "Index Only Scan") {
+			t.Errorf("%s walks an index from its beginning:\n%s", name, text)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package storetest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+const childEnv = "STORETEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) == "" {
+		goleak.VerifyTestMain(m)
+	}
+	os.Exit(m.Run())
+}
+
+func TestEachGivesEmptyDatabases(t *testing.T) {
+	var dialects []string
+	for range 2 {
+		storetest.Each(t, func(t *testing.T, open func() *store.Store) {
+			s := open()
+			dialects = append(dialects, s.Dialect())
+			err := s.Write(t.Context(), func(tx *store.Tx) error {
+				numbers, err := tx.EnsureUsers(t.Context(), []string{t.Name()})
+				if numbers[t.Name()] != 1 {
+					t.Errorf("the database is not empty: %v", numbers)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if got := strings.Join(dialects, " "); got != "sqlite postgres sqlite postgres" {
+		t.Errorf("the engines were %s", got)
+	}
+}
+
+func TestServerIsKilledAndStartsAgain(t *testing.T) {
+	server := storetest.NewServer(t)
+	url := server.Database(t)
+	for _, end := range []func(){server.Kill, server.Stop} {
+		s, err := store.Open(t.Context(), store.Config{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		end()
+		_, err = store.Open(t.Context(), store.Config{URL: url})
+		if !services.IsUnavailable(err) {
+			t.Errorf("a server that was ended was opened: %v", err)
+		}
+		server.Start(t)
+	}
+	storetest.Open(t, store.Config{URL: url})
+}
+
+// A test binary that is killed leaves no server and no folder behind.
+func TestServerEndsWithItsTests(t *testing.T) {
+	if os.Getenv(childEnv) != "" { // this is the binary that is killed
+		fmt.Println("url " + storetest.Postgres(t))
+		select {}
+	}
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	child.Env = append(os.Environ(), childEnv+"=1")
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := ""
+	said := make([]byte, 0, 1<<16)
+	for dir == "" {
+		n, err := out.Read(said[len(said):cap(said)])
+		said = said[:len(said)+n]
+		if _, url, found := strings.Cut(string(said), "host="); found && strings.Contains(url, "\n") {
+			line, _, _ := strings.Cut(url, "\n")
+			dir = strings.ReplaceAll(line, "%2F", "/")
+		}
+		if err != nil {
+			t.Fatalf("the child said %q: %v", said, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid")); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	_ = child.Wait() // it was killed
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	check := time.NewTicker(10 * time.Millisecond)
+	defer check.Stop()
+	for {
+		if _, err := os.Stat(dir); os.IsNotExist(err) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the server's folder %s is still there", dir)
+		case <-check.C:
+		}
+	}
+}
