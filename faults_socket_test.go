@@ -196,3 +196,11 @@ func converge(tb testing.TB, within time.Duration, state func() error) {
 		}
 	}
 }
+
+// decode reads JSON into a value.
+func decode(tb testing.TB, text []byte, into any) {
+	tb.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// jobsOfTheDead is how long the jobs of a killed process may wait: as long as its leases hold, and a little.
+const jobsOfTheDead = 45 * time.Second
+
+// idle waits until all jobs are done, and wants none of them dead.
+func (p *process) idle(within time.Duration) {
+	p.tb.Helper()
+	converge(p.tb, within, func() error {
+		var data struct {
+			Admin struct{ Jobs struct{ Waiting, Dead int } }
+		}
+		if err := ask(p.url, "root:admin", `{admin{jobs{waiting dead}}}`, nil, &data); err != nil {
+			return err
+		}
+		if jobs := data.Admin.Jobs; jobs.Waiting > 0 || jobs.Dead > 0 {
+			return fmt.Errorf("%d jobs wait, %d are dead", jobs.Waiting, jobs.Dead)
+		}
+		return nil
+	})
+}
+
+// reborn starts the program again and again on the same data.
+type reborn struct {
+	*process
+	tb        testing.TB
+	arguments []string
+	address   atomic.Pointer[string]
+}
+
+func startReborn(tb testing.TB, redis string) *reborn {
+	tb.Helper()
+	r := &reborn{tb: tb, arguments: []string{"--data", tb.TempDir(), "--redis", redis}}
+	r.start()
+	return r
+}
+
+func (r *reborn) start() {
+	r.tb.Helper()
+	r.process = startProcess(r.tb, "", r.arguments...)
+	r.address.Store(&r.url)
+}
+
+func (r *reborn) now() string { return *r.address.Load() }
+
+// The process is killed under load, three times. What was acknowledged is there, what was not and was sent again
+// happened once, every job gets done, and the badges are right. With a Redis of its own all views are lost each time,
+// with one of others they stay and are behind.
+func TestServerKilledUnderLoad(t *testing.T) {
+	for name, redis := range map[string]func(t *testing.T) string{
+		"private":    func(*testing.T) string { return "private" },
+		"of another": func(t *testing.T) string { return rdbtest.Redis(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startReborn(t, redis(t))
+			l := newLoad(t, true, server.now)
+			l.start()
+			for range 3 {
+				l.progress(30)
+				server.kill()
+				server.start()
+			}
+			watches := l.watchAll(server.url)
+			l.progress(20)
+			l.stop()
+			server.idle(jobsOfTheDead)
+			l.settles(convergence, watches...)
+		})
+	}
+}
+
+// The process is killed while jobs wait because Redis stands still: none of them is lost.
+func TestServerKilledWhileJobsWait(t *testing.T) {
+	redis := rdbtest.NewServer(t)
+	server := startReborn(t, redis.URL())
+	l := newLoad(t, false, server.now)
+	reader, author := l.people[0], l.people[1]
+	mutation := func(as, query string, variables map[string]any) {
+		t.Helper()
+		if code := l.mutate(as, query, variables, nil); code != "" {
+			t.Fatalf("%s: %s", query, code)
+		}
+	}
+	l.turnFollowOf(reader, author)
+	if got, err := l.badgesOf(reader); err != nil || got.Total.Value != 0 {
+		t.Fatalf("at first: %+v, %v", got, err)
+	}
+	server.idle(convergence)
+
+	redis.Pause()
+	for range 7 {
+		mutation(author, `mutation($key:String){publishPost(input:{body:"late",idempotencyKey:$key}){post{id}}}`, nil)
+	}
+	server.kill()
+	db := storetest.Open(t, store.Config{URL: "sqlite:" + filepath.Join(server.arguments[1], "tidings.db")})
+	if waiting, dead, _, err := db.JobCounts(t.Context()); err != nil || waiting == 0 || dead > 0 {
+		t.Errorf("after the kill %d jobs wait and %d are dead, %v", waiting, dead, err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	redis.Resume()
+	server.start()
+	server.idle(jobsOfTheDead)
+	if got, err := l.badgesOf(reader); err != nil || got.HomeFeed.Value != 7 || got.HomeFeed.Precision != "EXACT" {
+		t.Errorf("in the end: %+v, %v", got, err)
+	}
+}
+
+// turnFollowOf makes one follow the other, outside the load.
+func (l *load) turnFollowOf(reader, author string) {
+	l.tb.Helper()
+	code := l.mutate(reader, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author}, nil)
+	if code != "" {
+		l.tb.Fatalf("follow: %s", code)
+	}
+}
+
+// SIGTERM under load: every socket is told to come again, the process is gone within 15 s with exit code 0, and
+// nothing that was acknowledged is lost.
+func TestDrainUnderLoad(t *testing.T) {
+	server := startReborn(t, rdbtest.Redis(t))
+	l := newLoad(t, true, server.now)
+	watches := l.watchAll(server.url)
+	l.start()
+	l.progress(40)
+	server.terminate()
+	if code := server.exits(15 * time.Second); code != 0 {
+		t.Errorf("exit code %d: %s", code, server.output.String())
+	}
+	for _, w := range watches {
+		if code := w.closedWith(t, time.Second); code != websocket.CloseServiceRestart {
+			t.Errorf("the socket of %s was closed with %d, want %d", w.person, code, websocket.CloseServiceRestart)
+		}
+	}
+	server.start()
+	watches = l.watchAll(server.url)
+	l.progress(20)
+	l.stop()
+	server.idle(convergence) // a drained process leaves no leases
+	l.settles(convergence, watches...)
+}
+
+// A disk that is full: nothing is acknowledged that is not kept, reads go on, and what was acknowledged is there.
+func TestFullDisk(t *testing.T) {
+	t.Run("files of limited size", func(t *testing.T) {
+		data := t.TempDir()
+		p := startProcess(t, "ulimit -f 2048", "--data", data, "--redis", "embedded")
+		kept := fillDisk(t, p)
+		p.kill()
+		afterFull(t, startProcess(t, "", "--data", data, "--redis", "embedded"), kept)
+	})
+	data := t.TempDir()
+	if mounted := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", data).Run(); mounted != nil {
+		return // only an administrator of Linux can; the limit above stands in
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", data).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v %s", err, out)
+		}
+	})
+	t.Run("a disk of 2 MB", func(t *testing.T) {
+		p := startProcess(t, "", "--data", data, "--redis", "embedded")
+		kept := fillDisk(t, p)
+		if out, err := exec.Command("mount", "-o", "remount,size=64m", data).CombinedOutput(); err != nil {
+			t.Fatalf("remount: %v %s", err, out)
+		}
+		id, code := publishTo(t, p, "there is room again")
+		if code != "" {
+			t.Errorf("with room again: %s", code)
+		}
+		kept = append(kept, id)
+		p.kill()
+		afterFull(t, startProcess(t, "", "--data", data, "--redis", "embedded"), kept)
+	})
+}
+
+// fillDisk publishes until the disk is full, and a while longer; it answers what was acknowledged.
+func fillDisk(t *testing.T, p *process) (kept []string) {
+	t.Helper()
+	refused := 0
+	for range 290 {
+		id, code := publishTo(t, p, strings.Repeat("x", 4000))
+		switch code {
+		case "":
+			kept = append(kept, id)
+		case "UNAVAILABLE":
+			refused++
+		default:
+			t.Fatalf("after %d posts: code %s", len(kept), code)
+		}
+		if refused == 5 {
+			break
+		}
+	}
+	if refused < 5 || len(kept) == 0 {
+		t.Fatalf("%d posts were kept and %d refused: the disk is not full", len(kept), refused)
+	}
+	var data struct{ Viewer struct{ Badges badges } }
+	if err := ask(p.url, "author", `{viewer{badges{`+badgeFields+`}}}`, nil, &data); err != nil || data.Viewer.Badges.holds() != nil {
+		t.Errorf("on a full disk the badges are %+v, %v", data.Viewer.Badges, err)
+	}
+	return kept
+}
+
+func publishTo(t *testing.T, p *process, body string) (id, code string) {
+	t.Helper()
+	var data struct {
+		PublishPost struct{ Post struct{ ID string } }
+	}
+	got, err := request(t.Context(), p.url, "author", `mutation($b:String!){publishPost(input:{body:$b}){post{id}}}`, map[string]any{"b": body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Errors) > 0 {
+		return "", got.code()
+	}
+	decode(t, got.Data, &data)
+	return data.PublishPost.Post.ID, ""
+}
+
+// afterFull wants exactly the posts that were acknowledged.
+func afterFull(t *testing.T, p *process, kept []string) {
+	t.Helper()
+	l := newLoad(t, false, func() string { return p.url })
+	p.idle(jobsOfTheDead)
+	listed, err := l.walkOf("author")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(listed)
+	if !slices.Equal(listed, kept) {
+		t.Errorf("%d posts are there, %d were acknowledged: %v, want %v", len(listed), len(kept), listed, kept)
+	}
+}

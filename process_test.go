@@ -1,0 +1,253 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidings/services/store/storetest"
+)
+
+// buildFolder holds the program once a test has asked for it.
+var buildFolder string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if buildFolder != "" {
+		_ = os.RemoveAll(buildFolder)
+	}
+	os.Exit(code)
+}
+
+// program builds the real binary, once for all tests, and answers its path.
+var program = sync.OnceValues(func() (path string, err error) {
+	if buildFolder, err = os.MkdirTemp("", "tidings-*"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(buildFolder, "tidings")
+	if out, err := exec.Command("go", "build", "-race=false", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// process is the program as a process of its own.
+type process struct {
+	tb      testing.TB
+	command *exec.Cmd
+	url     string
+	output  transcript // both streams
+	ended   chan struct{}
+	code    int // the exit code, -1 after a signal; stands when ended is closed
+}
+
+// transcript is what a process has printed so far.
+type transcript struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (t *transcript) Write(piece []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(piece)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// launch starts the program with arguments, without the settings of the environment; shell, where it is not "", is
+// what a shell does before. The process is killed at the test's end, and also when the test binary is.
+func launch(tb testing.TB, shell string, arguments ...string) *process {
+	tb.Helper()
+	path, err := program()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &process{tb: tb, ended: make(chan struct{})}
+	if p.command = exec.Command(path, arguments...); shell != "" {
+		p.command = exec.Command("/bin/sh", append([]string{"-c", shell + ` && exec "$0" "$@"`, path}, arguments...)...)
+	}
+	p.command.Dir, p.command.Stdout, p.command.Stderr = tb.TempDir(), &p.output, &p.output
+	for _, setting := range os.Environ() {
+		if name, _, _ := strings.Cut(setting, "="); !strings.HasPrefix(name, "TIDINGS_") && name != "DATABASE_URL" && name != "REDIS_URL" {
+			p.command.Env = append(p.command.Env, setting)
+		}
+	}
+	if err := p.command.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	unleash := p.leash()
+	go func() {
+		_ = p.command.Wait() // the state says it
+		unleash()
+		p.code = p.command.ProcessState.ExitCode()
+		close(p.ended)
+	}()
+	tb.Cleanup(p.kill)
+	return p
+}
+
+// leash starts a shell that kills the process when this test binary is no more.
+func (p *process) leash() (unleash func()) {
+	watcher := exec.Command("/bin/sh", "-c", `read -r word; kill -KILL "$0"`, fmt.Sprint(p.command.Process.Pid))
+	in, err := watcher.StdinPipe()
+	if err == nil {
+		err = watcher.Start()
+	}
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return func() {
+		_ = watcher.Process.Kill()
+		_ = watcher.Wait()
+		_ = in.Close()
+	}
+}
+
+// startProcess launches the program and waits until it serves.
+func startProcess(tb testing.TB, shell string, arguments ...string) *process {
+	tb.Helper()
+	p := launch(tb, shell, append([]string{"--listen", "127.0.0.1:0", "--log-level", "error"}, arguments...)...)
+	eventually(tb, 30*time.Second, "the process serves or ends", func() bool {
+		select {
+		case <-p.ended:
+			tb.Fatalf("the process ended with %d: %s", p.code, p.output.String())
+		default:
+		}
+		_, rest, found := strings.Cut(p.output.String(), "Tidings serves ")
+		p.url, _, _ = strings.Cut(rest, " ")
+		return found
+	})
+	return p
+}
+
+// kill ends the process as kill -9 does.
+func (p *process) kill() {
+	_ = p.command.Process.Kill() // it may have ended already
+	<-p.ended
+}
+
+// terminate asks the process to end.
+func (p *process) terminate() {
+	p.tb.Helper()
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+// exits waits for the end and answers the exit code.
+func (p *process) exits(within time.Duration) int {
+	p.tb.Helper()
+	eventually(p.tb, within, "the process ends", func() bool {
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	return p.code
+}
+
+// A start that cannot be ends at once, with the exit code of its kind and a message that names what is wrong, the
+// value and what to do; and never with a password.
+func TestStartsThatCannotBe(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nobody.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(strings.Repeat("this is no database\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used := storetest.SQLite(t)
+	holder := startProcess(t, "", "--database", used, "--redis", "embedded")
+
+	for name, c := range map[string]struct {
+		arguments []string
+		code      int
+		says      []string
+	}{
+		"a second process on one file": {[]string{"--database", used, "--redis", "embedded"}, 1,
+			[]string{strings.TrimPrefix(used, "sqlite:"), fmt.Sprintf("in use by process %d", holder.command.Process.Pid), "use PostgreSQL for several"}},
+		"no Redis there":             {[]string{"--redis", "redis://:secret@" + nobody.Addr().String()}, 1, []string{"Redis at", nobody.Addr().String(), "does not answer"}},
+		"no cluster there":           {[]string{"--redis", "redis+cluster://" + nobody.Addr().String()}, 1, []string{"Redis at", nobody.Addr().String(), "does not answer"}},
+		"a file for a folder":        {[]string{"--data", file}, 1, []string{"--data " + file, "the folder cannot be made"}},
+		"a file on the way":          {[]string{"--database", "sqlite:" + file + "/tidings.db", "--redis", "embedded"}, 1, []string{file + "/tidings.db", "cannot be opened"}},
+		"no database":                {[]string{"--database", "sqlite:" + file, "--redis", "embedded"}, 1, []string{file, "is not a SQLite database"}},
+		"no PostgreSQL there":        {[]string{"--database", "postgres://tidings:secret@" + nobody.Addr().String() + "/tidings", "--redis", "embedded"}, 1, []string{nobody.Addr().String()}},
+		"the port is taken":          {[]string{"--listen", taken.Addr().String(), "--redis", "embedded"}, 1, []string{"--listen " + taken.Addr().String(), "in use"}},
+		"a flag that is none":        {[]string{"--databse", "x"}, 2, []string{`"--databse" is not a flag`, "did you mean --database?", "tidings --help"}},
+		"a value that is none":       {[]string{"--drain", "1h"}, 2, []string{"--drain (TIDINGS_DRAIN)", `"1h0m0s"`, "0s to 12s"}},
+		"two faults":                 {[]string{"--drain", "x", "--workers", "0"}, 2, []string{"--drain", "--workers", `"0"`, "1 to 256"}},
+		"a command that is none":     {[]string{"sevre"}, 2, []string{`"sevre" is not a command`}},
+		"everybody in development":   {[]string{"--listen", "0.0.0.0:0"}, 2, []string{"--listen", `"0.0.0.0:0"`, "development mode", "--jwt-secret"}},
+		"a secret that is too short": {[]string{"--jwt-secret", "hunter2"}, 2, []string{"--jwt-secret", "at least 32 bytes are needed, got 7"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments := append([]string{"--listen", "127.0.0.1:0", "--data", t.TempDir(), "--log-level", "error"}, c.arguments...)
+			p := launch(t, "", arguments...)
+			code, said := p.exits(20*time.Second), p.output.String()
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(said, want) {
+					t.Errorf("it said %q, want %q in it", said, want)
+				}
+			}
+			for _, never := range []string{"secret@", ":secret", "hunter2", "panic", "goroutine", "tidings: tidings:"} {
+				if strings.Contains(said, never) {
+					t.Errorf("it said %q, with %q in it", said, never)
+				}
+			}
+		})
+	}
+
+	var data struct {
+		Viewer struct{ User struct{ Key string } }
+	}
+	if err := ask(holder.url, "alice", `{viewer{user{key}}}`, nil, &data); err != nil || data.Viewer.User.Key != "alice" {
+		t.Errorf("the first process on the file: %+v, %v", data, err)
+	}
+}
+
+// SIGTERM ends an idle process with exit code 0 and frees the file and the port for the next one.
+func TestEndsAndStartsAgain(t *testing.T) {
+	data := t.TempDir()
+	address := "127.0.0.1:0"
+	for range 2 {
+		p := startProcess(t, "", "--listen", address, "--data", data)
+		address = strings.TrimPrefix(p.url, "http://")
+		p.terminate()
+		if code := p.exits(15 * time.Second); code != 0 {
+			t.Fatalf("exit code %d: %s", code, p.output.String())
+		}
+	}
+	leftovers, err := filepath.Glob(filepath.Join(data, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range leftovers {
+		if name := filepath.Base(path); name != "tidings.db" && name != "tidings.db.lock" {
+			t.Errorf("%s was left behind", path)
+		}
+	}
+}
