@@ -1,0 +1,173 @@
+package services
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+type handClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *handClock) Now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
+
+func (c *handClock) set(now time.Time) { c.mu.Lock(); defer c.mu.Unlock(); c.now = now }
+
+func TestPostIDTextSortsLikeTheNumber(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.Uint64Max(uint64(MaxPostID))
+		a, b := PostID(id.Draw(t, "a")), PostID(id.Draw(t, "b"))
+		if back, err := ParsePostID(a.String()); err != nil || back != a || len(a.String()) != PostIDLetters {
+			t.Fatalf("%d prints %s and reads back as %d, %v", a, a, back, err)
+		}
+		if (a < b) != (a.String() < b.String()) {
+			t.Fatalf("%d and %d print %s and %s", a, b, a, b)
+		}
+	})
+}
+
+func TestParsePostIDRefuses(t *testing.T) {
+	for _, text := range []string{"", "0", "000000000000", "00000000000000", "I000000000000", "000000000000u", "8000000000000", "ZZZZZZZZZZZZZ", "0000000 00000"} {
+		if id, err := ParsePostID(text); CodeOf(err) != Invalid {
+			t.Errorf("%q reads as %d, %v", text, id, err)
+		}
+	}
+	if id, err := ParsePostID("7ZZZZZZZZZZZZ"); err != nil || id != MaxPostID {
+		t.Errorf("the greatest id reads as %d, %v", id, err)
+	}
+}
+
+func FuzzParsePostID(f *testing.F) {
+	f.Add("38FW962EY00P9")
+	f.Add("\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		if id, err := ParsePostID(text); err == nil && id.String() != text {
+			t.Errorf("%q reads as %d, which prints %s", text, id, id)
+		}
+	})
+}
+
+func TestPostIDTime(t *testing.T) {
+	at := time.Date(2026, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
+	clock := &handClock{now: at}
+	id := NewIDClock(clock, 5).Next()
+	if !id.Time().Equal(at) || id < PostIDAt(at) || id >= PostIDAt(at.Add(time.Millisecond)) {
+		t.Errorf("%s made %s, of %s", at, id, id.Time())
+	}
+	if PostIDAt(time.Unix(-1, 0)) != 0 {
+		t.Error("before 1970 there is an id")
+	}
+}
+
+func TestIDsRiseWhenTheClockDoesNot(t *testing.T) {
+	start := time.UnixMilli(1_800_000_000_000)
+	clock := &handClock{now: start}
+	ids := NewIDClock(clock, 1023)
+	last := PostID(0)
+	for i := range 10_000 { // more than the 2,048 of one millisecond
+		if i == 5000 {
+			clock.set(start.Add(-time.Hour))
+		}
+		id := ids.Next()
+		if id <= last {
+			t.Fatalf("%s after %s", id, last)
+		}
+		last = id
+	}
+}
+
+func TestIDsOfTwoNodesDiffer(t *testing.T) {
+	clock := &handClock{now: time.UnixMilli(1_800_000_000_000)}
+	a, b := NewIDClock(clock, 1), NewIDClock(clock, 2)
+	known := map[PostID]bool{}
+	for range 5000 {
+		for _, id := range []PostID{a.Next(), b.Next()} {
+			if known[id] {
+				t.Fatalf("%s twice", id)
+			}
+			known[id] = true
+		}
+	}
+}
+
+func TestIDsAreUniqueUnderConcurrency(t *testing.T) {
+	ids := NewIDClock(SystemClock{}, 7)
+	made := make([][]PostID, 8)
+	var group sync.WaitGroup
+	for i := range made {
+		group.Go(func() {
+			for range 2000 {
+				made[i] = append(made[i], ids.Next())
+			}
+		})
+	}
+	group.Wait()
+	known := map[PostID]bool{}
+	for _, list := range made {
+		for _, id := range list {
+			if known[id] {
+				t.Fatalf("%s twice", id)
+			}
+			known[id] = true
+		}
+	}
+}
+
+func TestObserve(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	clock := &handClock{now: now}
+	ids := NewIDClock(clock, 1)
+	ahead := NewIDClock(&handClock{now: now.Add(time.Minute)}, 2).Next()
+	ids.Observe(ahead)
+	if id := ids.Next(); id <= ahead {
+		t.Errorf("%s is not after the one seen, %s", id, ahead)
+	}
+	poison := PostIDAt(now.Add(time.Hour))
+	ids.Observe(poison)
+	if id := ids.Next(); id >= poison {
+		t.Errorf("an id from an hour ahead was followed: %s", id)
+	}
+}
+
+func TestGlobalIDs(t *testing.T) {
+	key64 := strings.Repeat("k", 64)
+	for _, key := range []string{"a", "Alice.B_c-9", key64} {
+		if got, err := ParseUserID("f", GlobalID(UserType, key)); err != nil || got != key {
+			t.Errorf("%s reads as %q, %v", key, got, err)
+		}
+	}
+	for _, id := range []string{"", "alice", "user:", "user:" + key64 + "k", "user:a b", "user:ä", "user:a\n", "post:alice", "post:38FW962EY00P9", "foo:bar", ":"} {
+		key, err := ParseUserID("userId", id)
+		if CodeOf(err) != Invalid || !strings.Contains(err.Error(), "userId") {
+			t.Errorf("%q reads as %q, %v", id, key, err)
+		}
+	}
+	if id, err := ParsePostGlobalID("f", "post:38FW962EY00P9"); err != nil || id.String() != "38FW962EY00P9" {
+		t.Errorf("a post reads as %s, %v", id, err)
+	}
+	for _, id := range []string{"38FW962EY00P9", "post:", "post:xyz", "user:38FW962EY00P9", "notification:38FW962EY00P9"} {
+		if _, err := ParsePostGlobalID("postId", id); CodeOf(err) != Invalid || !strings.Contains(err.Error(), "postId") {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	if id, err := ParseNotificationID("f", "notification:0000000000001"); err != nil || id != 1 {
+		t.Errorf("a notification reads as %s, %v", id, err)
+	}
+	if _, _, err := SplitGlobalID("show:1"); CodeOf(err) != Invalid {
+		t.Errorf("an unknown type: %v", err)
+	}
+}
+
+func TestQuoteCutsWhatIsLong(t *testing.T) {
+	if got := Quote(strings.Repeat("ä", 100)); len(got) > 100 || !strings.HasSuffix(got, `..."`) || strings.Contains(got, "�") {
+		t.Errorf("got %s", got)
+	}
+	if got := Quote("a\"b\n"); got != `"a\"b\n"` {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,142 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestErrorCodes(t *testing.T) {
+	cause := errors.New("disk full")
+	wrapped := Wrapf(Unavailable, cause, "the database does not answer")
+	for _, c := range []struct {
+		err  error
+		want Code
+	}{
+		{nil, ""}, {cause, Internal}, {Errorf(Invalid, "first: %d", 0), Invalid}, {wrapped, Unavailable},
+		{fmt.Errorf("while reading: %w", wrapped), Unavailable}, {errors.Join(cause, Errorf(Conflict, "x")), Conflict},
+	} {
+		if got := CodeOf(c.err); got != c.want {
+			t.Errorf("%v has the code %s, want %s", c.err, got, c.want)
+		}
+	}
+	if !errors.Is(wrapped, cause) || !IsUnavailable(wrapped) || IsUnavailable(cause) {
+		t.Error("the cause or the code is lost")
+	}
+	if got := wrapped.Error(); got != "the database does not answer: disk full" {
+		t.Errorf("got %q", got)
+	}
+	if got := Errorf(Invalid, "first: %d", 0).Error(); got != "first: 0" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCheckText(t *testing.T) {
+	for _, c := range []struct {
+		text        string
+		least, most int
+		fits        bool
+	}{
+		{"", 0, 5, true}, {"", 1, 5, false}, {"a", 1, 5, true}, {"äöüäö", 1, 5, true}, {"äöüäöü", 1, 5, false},
+		{"a\x00b", 1, 5, false}, {"\xff", 1, 5, false}, {"日本語😀!", 1, 5, true},
+		{strings.Repeat("é", MaxBodyCharacters), 1, MaxBodyCharacters, true},
+		{strings.Repeat("é", MaxBodyCharacters+1), 1, MaxBodyCharacters, false},
+	} {
+		err := CheckText("body", c.text, c.least, c.most)
+		if (err == nil) != c.fits {
+			t.Errorf("%s: %v", Quote(c.text), err)
+		}
+		if err != nil && (CodeOf(err) != Invalid || !strings.HasPrefix(err.Error(), "body: ")) {
+			t.Errorf("%s: %v", Quote(c.text), err)
+		}
+	}
+	if err := CheckText("name", "toolong", 0, 3); !strings.Contains(err.Error(), "up to 3 characters are allowed, got 7") {
+		t.Errorf("the message is %v", err)
+	}
+}
+
+func TestViewerInContext(t *testing.T) {
+	if _, err := ViewerFrom(context.Background()); CodeOf(err) != Unauthenticated {
+		t.Errorf("without a viewer: %v", err)
+	}
+	want := Viewer{Key: "alice", Scopes: []Scope{ScopeViewer, ScopeAdmin}, Device: "phone"}
+	got, err := ViewerFrom(WithViewer(context.Background(), want))
+	if err != nil || got.Key != want.Key || got.Device != want.Device {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if !got.Has(ScopeAdmin) || got.Has(ScopeIngest) {
+		t.Error("the scopes are not the token's")
+	}
+}
+
+func TestDisplayAtTheCap(t *testing.T) {
+	for value, want := range map[int]string{0: "0", 1: "1", 98: "98", 99: "99", 100: "99+", 300: "99+"} {
+		if got := NewCount(value, Exact, time.Time{}).Display; got != want {
+			t.Errorf("%d shows as %s, want %s", value, got, want)
+		}
+	}
+}
+
+// The total is the sum of what is in it, and no more exact than its parts.
+func TestSum(t *testing.T) {
+	precisions := []Precision{Exact, AtLeast, Stale, Unknown}
+	rapid.Check(t, func(t *rapid.T) {
+		var parts []Count
+		value, worst := 0, 0
+		for range rapid.IntRange(0, 6).Draw(t, "parts") {
+			part := NewCount(rapid.IntRange(0, 400).Draw(t, "value"), rapid.SampledFrom(precisions).Draw(t, "precision"), time.Time{})
+			part.InTotal = rapid.Bool().Draw(t, "in total")
+			if part.InTotal {
+				value += part.Value
+				worst = max(worst, slices.Index(precisions, part.Precision))
+			}
+			parts = append(parts, part)
+		}
+		got := Sum(parts...)
+		if got.Value != value || got.Precision != precisions[worst] || !got.InTotal || got.Display != NewCount(value, Exact, time.Time{}).Display {
+			t.Fatalf("the sum of %+v is %+v", parts, got)
+		}
+	})
+}
+
+func TestSumIsAsOldAsItsOldestPart(t *testing.T) {
+	old, older := time.Unix(200, 0), time.Unix(100, 0)
+	got := Sum(NewCount(1, Stale, old), NewCount(2, Exact, time.Time{}), NewCount(3, Stale, older))
+	if !got.AsOf.Equal(older) || got.Value != 6 || got.Precision != Stale {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestVersionsCompareAsText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.Uint64Max(9_999_999_999_999_999)
+		a, b := [2]uint64{number.Draw(t, "n1"), number.Draw(t, "g1")}, [2]uint64{number.Draw(t, "n2"), number.Draw(t, "g2")}
+		x, y := Version(a[0], a[1]), Version(b[0], b[1])
+		if want := slices.Compare(a[:], b[:]); strings.Compare(x, y) != want {
+			t.Fatalf("%v and %v print %s and %s", a, b, x, y)
+		}
+		if err := CheckVersion("since", x); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, text := range []string{"", "1", strings.Repeat("0", 33), Version(1, 2) + "0", strings.Replace(Version(1, 2), ".", ",", 1), "x" + Version(1, 2)[1:]} {
+		if err := CheckVersion("since", text); CodeOf(err) != Invalid || !strings.HasPrefix(err.Error(), "since: ") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestPostAndUserIDs(t *testing.T) {
+	if got := (User{Key: "alice"}).ID(); got != "user:alice" {
+		t.Error(got)
+	}
+	if got := (Post{ID: 1}).GlobalID(); got != "post:0000000000001" {
+		t.Error(got)
+	}
+}
