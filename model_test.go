@@ -88,7 +88,9 @@ func (w *world) likes(person string) (count int) {
 	return count
 }
 
-func (w *world) person(t *rapid.T, name string) string { return rapid.SampledFrom(w.people).Draw(t, name) }
+func (w *world) person(t *rapid.T, name string) string {
+	return rapid.SampledFrom(w.people).Draw(t, name)
+}
 
 // look reads a person's badges and holds what must hold at any moment: P1, P5, rising versions.
 func (w *world) look(t *rapid.T, person string) badges {

@@ -4,7 +4,7 @@ package graph
 
 import "tidings/services"
 
-//go:generate go run github.com/99designs/gqlgen generate --config ../gqlgen.yml
+//go:generate go run github.com/99designs/gqlgen generate
 
 // Viewer is the user whom the token names; its fields are resolved when they are asked for.
 type Viewer struct {

@@ -1,0 +1,146 @@
+package dataloader
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"tidings/services"
+)
+
+// source counts how often each key is read.
+type source struct {
+	mu    sync.Mutex
+	posts map[services.PostID]int
+	users map[services.UserNumber]int
+	calls int
+	err   error
+}
+
+func newSource() *source {
+	return &source{posts: map[services.PostID]int{}, users: map[services.UserNumber]int{}}
+}
+
+// Read knows posts and users below 100. Post n is by user n+1; every tenth is deleted.
+func (s *source) Read(_ context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	foundPosts, foundUsers := map[services.PostID]services.Post{}, map[services.UserNumber]services.User{}
+	for _, id := range posts {
+		if s.posts[id]++; id < 100 {
+			foundPosts[id] = services.Post{ID: id, Author: services.UserNumber(id) + 1, Deleted: id%10 == 0}
+		}
+	}
+	for _, number := range users {
+		if s.users[number]++; number < 100 {
+			foundUsers[number] = services.User{Number: number, Key: "u"}
+		}
+	}
+	return foundPosts, foundUsers, s.err
+}
+
+func TestPostsComeWithTheirAuthors(t *testing.T) {
+	s := newSource()
+	posts, users, err := New(s).Posts(t.Context(), []services.PostID{1, 2, 10, 500})
+	if err != nil || len(posts) != 2 || len(users) != 2 {
+		t.Fatalf("got %v, %v, %v: deleted ones and ones that never were are left out", posts, users, err)
+	}
+	if users[2].Key != "u" || users[3].Key != "u" || s.users[11] != 0 {
+		t.Errorf("authors: %v, of the deleted post read %d times", users, s.users[11])
+	}
+	if s.calls != 2 {
+		t.Errorf("%d reads, want one for the posts and one for the authors", s.calls)
+	}
+}
+
+func TestEachKeyIsReadOnceAResponse(t *testing.T) {
+	s := newSource()
+	l := New(s)
+	for range 3 {
+		if _, _, err := l.Posts(t.Context(), []services.PostID{1, 2}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Users(t.Context(), []services.UserNumber{2, 3, 4}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, times := range s.posts {
+		if times != 1 {
+			t.Errorf("post %d was read %d times", id, times)
+		}
+	}
+	for number, times := range s.users {
+		if times != 1 {
+			t.Errorf("user %d was read %d times", number, times)
+		}
+	}
+	if _, _, err := New(s).Posts(t.Context(), []services.PostID{1}); err != nil || s.posts[1] != 2 {
+		t.Errorf("another response must read anew: %d, %v", s.posts[1], err)
+	}
+}
+
+func TestWhatIsKeptIsNotRead(t *testing.T) {
+	s := newSource()
+	l := New(s)
+	l.Keep([]services.Post{{ID: 200, Author: 300}}, []services.User{{Number: 300, Key: "kept"}})
+	posts, users, err := l.Posts(t.Context(), []services.PostID{200})
+	if err != nil || posts[200].Author != 300 || users[300].Key != "kept" || s.calls != 0 {
+		t.Errorf("got %v, %v, %v after %d reads", posts, users, err, s.calls)
+	}
+}
+
+func TestNothingIsReadForNothing(t *testing.T) {
+	s := newSource()
+	if users, err := New(s).Users(t.Context(), nil); err != nil || len(users) != 0 || s.calls != 0 {
+		t.Errorf("got %v, %v after %d reads", users, err, s.calls)
+	}
+}
+
+func TestAFailureIsTheCallers(t *testing.T) {
+	s := newSource()
+	s.err = errors.New("away")
+	l := New(s)
+	if _, _, err := l.Posts(t.Context(), []services.PostID{1}); !errors.Is(err, s.err) {
+		t.Errorf("posts: %v", err)
+	}
+	if _, err := l.Users(t.Context(), []services.UserNumber{1}); !errors.Is(err, s.err) {
+		t.Errorf("users: %v", err)
+	}
+	s.err = nil
+	if posts, _, err := l.Posts(t.Context(), []services.PostID{1}); err != nil || len(posts) != 1 {
+		t.Errorf("a failure was remembered: %v, %v", posts, err)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	l := New(newSource())
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			for i := range 50 {
+				if _, _, err := l.Posts(t.Context(), []services.PostID{services.PostID(1 + (worker+i)%90)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestALoaderTravelsInTheContextOfAResponse(t *testing.T) {
+	ctx := With(t.Context(), newSource())
+	if From(ctx) != From(ctx) {
+		t.Error("one response has two loaders")
+	}
+	if From(ctx) == From(With(ctx, newSource())) {
+		t.Error("two responses share a loader")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a response without a loader went unnoticed")
+		}
+	}()
+	From(t.Context())
+}

@@ -1,0 +1,305 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// engines stands in for SQL and Redis and remembers what it was asked.
+type engines struct {
+	posts   map[services.PostID]services.Post
+	users   map[services.UserNumber]services.User
+	copied  map[services.PostID]services.Post
+	log     []store.LogEntry
+	sqlDown error
+	redis   error
+
+	sqlPosts, sqlUsers, redisCalls, put int
+}
+
+func newEngines() *engines {
+	return &engines{
+		posts: map[services.PostID]services.Post{}, users: map[services.UserNumber]services.User{},
+		copied: map[services.PostID]services.Post{},
+	}
+}
+
+func (e *engines) Posts(_ context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
+	e.sqlPosts += len(ids)
+	return pick(e.posts, ids), e.sqlDown
+}
+
+func (e *engines) Users(_ context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
+	e.sqlUsers += len(numbers)
+	return pick(e.users, numbers), e.sqlDown
+}
+
+func (e *engines) UserNumbers(_ context.Context, keys []string) (map[string]services.UserNumber, error) {
+	e.sqlUsers += len(keys)
+	found := map[string]services.UserNumber{}
+	for number, user := range e.users {
+		if slices.Contains(keys, user.Key) {
+			found[user.Key] = number
+		}
+	}
+	return found, e.sqlDown
+}
+
+func (e *engines) LogAfter(_ context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error) {
+	var after []store.LogEntry
+	for _, entry := range e.log {
+		if entry.Kind == kind && entry.Version > version && len(after) < limit {
+			after = append(after, entry)
+		}
+	}
+	return after, e.sqlDown
+}
+
+func (e *engines) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
+	for _, entry := range e.log {
+		if entry.Kind == kind {
+			head = max(head, entry.Version)
+		}
+	}
+	return head, 0, e.sqlDown
+}
+
+func (e *engines) Copies(_ context.Context, posts []services.PostID, _ []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	e.redisCalls++
+	return pick(e.copied, posts), map[services.UserNumber]services.User{}, e.redis
+}
+
+func (e *engines) PutCopies(_ context.Context, posts []services.Post, users []services.User) error {
+	e.put += len(posts) + len(users)
+	for _, post := range posts {
+		e.copied[post.ID] = post
+	}
+	return e.redis
+}
+
+func pick[K comparable, V any](from map[K]V, keys []K) map[K]V {
+	found := map[K]V{}
+	for _, key := range keys {
+		if value, ok := from[key]; ok {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+func newMirror(e *engines) *Mirror {
+	return New(Config{Facts: e, Copies: e, Log: slog.New(slog.DiscardHandler), Poll: time.Hour})
+}
+
+func post(id services.PostID, changed int) services.Post {
+	return services.Post{ID: id, Author: 7, Body: "body", UpdatedAt: at(changed)}
+}
+
+func read(t *testing.T, m *Mirror, ids ...services.PostID) map[services.PostID]services.Post {
+	t.Helper()
+	posts, _, err := m.Read(t.Context(), ids, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return posts
+}
+
+func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
+	e := newEngines()
+	e.posts[1], e.posts[2], e.copied[2] = post(1, 1), post(2, 1), post(2, 1)
+	e.users[7] = services.User{Number: 7, Key: "g", UpdatedAt: at(1)}
+	m := newMirror(e)
+	posts, users, err := m.Read(t.Context(), []services.PostID{1, 2, 3}, []services.UserNumber{7})
+	if err != nil || len(posts) != 2 || users[7].Key != "g" {
+		t.Fatalf("got %v, %v, %v", posts, users, err)
+	}
+	if e.redisCalls != 1 || e.sqlPosts != 2 || e.sqlUsers != 1 || e.put != 2 {
+		t.Errorf("Redis was asked %d times, SQL for %d posts and %d users, %d copies put", e.redisCalls, e.sqlPosts, e.sqlUsers, e.put)
+	}
+	if read(t, m, 1, 2); e.redisCalls != 1 {
+		t.Error("what is in memory was asked for again")
+	}
+}
+
+func TestReadsWithoutRedis(t *testing.T) {
+	e := newEngines()
+	e.posts[1], e.redis = post(1, 1), errors.New("no Redis")
+	if posts := read(t, newMirror(e), 1); posts[1].Body != "body" {
+		t.Errorf("got %v", posts)
+	}
+}
+
+func TestReadSaysThatSQLIsAway(t *testing.T) {
+	e := newEngines()
+	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
+	if _, _, err := newMirror(e).Read(t.Context(), []services.PostID{1}, nil); !services.IsUnavailable(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheLogTakesOutWhatChanged(t *testing.T) {
+	e := newEngines()
+	e.posts[1], e.posts[2] = post(1, 1), post(2, 1)
+	e.log = []store.LogEntry{{Kind: LogPost, Version: 1, At: at(1), Key: services.PostID(9).String()}}
+	m := newMirror(e)
+	if changes, err := m.RunOnce(t.Context()); changes != 0 || err != nil {
+		t.Fatalf("the first turn found %d changes, %v: memory was empty", changes, err)
+	}
+	read(t, m, 1, 2)
+	deleted := post(1, 5)
+	deleted.Deleted = true
+	e.posts[1] = deleted
+	e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: 2, At: at(5), Key: services.PostID(1).String()})
+	if changes, err := m.RunOnce(t.Context()); changes != 1 || err != nil {
+		t.Fatalf("%d changes, %v", changes, err)
+	}
+	asked := e.sqlPosts
+	if posts := read(t, m, 1, 2); !posts[1].Deleted || posts[2].Deleted {
+		t.Errorf("after the change: %v", posts)
+	}
+	if e.sqlPosts != asked+1 {
+		t.Errorf("SQL was asked for %d posts, want the changed one: the copy in Redis is older", e.sqlPosts-asked)
+	}
+}
+
+func TestProfilesFollowTheLog(t *testing.T) {
+	e := newEngines()
+	e.users[7] = services.User{Number: 7, Key: "g", Name: "old", UpdatedAt: at(1)}
+	m := newMirror(e)
+	name := func() string {
+		_, users, err := m.Read(t.Context(), nil, []services.UserNumber{7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return users[7].Name
+	}
+	if _, err := m.RunOnce(t.Context()); err != nil || name() != "old" {
+		t.Fatal(err)
+	}
+	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: at(2)}
+	e.log = append(e.log, store.LogEntry{Kind: LogProfile, Version: 1, At: at(2), Key: UserNumberText(7)})
+	if _, err := m.RunOnce(t.Context()); err != nil || name() != "new" {
+		t.Errorf("the name is %q, %v", name(), err)
+	}
+	e.users[7] = services.User{Number: 7, Key: "g", Name: "newer", UpdatedAt: at(3)}
+	if m.ProfileChanged(7, at(3)); name() != "newer" {
+		t.Errorf("one's own change is not seen at once: %q", name())
+	}
+}
+
+func TestOnesOwnDeletionIsSeenAtOnce(t *testing.T) {
+	e := newEngines()
+	e.posts[1] = post(1, 1)
+	m := newMirror(e)
+	m.Keep(post(1, 1))
+	if m.PostChanged(1, at(2)); e.sqlPosts != 0 {
+		t.Fatal("SQL was asked too early")
+	}
+	gone := post(1, 2)
+	gone.Deleted = true
+	e.posts[1] = gone
+	if posts := read(t, m, 1); !posts[1].Deleted {
+		t.Error("the deleted post is read from memory")
+	}
+}
+
+// A log that was cut while this node was away cannot be followed: everything is read anew.
+func TestAGapInTheLogEmptiesMemory(t *testing.T) {
+	e := newEngines()
+	e.posts[1] = post(1, 1)
+	m := newMirror(e)
+	if _, err := m.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read(t, m, 1)
+	e.log = []store.LogEntry{{Kind: LogPost, Version: 50, At: at(9), Key: services.PostID(2).String()}}
+	if _, err := m.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked := e.redisCalls
+	if read(t, m, 1); e.redisCalls == asked {
+		t.Error("after a gap memory was trusted")
+	}
+}
+
+func TestALongLogIsReadToItsEnd(t *testing.T) {
+	e := newEngines()
+	m := newMirror(e)
+	if _, err := m.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for version := range uint64(2500) {
+		e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: version + 1, At: at(1), Key: "not an id"})
+	}
+	if changes, err := m.RunOnce(t.Context()); changes != 2500 || err != nil {
+		t.Errorf("%d changes, %v", changes, err)
+	}
+}
+
+func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
+	e := newEngines()
+	e.posts[1] = post(1, 1)
+	m := newMirror(e)
+	if _, err := m.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read(t, m, 1)
+	e.sqlDown = errors.New("away")
+	if _, err := m.RunOnce(t.Context()); err == nil {
+		t.Error("the log could not be read, and nobody says so")
+	}
+	if posts := read(t, m, 1); len(posts) != 1 {
+		t.Error("memory was lost with SQL")
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	e := newEngines()
+	e.users[7] = services.User{Number: 7, Key: "g"}
+	m := newMirror(e)
+	for range 3 {
+		if number, ok, err := m.Number(t.Context(), "g"); number != 7 || !ok || err != nil {
+			t.Fatalf("got %d, %t, %v", number, ok, err)
+		}
+	}
+	if e.sqlUsers != 1 {
+		t.Errorf("SQL was asked %d times", e.sqlUsers)
+	}
+	if _, ok, err := m.Number(t.Context(), "nobody"); ok || err != nil {
+		t.Errorf("nobody: %t, %v", ok, err)
+	}
+	m.KeepNumber("nobody", 8)
+	if number, ok, _ := m.Number(t.Context(), "nobody"); number != 8 || !ok {
+		t.Errorf("kept: %d, %t", number, ok)
+	}
+	for _, text := range []string{"", "-1", "x", "4294967296"} {
+		if _, err := ParseUserNumber(text); services.CodeOf(err) != services.Invalid {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(map[string]bool{UserNumberText(12): true})); got[0] != "12" {
+		t.Error(got)
+	}
+}
+
+func TestRunFollowsTheLogWhenWoken(t *testing.T) {
+	e := newEngines()
+	m := newMirror(e) // polls once an hour: only Wake makes it look
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	m.Wake()
+	m.Wake() // never blocks
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run ended with %v", err)
+	}
+}
