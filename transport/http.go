@@ -40,7 +40,7 @@ func (q *queries) Supports(*http.Request) bool { return true }
 func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	q.origins.grant(w, r)
 	switch {
-	case r.Header.Get("Upgrade") != "":
+	case isUpgrade(r):
 		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "Upgrade: this address does not take it"))
 		return
 	case r.Method == http.MethodOptions:

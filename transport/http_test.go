@@ -95,7 +95,8 @@ func TestQueriesByPostAndGet(t *testing.T) {
 			`{"query":"query A{hello} query B($t:String!){hello:echo(text:$t)}","operationName":"B","variables":{"t":"world"},"extensions":null}`),
 		"VariablesInTheURL": ask(t, handler, http.MethodGet, "/graphql?operationName=B&variables=%7B%22t%22%3A%22world%22%7D&extensions=%7B%7D&query="+
 			url.QueryEscape("query A{hello} query B($t:String!){hello:echo(text:$t)}"), ""),
-		"Charset": post(t, handler, "{ hello }", "Content-Type", "application/json; charset=UTF-8"),
+		"Charset":      post(t, handler, "{ hello }", "Content-Type", "application/json; charset=UTF-8"),
+		"OtherUpgrade": post(t, handler, "{ hello }", "Upgrade", "h2c", "Connection", "Upgrade, HTTP2-Settings"),
 	} {
 		if got.status != http.StatusOK || got.body != `{"data":{"hello":"world"}}` {
 			t.Errorf("%s: %d %s", name, got.status, got.body)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"runtime"
@@ -187,4 +188,57 @@ func report(b *testing.B, what string, now, before memory) {
 	b.ReportMetric((now.resident-before.resident)/measuredSockets, "B-RSS/"+what)
 	b.ReportMetric((now.heap-before.heap)/measuredSockets, "B-heap/"+what)
 	b.ReportMetric((now.stacks-before.stacks)/measuredSockets, "B-stack/"+what)
+}
+
+// BenchmarkEvents measures an event from the hub to the other end of a connection, for a thousand sockets that
+// are woken together. The time includes the reading side.
+//
+//	go test ./transport -run '^$' -bench Events
+func BenchmarkEvents(b *testing.B) {
+	const count = 1000
+	identity, err := NewIdentity(b.Context(), IdentityConfig{Development: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	schema := newTestSchema()
+	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quiet})
+	server := httptest.NewServer(Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: quiet}))
+	defer server.Close()
+	conns := make([]*bufio.ReadWriter, count)
+	for i := range conns {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer conn.Close()
+		conns[i] = bufio.NewReadWriter(bufio.NewReaderSize(conn, 512), bufio.NewWriterSize(conn, 512))
+		_, _ = conns[i].WriteString(rawHandshake)
+		_ = conns[i].Flush()
+		for line := ""; line != "\r\n"; {
+			if line, err = conns[i].ReadString('\n'); err != nil {
+				b.Fatal(err)
+			}
+		}
+		_, _ = conns[i].Write(rawFrame(`{"type":"connection_init"}`))
+		_, _ = conns[i].Write(rawFrame(`{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`))
+		_ = conns[i].Flush()
+		if err := readRaw(conns[i].Reader); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for schema.hub.count() < count {
+		runtime.Gosched()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		schema.hub.publish(1)
+		for _, conn := range conns {
+			if err := readRaw(conn.Reader); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/count, "ns/event")
+	b.ReportMetric(float64(b.N)*count/b.Elapsed().Seconds(), "events/s")
 }

@@ -30,7 +30,8 @@ type operation struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	next   graphql.ResponseHandler
-	lasts  bool // it is a subscription
+	lasts  bool                                     // it is a subscription
+	holds  atomic.Pointer[graphql.OperationContext] // to be released; nil when there is nothing to release
 
 	// Of a subscription that wakes: next blocks until its channel has something, and the hub may take an event
 	// back to put a newer one in its place. So next is given a channel of ours, and only a turn, which can look
@@ -45,6 +46,18 @@ func newOperation(s *socket, id string) *operation {
 	one.ctx, one.cancel = context.WithCancel(s.ctx)
 	one.state.Store(stateRunning)
 	return one
+}
+
+// stop ends what the resolvers do for the operation. Everyone who takes it out of its socket's list calls it.
+func (o *operation) stop() {
+	o.cancel()
+	o.release()
+}
+
+func (o *operation) release() {
+	if use := o.holds.Swap(nil); use != nil {
+		o.socket.sockets.shared.release(use)
+	}
 }
 
 // start parses, validates and begins, and for all but a subscription that wakes goes on to the end.
@@ -124,25 +137,21 @@ func (o *operation) stream() {
 
 // listen starts a subscription that wakes and leaves the rest to its turns.
 func (o *operation) listen(parsed *graphql.OperationContext) {
-	o.ctx = o.socket.sockets.cfg.Wake(o.ctx, o.wake)
-	resolve := parsed.ResolverMiddleware
-	parsed.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
-		result, err := resolve(ctx, next)
-		if err == nil {
-			result = o.tap(result)
+	sockets := o.socket.sockets
+	use, held := sockets.shared.acquire(parsed)
+	if held {
+		o.holds.Store(use)
+		if o.ctx.Err() != nil {
+			o.release() // it was stopped before it held anything
 		}
-		return result, err
 	}
-	ok := o.dispatch(parsed)
-	parsed.ResolverMiddleware = resolve // the first field was all that it was for
+	o.ctx = sockets.cfg.Wake(context.WithValue(o.ctx, operationKey{}, o), o.wake)
 	switch {
-	case !ok:
+	case !o.dispatch(use):
 	case !o.source.IsValid(): // refused, by an error that next will give
 		o.stream()
 	default:
-		// The texts of a document that was met before are the same: keep one of them.
-		parsed.RawQuery = parsed.Operation.Position.Src.Input
-		o.socket.sockets.workers.submit(o)
+		sockets.workers.submit(o)
 	}
 }
 
@@ -227,14 +236,14 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 		}
 	}()
 	timeout := o.socket.sockets.cfg.OperationTimeout
-	ctx, cancel := context.WithTimeout(o.ctx, timeout)
-	defer cancel()
+	timer := time.AfterFunc(timeout, o.cancel) // costs less than a context of its own
+	defer timer.Stop()
 	if !o.feed.TrySend(event) { // one that a middleware did not ask for
 		o.feed.TryRecv()
 		o.feed.TrySend(event)
 	}
-	switch response := o.next(ctx); {
-	case response == nil && ctx.Err() != nil:
+	switch response := o.next(o.ctx); {
+	case o.ctx.Err() != nil: // late, or ended by the client: then nobody hears this
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
 		*frame = appendError(*frame, o.id, asList(err))
 		return true
@@ -278,7 +287,7 @@ func (o *operation) finish(last []byte) {
 		return
 	}
 	if o.socket.remove(o) {
-		o.cancel()
+		o.stop()
 		_ = o.socket.send(last) // a failure ends the socket
 	}
 }

@@ -36,7 +36,7 @@ type Query {
 type Mutation { set(text: String!): String! }
 type Subscription {
   "Wakes."
-  ticks: Int!
+  ticks(since: String): Int!
   "Does not wake: it needs a goroutine."
   plain: Int!
   "Does not wake, and ends some time after it was cancelled."
@@ -47,10 +47,12 @@ type Subscription {
   stuck: Int!
   "Wakes, and its events cannot be rendered."
   panics: Int!
+  "Wakes, and its events are never ready."
+  hangs: Int!
 }`
 
 // testWaking are the fields of the schema that wake.
-var testWaking = []string{"ticks", "refused", "stuck", "panics"}
+var testWaking = []string{"ticks", "refused", "stuck", "panics", "hangs"}
 
 func newTestSchema() *testSchema {
 	return &testSchema{hub: &testHub{}, schema: gqlparser.MustLoadSchema(&ast.Source{Input: testSDL})}
@@ -138,9 +140,12 @@ func (s *testSchema) subscribe(
 		default:
 			return s.hub.watch(ctx)
 		}
-	}, nil, func(_ context.Context, _ ast.SelectionSet, value int) graphql.Marshaler {
-		if field.Name == "panics" {
+	}, nil, func(ctx context.Context, _ ast.SelectionSet, value int) graphql.Marshaler {
+		switch field.Name {
+		case "panics":
 			panic("in an event")
+		case "hangs":
+			<-ctx.Done()
 		}
 		return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, strconv.Itoa(value)) })
 	}, true, true)

@@ -28,8 +28,7 @@ type socket struct {
 	sockets *Sockets
 	conn    *websocket.Conn
 	exec    graphql.GraphExecutor
-	ctx     context.Context // carries the viewer once he is known; ends with the socket
-	cancel  context.CancelFunc
+	ctx     context.Context // carries the viewer once he is known; never ends: each operation has an end of its own
 
 	allowance float64   // messages that may come now; of the reading goroutine alone
 	counted   time.Time // when it was last reckoned
@@ -59,7 +58,7 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 	s.upgrade = &upgrade{actAs: header.Get(actAsHeader), device: header.Get(deviceHeader)}
 	s.upgrade.token, s.upgrade.authorization = bearer(header)
 	// The request's own context ends when its handler returns, and holds the whole request.
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx = context.Background()
 	conn.SetReadLimit(owner.cfg.MessageLimit)
 	conn.SetPingHandler(s.pinged)
 	conn.SetPongHandler(s.ponged)
@@ -140,7 +139,7 @@ func (s *socket) received(kind int, text []byte) {
 		s.subscribe(read)
 	case messageComplete:
 		if one := s.take(read.id); one != nil {
-			one.cancel()
+			one.stop()
 		}
 	}
 }
@@ -308,10 +307,13 @@ func (s *socket) shut() bool {
 	first := !s.closing
 	s.closing = true
 	s.timer.Stop()
-	s.sockets.operations.Add(int64(-len(s.operations)))
+	stopped := s.operations
 	s.operations = nil
+	s.sockets.operations.Add(int64(-len(stopped)))
 	s.mu.Unlock()
-	s.cancel()
+	for _, one := range stopped {
+		one.stop()
+	}
 	return first
 }
 

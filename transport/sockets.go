@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,7 @@ type Sockets struct {
 	origins  origins
 	upgrader websocket.Upgrader
 	workers  workers
+	shared   shared
 
 	mu       sync.Mutex
 	open     map[*socket]struct{}
@@ -117,7 +119,10 @@ func NewSockets(cfg SocketConfig) *Sockets {
 }
 
 // Supports takes the requests for an upgrade.
-func (s *Sockets) Supports(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+func (s *Sockets) Supports(r *http.Request) bool { return isUpgrade(r) }
+
+// isUpgrade says that a WebSocket is asked for. Other upgrades (h2c) are offers, which may be passed over.
+func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
 // Do upgrades the connection and returns, so that all the memory of the HTTP request is freed; the socket
 // lives on by itself. An upgrade is refused with 403 for a page of another site and 503 while draining.

@@ -1,0 +1,112 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+
+	"tidings/services"
+)
+
+// users says how many users each shared entry has, without order.
+func (s *shared) users() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var users []int
+	for _, entry := range s.entries {
+		users = append(users, entry.users)
+	}
+	return users
+}
+
+func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		expect := func(what string, want ...int) {
+			t.Helper()
+			synctest.Wait()
+			if got := w.sockets.shared.users(); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: users %v, want %v", what, got, want)
+			}
+		}
+		alice, bob := w.open("alice"), w.open("bob")
+		alice.subscribe("1", "subscription { ticks }")
+		alice.subscribe("2", "subscription { ticks }")
+		bob.subscribe("1", "subscription { ticks }")
+		expect("three of one document", 3)
+		bob.send(`{"type":"subscribe","id":"v","payload":{"query":"subscription($s: String) { ticks(since: $s) }","variables":{"s":"7"}}}`)
+		bob.send(`{"type":"subscribe","id":"e","payload":{"query":"subscription { ticks }","extensions":{"a":1}}}`)
+		expect("variables and extensions are one's own", 3)
+		w.schema.hub.publish(1)
+		alice.next()
+		alice.next()
+		for range 3 {
+			bob.next()
+		}
+		alice.send(`{"type":"complete","id":"2"}`)
+		expect("after complete", 2)
+		bob.conn.Close()
+		expect("after the end of a socket", 1)
+		alice.subscribe("r", "subscription { refused }")
+		alice.next()
+		expect("after one that was refused", 1)
+		alice.subscribe("s", "subscription { stuck }")
+		synctest.Wait()
+		alice.send(`{"type":"complete","id":"s"}`)
+		expect("after one that never started", 1)
+		w.schema.hub.closeAll()
+		alice.expect(`{"type":"complete","id":"1"}`)
+		expect("after the end of all")
+	})
+}
+
+// TestAStoppedOperationHoldsNothing is the race between a complete and the start: it must not be counted for ever.
+func TestAStoppedOperationHoldsNothing(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.open("alice")
+		for range 10 {
+			c.subscribe("1", "subscription { ticks }")
+			c.send(`{"type":"complete","id":"1"}`)
+		}
+		synctest.Wait()
+		if got := w.sockets.shared.users(); len(got) != 0 {
+			t.Errorf("users %v are left", got)
+		}
+	})
+}
+
+func TestWhatIsSharedHoldsNoViewer(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		w.server.Handler = Handler(Config{
+			Schema: w.schema, Identity: w.identity, Sockets: w.sockets,
+			Around: func(server *handler.Server) {
+				server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+					response := next(ctx)
+					if viewer, err := services.ViewerFrom(ctx); err == nil && response != nil {
+						response.Extensions = map[string]any{"viewer": viewer.Key}
+					}
+					return response
+				})
+			},
+		})
+		names := []string{"alice", "bob", "carol"}
+		clients := make([]*client, len(names))
+		for i, name := range names {
+			clients[i] = w.open(name)
+			clients[i].subscribe("1", "subscription { ticks }")
+		}
+		synctest.Wait()
+		if got := w.sockets.shared.users(); len(got) != 1 || got[0] != len(names) {
+			t.Fatalf("they do not share: %v", got)
+		}
+		for value := range 3 {
+			w.schema.hub.publish(value)
+			for i, name := range names {
+				clients[i].expect(fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"ticks":%d},"extensions":{"viewer":"%s"}}}`, value, name))
+			}
+		}
+	})
+}
