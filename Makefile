@@ -31,12 +31,13 @@ lint: ## gofmt, go vet, staticcheck (the version that go.mod pins)
 generate: ## make Go of graph/*.graphqls
 	go run github.com/99designs/gqlgen generate
 
-verify: ## prove that generating again changes nothing
+verify: ## prove that generating again changes nothing: neither Go nor the pages' assets
 	@before=$$(cksum $(GENERATED)); \
 	$(MAKE) --no-print-directory generate && \
 	if ! diff <(echo "$$before") <(cksum $(GENERATED)); then \
 		echo "Generating changed the files above: they were not what the schema says. Look at them and commit them."; exit 1; \
 	fi
+	web/verify.sh
 
 web: ## make the pages' assets again from their npm packages (needs node and npm)
 	cd web && npm ci && node build.mjs
