@@ -68,7 +68,7 @@ func (w *world) arrive() {
 	if w.pick("doubled", 4) > 0 {
 		w.hints = append(w.hints[:i:i], w.hints[i+1:]...)
 	}
-	if w.faults && w.pick("lost", 3) == 0 || w.bug == deafInRender && w.reading > 0 {
+	if w.faults && w.pick("lost", 3) == 0 || w.bug == deafInRender && len(w.reading) > 0 {
 		return
 	}
 	w.hub.Hint(next.user, next.n)
@@ -126,8 +126,13 @@ func (w *world) versions(_ context.Context, users []services.UserNumber) ([]uint
 }
 
 func (w *world) render(_ context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
-	w.reading++
-	defer func() { w.reading-- }()
+	for _, user := range users {
+		if w.reading[user] {
+			w.fail("user %d is read twice at once", user)
+		}
+		w.reading[user] = true
+		defer delete(w.reading, user)
+	}
 	list, errs := make([]*services.Badges, len(users)), make([]error, len(users))
 	w.meanwhile()
 	for i, user := range users {

@@ -34,7 +34,7 @@ type world struct {
 	late     []func()                         // effects that a planted bug holds back
 	depth    int
 	sweeping bool
-	reading  int // renders under way
+	reading  map[services.UserNumber]bool // who is being rendered
 	err      error
 }
 
@@ -95,7 +95,7 @@ const people = 4
 func newWorld(p picker, l limits) *world {
 	w := &world{picker: p, limits: l, clock: &handClock{time.Unix(1_000_000, 0)},
 		facts: map[services.UserNumber]*fact{}, docs: map[services.UserNumber]document{},
-		on: map[services.UserNumber]bool{}, broken: map[services.UserNumber]bool{}, guessed: map[services.UserNumber]bool{},
+		on: map[services.UserNumber]bool{}, broken: map[services.UserNumber]bool{}, guessed: map[services.UserNumber]bool{}, reading: map[services.UserNumber]bool{},
 		held: map[services.UserNumber][]string{}, content: map[string]int{}}
 	for user := services.UserNumber(1); user <= people; user++ {
 		w.facts[user] = &fact{}

@@ -8,10 +8,11 @@
 // further ones at most once per MinInterval, always as read after the last hint; a change whose hint was
 // lost is found by the next sweep; a moment at which time alone changes the state (NextAt) is met. Nothing
 // queues: a channel holds one value, and a newer one takes its place, so that a slow consumer costs nothing
-// and holds nobody up. There is no goroutine per watcher or per user.
+// and holds nobody up. There is no goroutine per watcher or per user; a user with one watcher takes about
+// 800 bytes, half of them for being told of the end of its context, and each further watcher 600.
 //
 // On failure: while Redis is away the sweep goes on each second, and the first one that gets an answer finds
-// all that was missed. A state that cannot be rendered leaves the last one standing and is tried again by the
+// all that was missed. A state that cannot be rendered, or only as UNKNOWN, leaves the last one standing and is tried again by the
 // next sweep, then after 1 and after 3 more, never faster. When Redis lost its data every user is read
 // again, which rebuilds his document, and enters again. A rebuilt document takes its version from the
 // clock and is newer than what was sent; should it be older all the same, it is not sent, and what the
@@ -38,7 +39,10 @@ type Config struct {
 	Leave func(ctx context.Context, users []services.UserNumber) error
 	// Render reads and renders users in one batch, of at most 256. It rebuilds documents that are missing
 	// and finds another way by itself when Redis does not answer. Each user has a state or an error. What it
-	// returns is shared by all watchers and must not be changed afterwards.
+	// returns is shared by all watchers and must not be changed afterwards. A state of precision UNKNOWN is
+	// sent to who has none yet and tried again like an error. A state that was rendered without
+	// Redis has a version from the clock, newer than the document's: once Redis is back the document needs a
+	// newer one still, or what only time or shared things change would look older than what was sent.
 	Render func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error)
 
 	Clock services.Clock // nil is the machine's
@@ -57,7 +61,7 @@ type Stats struct {
 	Delivered    uint64 // states put into channels
 	Conflated    uint64 // of these, states that a newer one replaced before they were taken
 	Repairs      uint64 // users whom the sweep found to be shown something old or lost
-	RenderErrors uint64 // users who could not be rendered, each try counted
+	RenderErrors uint64 // users who could not be rendered, or only as UNKNOWN; each try counted
 }
 
 // The bounds of one call of the functions in Config. A call that takes longer counts as failed.

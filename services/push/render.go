@@ -135,7 +135,6 @@ func (h *Hub) fail(u *user, now moment) {
 // deliver puts a state into the channels that may have it now, and says what comes next for the user.
 func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
 	u.phase = clean
-	u.failures = 0
 	u.rendered = ownHalf(badges.Version)
 	if len(u.watchers) == 0 {
 		return
@@ -169,6 +168,12 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	if open && (changed || told) {
 		u.due = now + h.config.MinInterval
 	}
+	if badges.Total.Precision == services.Unknown {
+		h.stats.RenderErrors++
+		h.fail(u, now) // it says that nothing answers: better than silence to who has nothing, and no more
+		return
+	}
+	u.failures = 0
 	h.next(u, newcomer, behind, badges, now)
 }
 

@@ -56,6 +56,37 @@ func TestRenderErrors(t *testing.T) {
 	})
 }
 
+// TestUnknown: who has nothing is told so, who has something keeps it, and both are tried again although
+// Redis never says that anything differs.
+func TestUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			old := mustWatch(t, h, 7, "")
+			pass(500 * time.Millisecond)
+			wantTaken(t, old, 1, "the first state")
+			unknown := &services.Badges{Version: services.Version(0, 0), Total: services.NewCount(0, services.Unknown, time.Time{})}
+			e.change(func(e *engines) { e.docs[7] = unknown; e.versionsErr = errAway; e.renders = nil })
+			newcomer := mustWatch(t, h, 7, "")
+			pass(5 * time.Second)
+			wantTaken(t, old, -1, "who has something")
+			wantTaken(t, newcomer, 0, "who has nothing")
+			if tries := len(e.calls(&e.renders)); tries != 4 {
+				t.Errorf("%d tries in 5 s, want 4: on his coming and by the 1st, 2nd and 5th sweep", tries)
+			}
+			e.set(7, 101, 2)
+			pass(3 * time.Second)
+			wantTaken(t, old, 2, "who had something, when it is known again")
+			wantTaken(t, newcomer, 2, "who had nothing, when it is known again")
+			pass(10 * time.Second)
+			if tries := len(e.calls(&e.renders)); tries != 5 {
+				t.Errorf("%d tries, want 5: none after the one that worked", tries)
+			}
+		})
+	})
+}
+
 func TestRenderWithoutAnAnswer(t *testing.T) {
 	e := newEngines()
 	config := e.config()

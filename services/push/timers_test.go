@@ -1,6 +1,7 @@
 package push
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -83,5 +84,29 @@ func TestTimersOfThoseWhoLeave(t *testing.T) {
 	clock.at = clock.at.Add(time.Minute)
 	if wait, some := h.fire(); some || wait != 0 || len(h.ready) != 0 {
 		t.Errorf("a removed user was woken: next in %v (%v), ready %d", wait, some, len(h.ready))
+	}
+}
+
+// TestNothingWaitsForNobody: a user without watchers has neither a timer nor a place among the ready.
+func TestNothingWaitsForNobody(t *testing.T) {
+	clock := &handClock{time.Unix(1000, 0)}
+	h := New(Config{Clock: clock,
+		Enter: func(context.Context, []services.UserNumber, time.Duration) error { return nil },
+		Render: func(context.Context, []services.UserNumber) ([]*services.Badges, []error) {
+			return []*services.Badges{{Version: services.Version(1, 0), NextAt: clock.at.Add(time.Hour)}}, nil
+		},
+	})
+	w := &watcher{slot: newSlot[*services.Badges]("")}
+	w.user = h.enter(7)
+	h.join(w.user, w)
+	var b batch
+	h.render(t.Context(), &b)
+	if len(h.timers) != 1 {
+		t.Fatalf("%d timers while he is watched, want 1 for his NextAt", len(h.timers))
+	}
+	h.part(w.user, w, h.now())
+	h.Hint(7, 2)
+	if len(h.timers) != 0 || len(h.ready) != 0 {
+		t.Errorf("%d timers and %d ready, want none of him who has no watcher", len(h.timers), len(h.ready))
 	}
 }
