@@ -17,8 +17,8 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// jobsOfTheDead is how long the jobs of a killed process may wait: as long as its leases hold, and a little.
-const jobsOfTheDead = 45 * time.Second
+// jobsOfTheDead is how long the jobs of a killed process may take once it has started again: on SQLite no lease holds them.
+const jobsOfTheDead = 12 * time.Second
 
 // idle waits until all jobs are done, and wants none of them dead.
 func (p *process) idle(within time.Duration) {

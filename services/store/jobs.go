@@ -35,6 +35,8 @@ var (
 
 	releaseJobs = newStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '' WHERE {in id $1 BIGINT} AND token = $2`)
 
+	freeJobs = newStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '' WHERE token <> ''`)
+
 	lockJob = newStatement("lock a job", `SELECT tries FROM jobs WHERE id = $1 AND token = $2 {for update}`)
 
 	retryJob = newStatement("retry a job", `UPDATE jobs SET tries = $2, due_at = $3, token = '' WHERE id = $1`)
@@ -118,6 +120,15 @@ func (tx *Tx) ofJobs(ctx context.Context, st statement, jobs []Job, more ...any)
 		changed += n
 	}
 	return changed, nil
+}
+
+// freeJobs ends every lease. It is for a process that has the database to itself: what held them is no more.
+func (s *Store) freeJobs(ctx context.Context) (freed int, err error) {
+	err = s.Write(ctx, func(tx *Tx) error {
+		freed, err = tx.run(ctx, freeJobs, tx.Now)
+		return err
+	})
+	return freed, err
 }
 
 // Fail notes that a job's own error stopped it. It is tried again from retryAt on, unless this was the last of
