@@ -9,7 +9,7 @@
 // lost is found by the next sweep; a moment at which time alone changes the state (NextAt) is met. Nothing
 // queues: a channel holds one value, and a newer one takes its place, so that a slow consumer costs nothing
 // and holds nobody up. There is no goroutine per watcher or per user; a user with one watcher takes about
-// 800 bytes, half of them for being told of the end of its context, and each further watcher 600.
+// 800 bytes, half of them for being told of the end of its context, and each further watcher 700.
 //
 // On failure: while Redis is away the sweep goes on each second, and the first one that gets an answer finds
 // all that was missed. A state that cannot be rendered, or only as UNKNOWN, leaves the last one standing and is tried again by the
