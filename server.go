@@ -197,7 +197,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(listener) }()
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.RunVisits, s.fanout.Janitor().Run, s.runHints)
+	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.runHints)
 	s.ready.set(true)
 	var failure error
 	select {

@@ -42,6 +42,7 @@ type Service struct {
 
 	fallback chan struct{}
 	visits   *visits
+	guesses  guesses
 }
 
 // New makes the service.
@@ -123,6 +124,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 		return unknown(), nil
 	}
 	document.N = uint64(now.UnixMicro())
+	s.guesses.note(user, document.N)
 	badges := render(document, now)
 	for _, count := range []*services.Count{&badges.HomeFeed, &badges.Notifications.Like} {
 		count.Precision, count.AsOf = services.Stale, now

@@ -50,8 +50,8 @@ func (v *visits) note(user services.UserNumber, noted int64) {
 
 func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Second) }
 
-// RunVisits writes down who was here, each second, until ctx ends.
-func (s *Service) RunVisits(ctx context.Context) error {
+// Run writes down who was here and lets guesses be passed, each second, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
 	ticker := time.NewTicker(visitsEvery)
 	defer ticker.Stop()
 	for {
@@ -61,6 +61,9 @@ func (s *Service) RunVisits(ctx context.Context) error {
 		case <-ticker.C:
 			if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
 				s.log.Warn("visits were not written; they are noted again", "error", err)
+			}
+			if _, err := s.PassGuesses(ctx); err != nil && ctx.Err() == nil {
+				s.log.Debug("Redis is not back yet for those who were answered from SQL", "error", err)
 			}
 		}
 	}

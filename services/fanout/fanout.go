@@ -102,3 +102,19 @@ func (f *Fanout) hint(ctx context.Context, users []services.UserNumber, results 
 		f.log.Debug("hints were not sent; the sweep will find the change", "error", err)
 	}
 }
+
+// RaiseVersions lets documents be news again for clients that hold versions made up without Redis, and answers the
+// users whose documents have passed theirs by now.
+func (f *Fanout) RaiseVersions(ctx context.Context, users []services.UserNumber, passed []uint64) (done []services.UserNumber, err error) {
+	results, err := f.redis.RaiseVersions(ctx, users, passed)
+	if err != nil {
+		return nil, err
+	}
+	f.hint(ctx, users, results)
+	for i, result := range results {
+		if result.Status != rdb.Missing {
+			done = append(done, users[i])
+		}
+	}
+	return done, nil
+}

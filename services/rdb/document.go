@@ -91,6 +91,17 @@ func (c *Client) Versions(ctx context.Context, users []services.UserNumber) ([]u
 	return versions, nil
 }
 
+var versionRaise = loadScript("version_raise")
+
+// RaiseVersions lifts the versions of documents above ones that were made up without Redis: passed[i] is of users[i].
+func (c *Client) RaiseVersions(ctx context.Context, users []services.UserNumber, passed []uint64) ([]Result, error) {
+	calls := make([]call, len(users))
+	for i, user := range users {
+		calls[i] = call{keys: []string{badgeKey(user), onlineKey(user)}, args: []any{passed[i]}}
+	}
+	return c.results(ctx, versionRaise, calls)
+}
+
 // parseDocument reads the fields; one that is missing or broken makes the document not ready, never a 0.
 func parseDocument(values []any) Document {
 	texts := make([]string, len(values))
@@ -107,7 +118,7 @@ func parseDocument(values []any) Document {
 	var d Document
 	var failed bool
 	number := func(text string) uint64 {
-		n, err := strconv.ParseUint(text, 10, 64)
+		n, err := strconv.ParseUint(text, 10, 63)
 		failed = failed || err != nil
 		return n
 	}

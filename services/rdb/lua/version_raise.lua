@@ -1,0 +1,10 @@
+-- Raises the version of a document above one that was made up without Redis, so that its exact state is news again.
+-- KEYS[1] {u}:b  KEYS[2] {u}:on
+-- ARGV[1] the version to pass
+-- Returns {status, n, 0, nodes...}
+local n = tonumber(redis.call('HGET', KEYS[1], 'n'))
+if not n then return { 0 } end
+if n > tonumber(ARGV[1]) then return { 2 } end
+local raised = string.format('%.0f', math.max(now(), tonumber(ARGV[1]) + 1))
+redis.call('HSET', KEYS[1], 'n', raised)
+return nodes(KEYS[2], { 1, raised, 0 })

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+)
+
+// While Redis does not answer, badges come from SQL and say so; when it is back with its data, the exact document is
+// news again for a client that drops what is not newer.
+func TestExactIsNewsAgainAfterRedisWasAway(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL()})
+	n.follow("alice", "bob")
+	n.publish("bob", "one")
+	eventually(t, 10*time.Second, "alice has one new post", func() bool { return n.badges("alice").HomeFeed.Value == 1 })
+
+	server.Pause()
+	var stale badges
+	eventually(t, 10*time.Second, "a STALE answer from SQL", func() bool {
+		stale = n.badges("alice")
+		return stale.HomeFeed.Precision == "STALE"
+	})
+	if stale.HomeFeed.Value != 1 || stale.Total.Precision != "STALE" {
+		t.Errorf("from SQL: %+v", stale)
+	}
+	server.Resume()
+	eventually(t, 15*time.Second, "an exact answer that is newer than the stale one", func() bool {
+		got := n.badges("alice")
+		return got.HomeFeed.Precision == "EXACT" && got.HomeFeed.Value == 1 && got.Version > stale.Version
+	})
+}
