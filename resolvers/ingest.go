@@ -51,6 +51,10 @@ func (r *Resolver) ingestFailure(err error) graph.IngestResult {
 
 // event makes the op of one event, and the id that it names.
 func (r *Resolver) event(ctx context.Context, event graph.IngestEvent) (op *fanout.Op, id string, err error) {
+	// The executor does not hold @oneOf against variables: without this, one of two things would be lost unsaid.
+	if named := things(event); named != 1 {
+		return nil, "", services.Errorf(services.Invalid, "events: an event names exactly one thing that happened, got %d", named)
+	}
 	var key *string
 	switch {
 	case event.PublishPost != nil:
@@ -93,13 +97,24 @@ func (r *Resolver) event(ctx context.Context, event graph.IngestEvent) (op *fano
 			}
 			return r.Notify.MarkSeen(actor, mark.Categories, upTo), nil
 		})
-	default:
-		err = services.Errorf(services.Invalid, "events: an event names exactly one thing that happened")
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	return op, id, withKey(op, key)
+}
+
+// things counts what an event names.
+func things(event graph.IngestEvent) (named int) {
+	for _, given := range []bool{
+		event.PublishPost != nil, event.DeletePost != nil, event.LikePost != nil, event.UnlikePost != nil, event.Follow != nil,
+		event.Unfollow != nil, event.SetProfile != nil, event.MarkHomeFeedSeen != nil, event.MarkNotificationsSeen != nil,
+	} {
+		if given {
+			named++
+		}
+	}
+	return named
 }
 
 // as makes an op for the user whom an event names.
