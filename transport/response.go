@@ -9,6 +9,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tidings/services"
@@ -68,11 +69,20 @@ func withCodes(list gqlerror.List) gqlerror.List {
 				copied.Extensions = map[string]any{}
 			}
 			copied.Extensions["code"] = string(services.Invalid)
-			copied.Err = &services.Error{Code: services.Invalid, Message: fault.Message}
+			copied.Err = &services.Error{Code: services.Invalid, Message: variable(fault) + fault.Message}
 		}
 		coded[i] = &copied
 	}
 	return coded
+}
+
+// variable names the variable whose value is at fault, and the place in it: the message alone says only what kind of
+// value it cannot be.
+func variable(fault *gqlerror.Error) string {
+	if len(fault.Path) < 2 || fault.Path[0] != ast.PathName("variable") {
+		return ""
+	}
+	return "$" + fault.Path[1:].String() + ": "
 }
 
 // writeFault answers a request that was not executed.
