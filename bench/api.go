@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// api speaks GraphQL with one server, for everything that is not measured.
+type api struct {
+	url    string
+	client *http.Client
+}
+
+func newAPI(address string) *api {
+	return &api{url: "http://" + address + "/graphql", client: &http.Client{Timeout: time.Minute}}
+}
+
+// do asks and reads the data of the answer into `into`. Any error in the answer is an error.
+func (a *api) do(ctx context.Context, token, query string, variables map[string]any, into any) error {
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := a.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Data   json.RawMessage
+		Errors []struct{ Message string }
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return fmt.Errorf("%s: status %d: %w", a.url, response.StatusCode, err)
+	}
+	if len(answer.Errors) > 0 {
+		return fmt.Errorf("%s: %s", a.url, answer.Errors[0].Message)
+	}
+	return json.Unmarshal(answer.Data, into)
+}
+
+// event is one IngestEvent: the name of the thing done and its input.
+type event map[string]any
+
+func follow(who, whom string) event {
+	return event{"follow": map[string]any{"as": "user:" + who, "userId": "user:" + whom}}
+}
+
+func publish(who, body string) event {
+	return event{"publishPost": map[string]any{"as": "user:" + who, "body": body}}
+}
+
+func like(who, post string) event {
+	return event{"likePost": map[string]any{"as": "user:" + who, "postId": post}}
+}
+
+func profile(who, name string) event {
+	return event{"setProfile": map[string]any{"as": "user:" + who, "name": name, "avatarUrl": "https://images.example/" + who + ".jpg"}}
+}
+
+const (
+	hostToken  = "dev:host:ingest"
+	adminToken = "dev:operator:admin"
+	batchSize  = 500 // the most that one ingest takes
+)
+
+// ingest sends events in batches and answers the ids of what they made. The first event that fails is an error.
+func (a *api) ingest(ctx context.Context, events []event) (ids []string, err error) {
+	const mutation = `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
+	for len(events) > 0 {
+		batch := events[:min(batchSize, len(events))]
+		events = events[len(batch):]
+		var answer struct {
+			Ingest struct {
+				Results []struct {
+					ID    string
+					Error *struct{ Code, Message string }
+				}
+			}
+		}
+		if err := a.do(ctx, hostToken, mutation, map[string]any{"events": batch}, &answer); err != nil {
+			return ids, fmt.Errorf("ingest: %w", err)
+		}
+		if got := len(answer.Ingest.Results); got != len(batch) {
+			return ids, fmt.Errorf("ingest: %d results for %d events", got, len(batch))
+		}
+		for i, result := range answer.Ingest.Results {
+			if result.Error != nil {
+				return ids, fmt.Errorf("ingest: event %v: %s %s", batch[i], result.Error.Code, result.Error.Message)
+			}
+			ids = append(ids, result.ID)
+		}
+	}
+	return ids, nil
+}
+
+// waitForJobs waits until no job waits or runs. Progress is expected at least once in a while.
+func (a *api) waitForJobs(ctx context.Context) error {
+	const patience = time.Minute
+	least, changed := -1, time.Now()
+	for {
+		var answer struct {
+			Admin struct {
+				Jobs struct{ Waiting, Dead int }
+			}
+		}
+		if err := a.do(ctx, adminToken, `{ admin { jobs { waiting dead } } }`, nil, &answer); err != nil {
+			return err
+		}
+		jobs := answer.Admin.Jobs
+		if jobs.Dead > 0 {
+			return fmt.Errorf("%d jobs failed for good", jobs.Dead)
+		}
+		if jobs.Waiting == 0 {
+			return nil
+		}
+		if least < 0 || jobs.Waiting < least {
+			least, changed = jobs.Waiting, time.Now()
+		}
+		if time.Since(changed) > patience {
+			return fmt.Errorf("%d jobs wait, and not one was done in %v", jobs.Waiting, patience)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

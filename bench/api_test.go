@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// question is a request as a server of GraphQL gets it.
+type question struct {
+	Query     string
+	Variables struct {
+		Events []event
+		IDs    []string
+	}
+	token string
+}
+
+// answering starts a server that answers what the function says.
+func answering(t *testing.T, answer func(question) string) *api {
+	t.Helper()
+	return newAPI(serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var q question
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		q.token = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		fmt.Fprint(w, answer(q))
+	}))
+}
+
+// results answers an ingest with an id for each event.
+func results(q question) string {
+	var parts []string
+	for i := range q.Variables.Events {
+		parts = append(parts, fmt.Sprintf(`{"id":"id-%d"}`, i))
+	}
+	return `{"data":{"ingest":{"results":[` + strings.Join(parts, ",") + `]}}}`
+}
+
+func TestDo(t *testing.T) {
+	a := answering(t, func(q question) string {
+		if q.Query != "{ a }" || q.token != "dev:x" {
+			t.Errorf("asked %+v", q)
+		}
+		return `{"data":{"a":7}}`
+	})
+	var data struct{ A int }
+	if err := a.do(t.Context(), "dev:x", "{ a }", nil, &data); err != nil || data.A != 7 {
+		t.Errorf("%+v, %v", data, err)
+	}
+	for answer, want := range map[string]string{
+		`{"errors":[{"message":"not you"}],"data":{"a":1}}`: "not you", `<html>`: "status 200", ``: "status 200",
+	} {
+		a := answering(t, func(question) string { return answer })
+		if err := a.do(t.Context(), "", "{ a }", nil, &data); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
+func TestIngestSendsBatches(t *testing.T) {
+	var sizes []int
+	a := answering(t, func(q question) string {
+		sizes = append(sizes, len(q.Variables.Events))
+		if q.token != hostToken {
+			t.Errorf("token %q", q.token)
+		}
+		return results(q)
+	})
+	events := make([]event, 2*batchSize+1)
+	for i := range events {
+		events[i] = follow("a", "b")
+	}
+	ids, err := a.ingest(t.Context(), events)
+	if err != nil || len(ids) != len(events) || ids[1] != "id-1" {
+		t.Errorf("%d ids, %v", len(ids), err)
+	}
+	if fmt.Sprint(sizes) != "[500 500 1]" {
+		t.Errorf("batches of %v", sizes)
+	}
+}
+
+func TestIngestFailsWithItsFirstBadEvent(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"data":{"ingest":{"results":[{"id":"x"},{"error":{"code":"CONFLICT","message":"already"}}]}}}`: "CONFLICT already",
+		`{"data":{"ingest":{"results":[{"id":"x"}]}}}`:                                                   "1 results for 2 events",
+		`{"errors":[{"message":"no scope"}]}`:                                                            "no scope",
+	} {
+		a := answering(t, func(question) string { return answer })
+		if _, err := a.ingest(t.Context(), []event{follow("a", "b"), follow("c", "d")}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
+func TestEventsAreWhatTheContractSays(t *testing.T) {
+	for want, e := range map[string]event{
+		`{"follow":{"as":"user:a","userId":"user:b"}}`:                                            follow("a", "b"),
+		`{"publishPost":{"as":"user:a","body":"text"}}`:                                           publish("a", "text"),
+		`{"likePost":{"as":"user:a","postId":"post:1"}}`:                                          like("a", "post:1"),
+		`{"setProfile":{"as":"user:a","avatarUrl":"https://images.example/a.jpg","name":"Anna"}}`: profile("a", "Anna"),
+	} {
+		if got, err := json.Marshal(e); err != nil || string(got) != want {
+			t.Errorf("got %s, want %s (%v)", got, want, err)
+		}
+	}
+}
+
+func TestWaitForJobs(t *testing.T) {
+	waiting := 3
+	a := answering(t, func(question) string {
+		waiting--
+		return fmt.Sprintf(`{"data":{"admin":{"jobs":{"waiting":%d,"dead":0}}}}`, waiting)
+	})
+	if err := a.waitForJobs(t.Context()); err != nil || waiting != 0 {
+		t.Errorf("with %d jobs left: %v", waiting, err)
+	}
+	dead := answering(t, func(question) string { return `{"data":{"admin":{"jobs":{"waiting":0,"dead":1}}}}` })
+	if err := dead.waitForJobs(t.Context()); err == nil {
+		t.Error("a job that failed is taken for done")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	never := answering(t, func(question) string { cancel(); return `{"data":{"admin":{"jobs":{"waiting":1}}}}` })
+	if err := never.waitForJobs(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context: %v", err)
+	}
+}
+
+func TestSameAnswers(t *testing.T) {
+	fixed := func(answer string) *api { return answering(t, func(question) string { return answer }) }
+	ours := fixed(`{"data":{"a":1,"b":[{"c":"x"}]}}`)
+	if err := sameAnswers(t.Context(), ours, fixed(`{"data":{"b":[{"c":"x"}],"a":1}}`), "{ a }", []string{"x", "y"}); err != nil {
+		t.Errorf("the order of fields is no difference: %v", err)
+	}
+	for _, other := range []string{`{"data":{"a":1,"b":[{"c":"y"}]}}`, `{"data":{"a":1,"b":[]}}`, `{"data":{"a":1}}`, `{"data":{"a":null,"b":[{"c":"x"}]}}`, `{"errors":[{"message":"no"}]}`} {
+		if err := sameAnswers(t.Context(), ours, fixed(other), "{ a }", []string{"x"}); err == nil {
+			t.Errorf("%s is taken for the same", other)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// sameAnswers asks two servers the same and is an error where the answers differ: whoever does less work would win.
+func sameAnswers(ctx context.Context, ours, peer *api, query string, keys []string) error {
+	for _, key := range keys {
+		var a, b any
+		if err := ours.do(ctx, "dev:"+key, query, nil, &a); err != nil {
+			return fmt.Errorf("user %s: %w", key, err)
+		}
+		if err := peer.do(ctx, "dev:"+key, query, nil, &b); err != nil {
+			return fmt.Errorf("user %s: %w", key, err)
+		}
+		if !reflect.DeepEqual(a, b) {
+			ourText, _ := json.Marshal(a) // it has just been read from JSON
+			peerText, _ := json.Marshal(b)
+			return fmt.Errorf("user %s gets different answers:\n%s %s\n%s %s", key, ours.url, ourText, peer.url, peerText)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The load generator keeps N connections busy, each with one request at a time (a closed loop). It speaks just enough
+// HTTP/1.1 to spare the processors that it shares with the servers: whole requests are made before, and of an answer only
+// the status, the length and the first bytes of the body are looked at.
+
+const answerLimit = 10 * time.Second
+
+// target is a server and the requests to send it, in turn.
+type target struct {
+	address  string
+	pid      int
+	requests [][]byte
+}
+
+// newTarget makes a request of the query for each token.
+func newTarget(address string, pid int, query string, tokens []string) target {
+	body := `{"query":` + strconv.Quote(query) + `}`
+	t := target{address: address, pid: pid}
+	for _, token := range tokens {
+		t.requests = append(t.requests, []byte("POST /graphql HTTP/1.1\r\nHost: "+address+"\r\nContent-Type: application/json\r\nAccept: application/json\r\nAuthorization: Bearer "+
+			token+"\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body))
+	}
+	return t
+}
+
+// load sends requests for a while and measures. An answer that is not 200 with data ends it with an error.
+func (t target) load(ctx context.Context, connections int, length time.Duration) (sample, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	before, cpuErr := processorTime(t.pid)
+	start := time.Now()
+	latencies, errs := make([][]time.Duration, connections), make([]error, connections)
+	var group sync.WaitGroup
+	for i := range connections {
+		group.Go(func() {
+			latencies[i], errs[i] = t.connection(ctx, i, start.Add(length))
+			if errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	took := time.Since(start)
+	after, err := processorTime(t.pid)
+	cpuErr = errors.Join(cpuErr, err)
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return sample{}, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return sample{}, err
+	}
+	all := slices.Concat(latencies...)
+	if len(all) == 0 {
+		return sample{}, fmt.Errorf("%s: no answer in %v", t.address, length)
+	}
+	slices.Sort(all)
+	result := newSample(all, took)
+	if cpuErr == nil {
+		result.cpu = (after - before) / time.Duration(len(all))
+	}
+	return result, nil
+}
+
+// connection is one connection until the deadline.
+func (t target) connection(ctx context.Context, first int, deadline time.Time) (latencies []time.Duration, err error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	reader := bufio.NewReaderSize(conn, 16<<10)
+	latencies = make([]time.Duration, 0, 1<<14)
+	if err := conn.SetDeadline(deadline.Add(answerLimit)); err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	for turn := first; sent.Before(deadline); turn++ {
+		if _, err = conn.Write(t.requests[turn%len(t.requests)]); err == nil {
+			err = readAnswer(reader)
+		}
+		if ctx.Err() != nil {
+			return latencies, ctx.Err()
+		}
+		if err != nil {
+			return latencies, fmt.Errorf("%s: %w", t.address, err)
+		}
+		now := time.Now()
+		latencies, sent = append(latencies, now.Sub(sent)), now
+	}
+	return latencies, nil
+}
+
+// goodAnswer begins every answer that counts: data first, and no errors.
+var goodAnswer = []byte(`{"data":{`)
+
+func readAnswer(reader *bufio.Reader) error {
+	line, err := reader.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	problem := ""
+	if !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
+		problem = strings.TrimSpace(string(line))
+	}
+	length, err := readHeaders(reader)
+	if err != nil {
+		return err
+	}
+	chunked := length < 0
+	if chunked {
+		if length, err = readChunkLength(reader); err != nil {
+			return err
+		}
+	}
+	head, err := reader.Peek(min(length, len(goodAnswer)))
+	if err != nil {
+		return err
+	}
+	if problem != "" || !bytes.Equal(head, goodAnswer) {
+		body := make([]byte, min(length, 500))
+		_, err := io.ReadFull(reader, body)
+		return errors.Join(fmt.Errorf("the answer is no data: %s %s", problem, body), err)
+	}
+	if !chunked {
+		_, err = reader.Discard(length)
+		return err
+	}
+	for length > 0 && err == nil {
+		if _, err = reader.Discard(length + len("\r\n")); err == nil {
+			length, err = readChunkLength(reader)
+		}
+	}
+	if err == nil {
+		_, err = reader.Discard(len("\r\n"))
+	}
+	return err
+}
+
+// readHeaders reads the headers and answers Content-Length, -1 for a body in chunks.
+func readHeaders(reader *bufio.Reader) (length int, err error) {
+	length = -2
+	const name, chunked = "content-length:", "transfer-encoding: chunked"
+	for {
+		line, err := reader.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			break
+		}
+		if len(line) > len(name) && bytes.EqualFold(line[:len(name)], []byte(name)) {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(line[len(name):]))); err != nil {
+				return 0, err
+			}
+		} else if bytes.EqualFold(line, []byte(chunked)) {
+			length = -1
+		}
+	}
+	if length < -1 {
+		return 0, errors.New("the answer does not say how long it is")
+	}
+	return length, nil
+}
+
+func readChunkLength(reader *bufio.Reader) (int, error) {
+	line, err := reader.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	length, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 31)
+	return int(length), err
+}
+
+// newSample makes a sample of sorted latencies.
+func newSample(sorted []time.Duration, took time.Duration) sample {
+	return sample{
+		rate: float64(len(sorted)) / took.Seconds(), p50: percentile(sorted, 50), p99: percentile(sorted, 99), cpu: -1, bytesPerEntry: nan,
+	}
+}

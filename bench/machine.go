@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// describeMachine says where the figures come from: processor, kernel, versions.
+func describeMachine(ctx context.Context) []string {
+	facts := []string{
+		"processor: " + processor() + fmt.Sprintf(", %d for everything: servers, Redis and client share them", runtime.NumCPU()),
+		"memory: " + memory(),
+		"system: " + kernel(),
+		"Go: " + strings.TrimPrefix(runtime.Version(), "go") + " " + runtime.GOARCH,
+	}
+	for _, program := range [][2]string{{"Node", "node"}, {"Redis", "redis-server"}} {
+		version, err := runOnce(ctx, ".", program[1], "--version")
+		if err != nil {
+			version = "not there"
+		}
+		facts = append(facts, program[0]+": "+strings.TrimSpace(version))
+	}
+	return facts
+}
+
+// processor is the first processor's name.
+func processor() string {
+	return firstValue("/proc/cpuinfo", "model name")
+}
+
+func memory() string {
+	return firstValue("/proc/meminfo", "MemTotal")
+}
+
+func kernel() string {
+	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return runtime.GOOS
+	}
+	return runtime.GOOS + " " + strings.TrimSpace(string(text))
+}
+
+// firstValue finds "name : value" in a file of /proc.
+func firstValue(file, name string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "unknown"
+	}
+	for row := range strings.Lines(string(text)) {
+		key, value, found := strings.Cut(row, ":")
+		if found && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}

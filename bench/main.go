@@ -1,0 +1,231 @@
+// Package main measures Tidings against peers and limits on the same machine, in the same run, and writes the table.
+//
+// Programs take turns, round by round, on the same Redis data, and give the same answers, which is checked first; figures are
+// medians. Whatever is started is bounded in time and ends with this program.
+// A row that cannot be measured says why in the table; anything else that fails ends the run with an error.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	resultsFile      = "bench/RESULTS.md"
+	followsFile      = "../shared/data/" + goalGraph
+	quickFollowsFile = "../shared/data/follows-twitch-engb.csv.gz"
+)
+
+// rowNames are what --only takes.
+var rowNames = []string{"badge", "feed", "sockets", "import"}
+
+// options are the flags.
+type options struct {
+	quick, keep        bool
+	rounds             int
+	seconds            float64 // of a turn
+	connections        int
+	sockets            int
+	mercuriusProcesses int
+	only               []string
+	follows, results   string
+
+	readers      int // for each number of people followed
+	volleys      int // in a round
+	socketRounds int
+	importRounds int
+	limit        time.Duration // of the whole run
+}
+
+func main() {
+	if len(os.Args) == 5 && os.Args[1] == bareArgument {
+		length, err := strconv.Atoi(os.Args[4])
+		if err == nil {
+			err = runBareWriter(os.Args[2], os.Args[3], length)
+		}
+		exit(err)
+	}
+	opts, err := parseOptions(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.limit, fmt.Errorf("the run took longer than %v", opts.limit))
+	defer cancel()
+	exit(run(ctx, opts, os.Stdout, os.Stderr))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// parseOptions reads the flags. --quick changes the defaults of the others.
+func parseOptions(args []string, out io.Writer) (options, error) {
+	o := options{}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(out)
+	only := flags.String("only", strings.Join(rowNames, ","), "which rows to measure")
+	flags.BoolVar(&o.quick, "quick", false, "small and short, to see that everything works: the figures say nothing, and the results' file is left alone")
+	flags.BoolVar(&o.keep, "keep", false, "keep the folder with the logs and the data, and say where it is")
+	flags.IntVar(&o.rounds, "rounds", 5, "how often each program takes its turn")
+	flags.Float64Var(&o.seconds, "seconds", 4, "how long a turn takes")
+	flags.IntVar(&o.connections, "connections", 32, "how many connections ask at a time")
+	flags.IntVar(&o.sockets, "sockets", 10_000, "how many sockets are open at a time")
+	flags.IntVar(&o.mercuriusProcesses, "mercurius-processes", 1, "how many processes the Mercurius peer has")
+	flags.StringVar(&o.follows, "follows", followsFile, "the `file` to import: rows of two people who follow each other")
+	flags.StringVar(&o.results, "results", resultsFile, "the `file` to write; - writes none")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	o.readers, o.volleys, o.limit = 16, 5, time.Hour
+	o.socketRounds, o.importRounds = min(o.rounds, 3), min(o.rounds, 3)
+	if o.quick {
+		o.readers, o.volleys, o.limit, o.socketRounds, o.importRounds = 2, 2, 10*time.Minute, 1, 1
+		set := func(name string, change func()) {
+			if !given[name] {
+				change()
+			}
+		}
+		set("rounds", func() { o.rounds = 1 })
+		set("seconds", func() { o.seconds = 0.5 })
+		set("connections", func() { o.connections = 8 })
+		set("sockets", func() { o.sockets = 300 })
+		set("follows", func() { o.follows = quickFollowsFile })
+		set("results", func() { o.results = "-" })
+	}
+	for _, name := range strings.Split(*only, ",") {
+		if !slices.Contains(rowNames, name) {
+			return o, fmt.Errorf("--only %s: known are %s", name, strings.Join(rowNames, ", "))
+		}
+		o.only = append(o.only, name)
+	}
+	return o, errors.Join(
+		inRange("rounds", float64(o.rounds), 1, 100), inRange("seconds", o.seconds, 0.1, 600),
+		inRange("connections", float64(o.connections), 1, 1000), inRange("sockets", float64(o.sockets), 1, 100_000),
+		inRange("mercurius-processes", float64(o.mercuriusProcesses), 1, 64))
+}
+
+func inRange(name string, value, least, most float64) error {
+	if math.IsNaN(value) || value < least || value > most {
+		return fmt.Errorf("--%s %v: %v to %v are allowed", name, value, least, most)
+	}
+	return nil
+}
+
+// bench is one run.
+type bench struct {
+	options
+	folder    string // for data and logs
+	redis     *redis.Client
+	redisPID  int
+	redisURL  string
+	usersFile string
+	numbers   map[string]uint32 // key -> user number
+	report    *report
+	progress  io.Writer
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.progress, "bench: "+format+"\n", args...)
+}
+
+func (b *bench) wants(row string) bool { return slices.Contains(b.only, row) }
+
+// run does everything and writes the report. What was measured before an error is lost: half a table would mislead.
+func run(ctx context.Context, opts options, out, progress io.Writer) (err error) {
+	if _, err := os.Stat("bench/peers"); err != nil {
+		return fmt.Errorf("run it from the project's root: %w", err)
+	}
+	folder, err := os.MkdirTemp("", "tidings-bench-")
+	if err != nil {
+		return err
+	}
+	b := &bench{options: opts, folder: folder, progress: progress}
+	defer func() {
+		if opts.keep {
+			b.say("logs and data are in %s", folder)
+		} else {
+			err = errors.Join(err, os.RemoveAll(folder))
+		}
+	}()
+	b.report = &report{machine: describeMachine(ctx), command: commandLine(), date: time.Now(), quick: opts.quick, notes: notes(opts)}
+	b.say("building")
+	if err := build(ctx); err != nil {
+		return err
+	}
+	if err := b.measure(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	}
+	b.report.lines = append(b.report.lines, unbuilt()...)
+	if err := b.report.print(out); err != nil || opts.results == "-" {
+		return err
+	}
+	file, err := os.Create(filepath.FromSlash(opts.results))
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.report.markdown(file), file.Close())
+}
+
+// commandLine is how the run can be repeated.
+func commandLine() string {
+	return strings.Join(append([]string{"go run ./bench"}, os.Args[1:]...), " ")
+}
+
+// measure takes the rows in their order.
+func (b *bench) measure(ctx context.Context) error {
+	engine, client, url, err := startRedis(ctx, b.folder)
+	if err != nil {
+		return err
+	}
+	defer engine.stop()
+	defer client.Close()
+	b.redis, b.redisURL, b.redisPID = client, url, engine.pid()
+	if b.wants("badge") || b.wants("feed") || b.wants("sockets") {
+		if err := b.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	if b.wants("badge") || b.wants("feed") {
+		if err := b.measureQueries(ctx); err != nil {
+			return err
+		}
+	}
+	if b.wants("sockets") {
+		if err := b.measureSockets(ctx); err != nil {
+			return err
+		}
+	}
+	if b.wants("import") {
+		return b.measureImport(ctx)
+	}
+	return nil
+}

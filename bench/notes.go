@@ -1,0 +1,31 @@
+package main
+
+import "fmt"
+
+// notes are what a reader of the figures must know.
+func notes(o options) []string {
+	return []string{
+		"Client, servers and Redis share the processors. The client is our own (a closed loop of keep-alive HTTP/1.1 connections, as lean as it can be); it weighs on the faster program most, and so every ratio here is smaller than with a client elsewhere.",
+		fmt.Sprintf("Mercurius runs in %d process(es) of Node, with graphql-jit (jit: 1) and ioredis with enableAutoPipelining. A process of Node uses one processor, a Go program all; \"server CPU each\" does not depend on that.", o.mercuriusProcesses),
+		"Before a row is measured, each peer's answers are compared with ours for every reader: they are equal, field by field.",
+		"For the home feed the peers read the inbox, the posts and the authors in Redis for each page. Tidings reads the inbox in Redis, and posts and authors in its memory, where they are after the first page: that is its design and part of the ratio.",
+		"An event at once: for Tidings the documents' versions are raised in Redis first; then hints are published, and the latency counts from there to the client: Redis' pub/sub, the batched read of the documents, rendering and the frame. The peers are told by one HTTP request and have nothing to read.",
+		"Memory of a socket is the growth of the process' VmRSS while the sockets are opened, 2 s after the last.",
+	}
+}
+
+// unbuilt are the lines of the table whose subject cannot be measured yet.
+func unbuilt() (lines []line) {
+	for _, row := range []struct{ what, limit, goal, absent string }{
+		{"live board, first page, 10 hosts followed", "badge query", ">= 0.5 x its rate", "no live board yet"},
+		{"publishing by an author with 1,000,000 followers", "by one with 10", "<= 1.2 x the time of the mutation", "no row in the benchmark yet"},
+		{"fan-out into full inboxes", "raw pipelined ZADD into the same inboxes", ">= 0.25 x its rate", "no row in the benchmark yet"},
+		{"Redis memory: a full inbox; an idle user's document", "-", "<= 12 KB; <= 400 B", "no row in the benchmark yet"},
+		{"messages into a group of 500, 100 people talking", "-", "p99 <= 200 ms; others' badge query <= 2 x", "no conversations yet"},
+		{"announcement or dot to 1,000,000 users", "to 10", "same time, same memory", "no announcements yet"},
+		{"rebuild of a dormant user's feed, 200 followed", "-", "one round trip for the outboxes", "no outboxes yet"},
+	} {
+		lines = append(lines, line{what: row.what, limit: row.limit, goal: goal{text: row.goal}, absent: row.absent})
+	}
+	return lines
+}

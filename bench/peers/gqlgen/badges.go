@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	day             = 24 * time.Hour
+	expireAfterDays = 7
+	displayCap      = 99
+	noPlace         = "0000000000000"
+)
+
+// readBadges reads and renders a badge document: one HMGET.
+func (r *Resolver) readBadges(ctx context.Context, user uint32) (*Badges, error) {
+	values, err := r.redis.HMGet(ctx, fmt.Sprintf("{u%d}:b", user), "st", "n", "d", "T", "fc", "NLIKE", "HLIKE").Result()
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(values))
+	for i, value := range values {
+		texts[i], _ = value.(string)
+	}
+	if texts[0] != "1" {
+		return nil, fmt.Errorf("user %d has no badge document", user)
+	}
+	n, err := strconv.ParseUint(texts[1], 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	return render(n, texts[4], texts[5], texts[6], time.Now())
+}
+
+func render(n uint64, feedCount, likes, newest string, now time.Time) (*Badges, error) {
+	digits, more := strings.CutSuffix(feedCount, "+")
+	value, err := strconv.Atoi(digits)
+	if err != nil {
+		return nil, fmt.Errorf("count of the feed: %w", err)
+	}
+	today := now.Truncate(day)
+	like, err := unexpired(likes, today.Unix()/int64(day/time.Second))
+	if err != nil {
+		return nil, err
+	}
+	badges := &Badges{
+		Version:       fmt.Sprintf("%016d.%016d", n, today.UnixMicro()),
+		HomeFeed:      newCount(value, more),
+		Notifications: &NotificationBadges{Total: newCount(like, false), Like: newCount(like, false)},
+	}
+	badges.Total = newCount(value+like, more)
+	if newest != noPlace {
+		id := "notification:" + newest
+		badges.Notifications.Newest = &id
+	}
+	return badges, nil
+}
+
+// unexpired adds up the counts "ver;older;day;c0,...,c7": today's and those of the seven days before it.
+func unexpired(text string, today int64) (sum int, err error) {
+	parts := strings.Split(text, ";")
+	if len(parts) != 4 {
+		return 0, fmt.Errorf("counts %q: %d parts", text, len(parts))
+	}
+	first, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	for i, part := range strings.Split(parts[3], ",") {
+		count, err := strconv.Atoi(part)
+		if err != nil {
+			return 0, err
+		}
+		if today-(first-int64(i)) <= expireAfterDays {
+			sum += count
+		}
+	}
+	return sum, nil
+}
+
+func newCount(value int, more bool) *BadgeCount {
+	count := &BadgeCount{Value: value, Display: strconv.Itoa(value), InTotal: true, Precision: PrecisionExact}
+	if value > displayCap {
+		count.Display = strconv.Itoa(displayCap) + "+"
+	}
+	if more {
+		count.Precision = PrecisionAtLeast
+	}
+	return count
+}

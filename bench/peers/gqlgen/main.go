@@ -1,0 +1,105 @@
+// Package main is a peer for the benchmark: the badge and home feed queries of Tidings on stock gqlgen and go-redis.
+//
+// It is written the usual way: generated execution, a resolver for each remote field, one call a command, the stock
+// WebSocket transport. A user without a document in Redis is an error, and so is everything that is missing there.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/99designs/gqlgen/graphql/handler/lru"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/redis/go-redis/v9"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "where to serve")
+	redisURL := flag.String("redis", "redis://127.0.0.1:6379", "the Redis to read")
+	users := flag.String("users", "", "a JSON file, key -> number")
+	flag.Parse()
+	if err := run(*listen, *redisURL, *users); err != nil {
+		fmt.Fprintln(os.Stderr, "gqlgen peer:", err)
+		os.Exit(1)
+	}
+}
+
+func run(listen, redisURL, usersFile string) error {
+	options, err := redis.ParseURL(redisURL)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(usersFile)
+	if err != nil {
+		return err
+	}
+	numbers := map[string]uint32{}
+	if err := json.Unmarshal(text, &numbers); err != nil {
+		return fmt.Errorf("%s: %w", usersFile, err)
+	}
+	client := redis.NewClient(options)
+	defer client.Close()
+	server := &http.Server{Addr: listen, Handler: routes(client, numbers), ReadHeaderTimeout: 5 * time.Second}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// routes serves /graphql and POST /trigger, which gives every subscriber one event.
+func routes(client *redis.Client, numbers map[string]uint32) http.Handler {
+	resolver := &Resolver{redis: client, events: newEvents()}
+	graphql := handler.New(NewExecutableSchema(Config{Resolvers: resolver}))
+	graphql.AddTransport(transport.Websocket{InitFunc: func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
+		ctx, err := withViewer(ctx, numbers, payload.Authorization())
+		return ctx, nil, err
+	}})
+	graphql.AddTransport(transport.POST{})
+	graphql.SetQueryCache(lru.New[*ast.QueryDocument](1000))
+	mux := http.NewServeMux()
+	mux.HandleFunc("/graphql", func(w http.ResponseWriter, r *http.Request) {
+		if ctx, err := withViewer(r.Context(), numbers, r.Header.Get("Authorization")); err == nil {
+			r = r.WithContext(ctx)
+		}
+		graphql.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("POST /trigger", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, resolver.events.trigger())
+	})
+	return mux
+}
+
+type viewerKey struct{}
+
+// withViewer reads a token like "Bearer dev:KEY".
+func withViewer(ctx context.Context, numbers map[string]uint32, token string) (context.Context, error) {
+	_, key, _ := strings.Cut(token, ":")
+	key, _, _ = strings.Cut(key, ":")
+	number, ok := numbers[key]
+	if !ok {
+		return ctx, errors.New("the token names nobody")
+	}
+	return context.WithValue(ctx, viewerKey{}, number), nil
+}
+
+func viewerFrom(ctx context.Context) (uint32, error) {
+	number, ok := ctx.Value(viewerKey{}).(uint32)
+	if !ok {
+		return 0, errors.New("the token names nobody")
+	}
+	return number, nil
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	startLimit = 20 * time.Second
+	stopLimit  = 15 * time.Second
+	tailBytes  = 2000
+)
+
+// process is a program that we started and that we alone stop, by its pid.
+type process struct {
+	name    string
+	command *exec.Cmd
+	log     string // the file of its output
+	done    chan struct{}
+}
+
+// start starts a program whose output goes to NAME.log in folder. It ends with ctx at the latest.
+func start(ctx context.Context, folder, name, dir, program string, args ...string) (*process, error) {
+	log := filepath.Join(folder, name+".log")
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	command := exec.CommandContext(ctx, program, args...)
+	command.Dir, command.Stdout, command.Stderr = dir, out, out
+	command.SysProcAttr = childAttributes()
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = stopLimit
+	p := &process{name: name, command: command, log: log, done: make(chan struct{})}
+	if err := p.launch(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+func (p *process) pid() int { return p.command.Process.Pid }
+
+// stop ends the process, by force when it does not end by itself.
+func (p *process) stop() {
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it may be gone
+	select {
+	case <-p.done:
+	case <-time.After(stopLimit):
+		_ = p.command.Process.Kill()
+		<-p.done
+	}
+}
+
+// waitFor tries until ready answers nil; it gives up when the process ends or does not get there in time.
+func (p *process) waitFor(ctx context.Context, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended before it was ready: %w\n%s", p.name, err, p.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready after %v: %w\n%s", p.name, startLimit, err, p.tail())
+		case <-ticker.C:
+		}
+	}
+}
+
+// tail is the end of what the process printed.
+func (p *process) tail() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(text[max(0, len(text)-tailBytes):]))
+}
+
+// freePort finds a port of loopback that nobody listens on.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// answers is ready when the address answers with status 200.
+func answers(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return errors.New(response.Status)
+		}
+		return nil
+	}
+}
+
+// listens is ready when the address takes a connection.
+func listens(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}
+
+// runOnce runs a program to its end and answers what it printed.
+func runOnce(ctx context.Context, dir, program string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Dir = dir
+	command.SysProcAttr = childAttributes()
+	command.WaitDelay = stopLimit
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %v: %w\n%s", filepath.Base(program), args, err, bytes.TrimSpace(out[max(0, len(out)-tailBytes):]))
+	}
+	return string(out), nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// childMode makes the test's own program a child that does one thing.
+const childMode = "BENCH_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(childMode) {
+	case "":
+		os.Exit(m.Run())
+	case "fail":
+		fmt.Println("the reason")
+		os.Exit(3)
+	case "wait":
+		fmt.Println("waiting")
+		<-make(chan os.Signal)
+	case "bare":
+		if err := runBareWriter(os.Args[1], os.Args[2], 500); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+}
+
+// child starts the test's own program in a mode.
+func child(t *testing.T, ctx context.Context, mode string, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(childMode, mode)
+	p, err := start(ctx, t.TempDir(), mode, ".", self, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.stop)
+	return p
+}
+
+func printed(p *process, text string) func(context.Context) error {
+	return func(context.Context) error {
+		if !strings.Contains(p.tail(), text) {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+}
+
+func TestProcessThatEndsEarlyTellsWhatItPrinted(t *testing.T) {
+	p := child(t, t.Context(), "fail")
+	err := p.waitFor(t.Context(), func(context.Context) error { return errors.New("not ready") })
+	if err == nil || !strings.Contains(err.Error(), "fail ended before it was ready") || !strings.Contains(err.Error(), "the reason") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStopEndsAProcess(t *testing.T) {
+	p := child(t, t.Context(), "wait")
+	if err := p.waitFor(t.Context(), printed(p, "waiting")); err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	if err := syscall.Kill(p.pid(), 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d is still there: %v", p.pid(), err)
+	}
+	p.stop() // again, of what is gone
+}
+
+func TestProcessEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := child(t, ctx, "wait")
+	if err := p.waitFor(ctx, printed(p, "waiting")); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	within(t, p.done)
+}
+
+func TestProcessThatIsNotThere(t *testing.T) {
+	if _, err := start(t.Context(), t.TempDir(), "nothing", ".", "/nowhere/nothing"); err == nil || !strings.Contains(err.Error(), "nothing") {
+		t.Errorf("start: %v", err)
+	}
+	if _, err := runOnce(t.Context(), ".", "/nowhere/nothing"); err == nil {
+		t.Error("runOnce found it")
+	}
+}
+
+func TestRunOnceTellsWhyItFailed(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(childMode, "fail")
+	if out, err := runOnce(t.Context(), ".", self); err == nil || !strings.Contains(err.Error(), "the reason") || !strings.Contains(out, "the reason") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestBareWriterAsAProgram(t *testing.T) {
+	ports := make([]string, 2)
+	for i := range ports {
+		port, err := freePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = fmt.Sprint("127.0.0.1:", port)
+	}
+	p := child(t, t.Context(), "bare", ports...)
+	if err := p.waitFor(t.Context(), listens(ports[1])); err != nil {
+		t.Fatal(err)
+	}
+	f, err := openFleet(t.Context(), ports[0], 3, firstFrame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if f.frame < 500 || f.frame > 502 {
+		t.Errorf("frames of %d bytes", f.frame)
+	}
+	// A connection that is read is on the writer's list a moment later, and events go to the listed.
+	all, ticker := f.expect(), time.NewTicker(10*time.Millisecond)
+	defer ticker.Stop()
+	for done := false; !done; {
+		if err := trigger(t.Context(), ports[1]); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-all:
+			done = true
+		case <-ticker.C:
+		}
+	}
+	p.stop()
+	if err := listens(ports[0])(t.Context()); err == nil {
+		t.Error("it listens after it was stopped")
+	}
+}
+
+func TestListensAndAnswers(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listens(address)(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_ = listener.Close()
+	if err := listens(address)(t.Context()); err == nil {
+		t.Error("a closed port listens")
+	}
+	if err := answers("http://" + address)(t.Context()); err == nil {
+		t.Error("a closed port answers")
+	}
+}
+
+func TestWhatLinuxTellsOfAProcess(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if _, err := residentBytes(os.Getpid()); err == nil {
+			t.Error("memory without /proc")
+		}
+		return
+	}
+	self := os.Getpid()
+	before, err := residentBytes(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 64 << 20
+	memory := make([]byte, size)
+	for i := 0; i < size; i += 4096 {
+		memory[i] = 1
+	}
+	after, err := residentBytes(self)
+	if err != nil || after-before < size/2 {
+		t.Errorf("%d bytes in use, then %d: %v", before, after, err)
+	}
+	runtime.KeepAlive(memory)
+	start, err := processorTime(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for used := start; used-start < 2*clockTick; { // ends only when our work is seen
+		if used, err = processorTime(self); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, bad := range []int{-1, 0} {
+		if _, err := residentBytes(bad); err == nil {
+			t.Errorf("memory of process %d", bad)
+		}
+		if _, err := processorTime(bad); err == nil {
+			t.Errorf("processor time of process %d", bad)
+		}
+	}
+	if got := openFiles(); got < 256 {
+		t.Errorf("%d files may be open", got)
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	mercuriusFolder = "bench/peers/mercurius"
+	binFolder       = "bench/bin"
+	node            = "bench" // the server's name among the nodes
+	listpackEntries = "512"   // what Tidings raises it to, for every program the same
+)
+
+// program is something that runs and answers on an address.
+type program struct {
+	*process
+	address string
+	control string // where POST /trigger is served
+	api     *api
+}
+
+// build compiles the server and the Go peer from the project's root.
+func build(ctx context.Context) error {
+	for _, target := range [][2]string{{"tidings", "."}, {"gqlgen-peer", "./bench/peers/gqlgen"}} {
+		if _, err := runOnce(ctx, ".", "go", "build", "-o", filepath.Join(binFolder, target[0]), target[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startRedis starts a Redis of our own that keeps nothing on disk.
+func startRedis(ctx context.Context, folder string) (p *process, client *redis.Client, url string, err error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	p, err = start(ctx, folder, "redis", folder, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "",
+		"--appendonly", "no", "--zset-max-listpack-entries", listpackEntries)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	address := "127.0.0.1:" + strconv.Itoa(port)
+	client = redis.NewClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true})
+	if err := p.waitFor(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err != nil {
+		p.stop()
+		return nil, nil, "", errors.Join(err, client.Close())
+	}
+	return p, client, "redis://" + address, nil
+}
+
+// startProgram finds a port, starts a program on it and waits until it is ready.
+func startProgram(ctx context.Context, folder, name, dir, path string, arguments func(port string) []string, ready func(address string) func(context.Context) error) (*program, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	address := "127.0.0.1:" + strconv.Itoa(port)
+	p, err := start(ctx, folder, name, dir, path, arguments(strconv.Itoa(port))...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.waitFor(ctx, ready(address)); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return &program{process: p, address: address, control: address, api: newAPI(address)}, nil
+}
+
+// startServer starts Tidings on the data and the Redis.
+func (b *bench) startServer(ctx context.Context) (*program, error) {
+	return startProgram(ctx, b.folder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
+		return []string{"--listen", "127.0.0.1:" + port, "--data", filepath.Join(b.folder, "data"), "--redis", b.redisURL, "--node", node, "--log-level", "warn", "--drain", "0s"}
+	}, func(address string) func(context.Context) error { return answers("http://" + address + "/readyz") })
+}
+
+// startMercurius starts the Node peer with a number of processes. Its packages are fetched when they are not there.
+func (b *bench) startMercurius(ctx context.Context, processes int) (*program, error) {
+	if err := installMercurius(ctx, b.say); err != nil {
+		return nil, err
+	}
+	return startProgram(ctx, b.folder, "mercurius", mercuriusFolder, "node", func(port string) []string {
+		return []string{"server.mjs", port, b.redisURL, b.usersFile, strconv.Itoa(processes)}
+	}, listens)
+}
+
+// errNoNode says that the Node peer cannot run here.
+var errNoNode = errors.New("node and npm are not installed")
+
+func installMercurius(ctx context.Context, say func(string, ...any)) error {
+	for _, name := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return errNoNode
+		}
+	}
+	if _, err := os.Stat(filepath.Join(mercuriusFolder, "node_modules", "mercurius")); err == nil {
+		return nil
+	}
+	say("fetching the packages of the Mercurius peer (npm ci)")
+	_, err := runOnce(ctx, mercuriusFolder, "npm", "ci", "--no-audit", "--no-fund")
+	return err
+}
+
+// startGqlgen starts the stock gqlgen peer.
+func (b *bench) startGqlgen(ctx context.Context) (*program, error) {
+	return startProgram(ctx, b.folder, "gqlgen", ".", filepath.Join(binFolder, "gqlgen-peer"), func(port string) []string {
+		return []string{"-listen", "127.0.0.1:" + port, "-redis", b.redisURL, "-users", b.usersFile}
+	}, listens)
+}
+
+// startBare starts the bare writer with frames of a length in bytes.
+func (b *bench) startBare(ctx context.Context, length int) (*program, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	control := "127.0.0.1:" + strconv.Itoa(port)
+	p, err := startProgram(ctx, b.folder, "bare", ".", self, func(port string) []string {
+		return []string{bareArgument, "127.0.0.1:" + port, control, strconv.Itoa(length)}
+	}, func(string) func(context.Context) error { return listens(control) })
+	if err != nil {
+		return nil, fmt.Errorf("bare writer: %w", err)
+	}
+	p.control = control
+	return p, nil
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+)
+
+var nan = math.NaN()
+
+// goal is what a ratio or a figure should be: one bound, or none where nothing was set.
+type goal struct {
+	atLeast, atMost float64
+	text            string // how it is shown
+}
+
+func atLeast(bound float64, text string) goal { return goal{atLeast: bound, text: text} }
+func atMost(bound float64, text string) goal  { return goal{atMost: bound, text: text} }
+
+// verdict says whether a value meets the goal.
+func (g goal) verdict(value float64) string {
+	switch {
+	case g == (goal{}):
+		return ""
+	case math.IsNaN(value):
+		return "?"
+	case g.atLeast > 0 && value >= g.atLeast, g.atMost > 0 && value <= g.atMost:
+		return "yes"
+	}
+	return "no"
+}
+
+// line is one line of the table: what was measured, or why it was not.
+type line struct {
+	what   string
+	limit  string // the peer or the limit
+	ours   string
+	theirs string
+	value  float64 // what the goal is about: a ratio, or a figure of ours
+	unit   string  // of value; "x" is a ratio
+	goal   goal
+	absent string // why there is no value
+}
+
+func (l line) cells() []string {
+	if l.absent != "" {
+		return []string{l.what, l.limit, "", "", "not measured: " + strings.Join(strings.Fields(l.absent), " "), l.goal.text, ""}
+	}
+	return []string{l.what, l.limit, l.ours, l.theirs, figure(l.value) + " " + l.unit, l.goal.text, l.goal.verdict(l.value)}
+}
+
+// detail is a series behind the table.
+type detail struct {
+	what, who string
+	values    series
+}
+
+func (d detail) cells() []string {
+	latency := func(value time.Duration) string {
+		if value == 0 {
+			return ""
+		}
+		return milliseconds(value)
+	}
+	optional := func(value float64, unit string) string {
+		if math.IsNaN(value) {
+			return ""
+		}
+		return figure(value) + unit
+	}
+	spread := ""
+	if s := d.values.spread(); len(d.values) > 1 && !math.IsNaN(s) {
+		spread = fmt.Sprintf("%.0f %%", 100*s)
+	}
+	return []string{
+		d.what, d.who, optional(d.values.rate(), ""), latency(d.values.p50()), latency(d.values.p99()),
+		optional(d.values.cpu(), " us"), optional(d.values.memory()/1024, " KB"), spread, fmt.Sprint(len(d.values)),
+	}
+}
+
+// report is everything that a run found out.
+type report struct {
+	machine []string // how the machine is described, a fact a line
+	command string
+	date    time.Time
+	quick   bool
+	lines   []line
+	details []detail
+	notes   []string
+}
+
+var (
+	lineHead   = []string{"what", "peer or limit in the same run", "ours", "theirs", "result", "goal", "met"}
+	detailHead = []string{"what", "who", "per second", "p50", "p99", "server CPU each", "memory each", "spread", "rounds"}
+)
+
+// print writes the table for a terminal.
+func (r *report) print(out io.Writer) error {
+	rows := [][]string{lineHead}
+	for _, l := range r.lines {
+		rows = append(rows, l.cells())
+	}
+	_, err := io.WriteString(out, aligned(rows))
+	return err
+}
+
+// markdown writes the report as bench/RESULTS.md keeps it.
+func (r *report) markdown(out io.Writer) error {
+	var text strings.Builder
+	text.WriteString("# Results\n\n")
+	if r.quick {
+		text.WriteString("**A quick run, to see that everything works. Its figures say nothing.**\n\n")
+	}
+	fmt.Fprintf(&text, "Written by `%s` on %s. `README.md` says what is measured and how.\n\n", r.command, r.date.UTC().Format("2 January 2006, 15:04 UTC"))
+	text.WriteString("## Machine\n\n")
+	for _, fact := range r.machine {
+		text.WriteString("- " + fact + "\n")
+	}
+	text.WriteString("\n## Table\n\nRates are answers or events a second, medians of the rounds. A result in \"x\" is a ratio of ours to theirs.\n\n")
+	rows := [][]string{lineHead}
+	for _, l := range r.lines {
+		rows = append(rows, l.cells())
+	}
+	writeTable(&text, rows)
+	text.WriteString("\n## Behind it\n\nMedians of the rounds. \"Server CPU each\" is the processor time of the server's process for one answer or event, " +
+		"without Redis and the client; \"spread\" is how far the rates of the rounds lie apart.\n\n")
+	rows = [][]string{detailHead}
+	for _, d := range r.details {
+		rows = append(rows, d.cells())
+	}
+	writeTable(&text, rows)
+	if len(r.notes) > 0 {
+		text.WriteString("\n## To be known\n\n")
+		for _, note := range r.notes {
+			text.WriteString("- " + note + "\n")
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func writeTable(text *strings.Builder, rows [][]string) {
+	for i, row := range rows {
+		text.WriteString("|")
+		for _, cell := range row {
+			text.WriteString(" " + strings.ReplaceAll(cell, "|", "\\|") + " |")
+		}
+		text.WriteString("\n")
+		if i == 0 {
+			text.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+}
+
+// aligned sets rows in columns.
+func aligned(rows [][]string) string {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], len([]rune(cell)))
+		}
+	}
+	var text strings.Builder
+	for _, row := range rows {
+		var out strings.Builder
+		for i, cell := range row {
+			out.WriteString(cell + strings.Repeat(" ", widths[i]-len([]rune(cell))+2))
+		}
+		text.WriteString(strings.TrimRight(out.String(), " ") + "\n")
+	}
+	return text.String()
+}
+
+// figure prints a number with as many digits as it is worth: 12,345, 123, 12.3, 1.23.
+func figure(value float64) string {
+	switch size := math.Abs(value); {
+	case math.IsNaN(value):
+		return "?"
+	case size >= 999.5:
+		return thousands(int64(math.Round(value)))
+	case size >= 99.95:
+		return fmt.Sprintf("%.0f", value)
+	case size >= 9.995:
+		return fmt.Sprintf("%.1f", value)
+	}
+	return fmt.Sprintf("%.2f", value)
+}
+
+func thousands(value int64) string {
+	digits := fmt.Sprint(value)
+	sign := ""
+	if value < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+func milliseconds(value time.Duration) string {
+	return figure(float64(value)/float64(time.Millisecond)) + " ms"
+}

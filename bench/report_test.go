@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestGoalVerdict(t *testing.T) {
+	for _, test := range []struct {
+		goal  goal
+		value float64
+		want  string
+	}{
+		{atLeast(1.5, ""), 1.5, "yes"}, {atLeast(1.5, ""), 1.49, "no"}, {atLeast(1.5, ""), nan, "?"},
+		{atMost(0.25, ""), 0.25, "yes"}, {atMost(0.25, ""), 0.26, "no"}, {atMost(0.25, ""), nan, "?"},
+		{goal{}, 1, ""}, {goal{}, nan, ""},
+	} {
+		if got := test.goal.verdict(test.value); got != test.want {
+			t.Errorf("%+v of %v: %q, want %q", test.goal, test.value, got, test.want)
+		}
+	}
+}
+
+func TestFigure(t *testing.T) {
+	for value, want := range map[float64]string{
+		0: "0.00", 0.256: "0.26", 9.99: "9.99", 12.34: "12.3", 123.4: "123", 999.6: "1,000", 99.96: "100", 9.996: "10.0", 1234: "1,234", 1234567.8: "1,234,568", -1234: "-1,234", -5: "-5.00",
+	} {
+		if got := figure(value); got != want {
+			t.Errorf("figure(%v) = %q, want %q", value, got, want)
+		}
+	}
+	if got := figure(nan); got != "?" {
+		t.Errorf("figure(NaN) = %q", got)
+	}
+	if got := milliseconds(1500 * time.Microsecond); got != "1.50 ms" {
+		t.Errorf("milliseconds = %q", got)
+	}
+}
+
+func TestAlignedColumns(t *testing.T) {
+	got := aligned([][]string{{"a", "bb", "c"}, {"wide", "", "é"}, {"x", "yyy", ""}})
+	want := "a     bb   c\nwide       é\nx     yyy\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// newReport is a report with a line of every kind.
+func newReport() *report {
+	return &report{
+		machine: []string{"processor: Example", "Go: 1.26"}, command: "go run ./bench --rounds 2",
+		date: time.Date(2026, 1, 31, 9, 30, 0, 0, time.FixedZone("", 3600)),
+		lines: []line{
+			{what: "badge query", limit: "(a) peer", ours: "3,000/s", theirs: "2,000/s", value: 1.5, unit: "x", goal: atLeast(1.5, ">= 1.5 x")},
+			{what: "memory", limit: "x | y", ours: "9.00 KB", value: 0.3, unit: "x", goal: atMost(0.25, "<= 0.25 x")},
+			{what: "board", limit: "badge query", goal: atLeast(0.5, ">= 0.5 x"), absent: "no board\nyet"},
+		},
+		details: []detail{
+			{what: "badge query", who: "ours", values: series{
+				{rate: 2990, p50: time.Millisecond, p99: 5 * time.Millisecond, cpu: 100 * time.Microsecond, bytesPerEntry: nan},
+				{rate: 3010, p50: time.Millisecond, p99: 5 * time.Millisecond, cpu: 100 * time.Microsecond, bytesPerEntry: nan},
+			}},
+			{what: "sockets", who: "ours", values: series{{rate: nan, cpu: -1, bytesPerEntry: 9 * 1024}}},
+		},
+		notes: []string{"Everything shares the processors."},
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	var out strings.Builder
+	if err := newReport().markdown(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `# Results
+
+Written by ` + "`go run ./bench --rounds 2`" + ` on 31 January 2026, 08:30 UTC. ` + "`README.md`" + ` says what is measured and how.
+
+## Machine
+
+- processor: Example
+- Go: 1.26
+
+## Table
+
+Rates are answers or events a second, medians of the rounds. A result in "x" is a ratio of ours to theirs.
+
+| what | peer or limit in the same run | ours | theirs | result | goal | met |
+|---|---|---|---|---|---|---|
+| badge query | (a) peer | 3,000/s | 2,000/s | 1.50 x | >= 1.5 x | yes |
+| memory | x \| y | 9.00 KB |  | 0.30 x | <= 0.25 x | no |
+| board | badge query |  |  | not measured: no board yet | >= 0.5 x |  |
+
+## Behind it
+
+Medians of the rounds. "Server CPU each" is the processor time of the server's process for one answer or event, without Redis and the client; "spread" is how far the rates of the rounds lie apart.
+
+| what | who | per second | p50 | p99 | server CPU each | memory each | spread | rounds |
+|---|---|---|---|---|---|---|---|---|
+| badge query | ours | 3,000 | 1.00 ms | 5.00 ms | 100 us |  | 1 % | 2 |
+| sockets | ours |  |  |  |  | 9.00 KB |  | 1 |
+
+## To be known
+
+- Everything shares the processors.
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMarkdownSaysThatAQuickRunProvesNothing(t *testing.T) {
+	r := newReport()
+	r.quick = true
+	var out strings.Builder
+	if err := r.markdown(&out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "Its figures say nothing.") {
+		t.Errorf("no warning in\n%s", out.String())
+	}
+}
+
+func TestPrint(t *testing.T) {
+	var out strings.Builder
+	if err := newReport().print(&out); err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Split(out.String(), "\n")
+	if len(rows) != 5 || !strings.HasPrefix(rows[0], "what ") || !strings.HasSuffix(rows[1], "yes") || !strings.HasSuffix(rows[2], "no") {
+		t.Errorf("got\n%s", out.String())
+	}
+	if !strings.Contains(rows[3], "not measured: no board") {
+		t.Errorf("the line without a value does not say why:\n%s", rows[3])
+	}
+}
+
+// broken takes nothing.
+type broken struct{}
+
+var errBroken = errors.New("broken")
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
+	if err := newReport().markdown(broken{}); !errors.Is(err, errBroken) {
+		t.Errorf("markdown: %v", err)
+	}
+	if err := newReport().print(broken{}); !errors.Is(err, errBroken) {
+		t.Errorf("print: %v", err)
+	}
+}
+
+func TestEveryUnbuiltLineSaysWhy(t *testing.T) {
+	lines := unbuilt()
+	if len(lines) == 0 {
+		t.Fatal("no lines")
+	}
+	for _, l := range lines {
+		if l.what == "" || l.limit == "" || l.goal.text == "" || l.absent == "" {
+			t.Errorf("%+v", l)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+const (
+	settle       = 2 * time.Second // after the sockets are open, before their memory is read
+	spreadLength = time.Second
+)
+
+// socketResults are the samples of the sockets row.
+type socketResults struct {
+	ours, stock, bare series
+	spread            series
+	post              series // from a mutation to all of its author's followers
+	extra             series // a second subscription on each socket
+}
+
+// measureSockets takes the rows of sockets. Each program is started afresh for each round, so that its memory is its own.
+func (b *bench) measureSockets(ctx context.Context) error {
+	if most := int(openFiles()) - 500; b.sockets > most {
+		b.report.notes = append(b.report.notes, fmt.Sprintf("Only %d sockets instead of %d: a process may open no more files here.", most, b.sockets))
+		b.sockets = most
+	}
+	var r socketResults
+	for round := range b.socketRounds {
+		b.say("sockets: round %d of %d", round+1, b.socketRounds)
+		length, err := b.ourSockets(ctx, &r)
+		if err != nil {
+			return fmt.Errorf("sockets of Tidings: %w", err)
+		}
+		if err := b.stockSockets(ctx, &r); err != nil {
+			return fmt.Errorf("sockets of the gqlgen peer: %w", err)
+		}
+		if err := b.bareSockets(ctx, &r, length); err != nil {
+			return fmt.Errorf("sockets of the bare writer: %w", err)
+		}
+	}
+	b.reportSockets(&r)
+	return nil
+}
+
+// withFleet opens the sockets of a program, measures their memory and hands both over.
+func (b *bench) withFleet(ctx context.Context, p *program, open opening, use func(f *fleet, memory float64) error) error {
+	before, beforeErr := residentBytes(p.pid())
+	f, err := openFleet(ctx, p.address, b.sockets, open)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, p.tail())
+	}
+	defer f.close()
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	after, afterErr := residentBytes(p.pid())
+	memory := float64(after-before) / float64(b.sockets)
+	if beforeErr != nil || afterErr != nil {
+		memory = nan
+	}
+	if err := use(f, memory); err != nil {
+		return err
+	}
+	if lost := f.lost.Load(); lost > 0 {
+		return fmt.Errorf("%d of %d sockets were lost\n%s", lost, b.sockets, p.tail())
+	}
+	return nil
+}
+
+func watcherToken(i int) string { return "dev:" + watcher(i) }
+
+// ourSockets is one round of Tidings. It answers the length of an event's frame.
+func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, err error) {
+	server, err := b.startServer(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer server.stop()
+	h := &hinter{redis: b.redis, node: node}
+	for i := range b.sockets {
+		h.users = append(h.users, b.numbers[watcher(i)])
+	}
+	err = b.withFleet(ctx, server, subscribe(server.address, watcherToken), func(f *fleet, memory float64) error {
+		length = f.frame
+		result, err := f.measureVolleys(ctx, server.pid(), b.volleys, h.volley())
+		if err != nil {
+			return err
+		}
+		result.bytesPerEntry = memory
+		r.ours = append(r.ours, result)
+		if result, err = f.spread(ctx, h, spreadLength); err != nil {
+			return err
+		}
+		r.spread = append(r.spread, result)
+		post := volley{fire: func(ctx context.Context) error {
+			_, err := server.api.ingest(ctx, []event{publish(star, postBody(len(r.post)))})
+			return err
+		}}
+		if result, err = f.measureVolleys(ctx, server.pid(), 1, post); err != nil {
+			return err
+		}
+		r.post = append(r.post, result)
+		if result, err = b.extraSubscription(ctx, server, f); err == nil {
+			r.extra = append(r.extra, result)
+		}
+		return err
+	})
+	return length, err
+}
+
+// extraSubscription subscribes once more on every socket and measures what that costs.
+func (b *bench) extraSubscription(ctx context.Context, p *program, f *fleet) (sample, error) {
+	before, beforeErr := residentBytes(p.pid())
+	all := f.expect()
+	begin := time.Now()
+	message := []byte(`{"id":"2","type":"subscribe","payload":{"query":` + strconv.Quote(badgeSubscription) + `}}`)
+	for _, s := range f.sockets {
+		if err := s.write(opText, message); err != nil {
+			return sample{}, err
+		}
+	}
+	if err := f.wait(ctx, all); err != nil {
+		return sample{}, err
+	}
+	result := sample{rate: float64(len(f.sockets)) / time.Since(begin).Seconds(), cpu: -1, bytesPerEntry: nan}
+	if err := pause(ctx, settle); err != nil {
+		return sample{}, err
+	}
+	after, afterErr := residentBytes(p.pid())
+	if beforeErr == nil && afterErr == nil {
+		result.bytesPerEntry = float64(after-before) / float64(len(f.sockets))
+	}
+	return result, nil
+}
+
+func (b *bench) stockSockets(ctx context.Context, r *socketResults) error {
+	peer, err := b.startGqlgen(ctx)
+	if err != nil {
+		return err
+	}
+	defer peer.stop()
+	return b.triggered(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
+}
+
+func (b *bench) bareSockets(ctx context.Context, r *socketResults, length int) error {
+	writer, err := b.startBare(ctx, length)
+	if err != nil {
+		return err
+	}
+	defer writer.stop()
+	return b.triggered(ctx, writer, firstFrame, &r.bare)
+}
+
+// triggered is one round of a program that is told by POST /trigger.
+func (b *bench) triggered(ctx context.Context, p *program, open opening, into *series) error {
+	return b.withFleet(ctx, p, open, func(f *fleet, memory float64) error {
+		result, err := f.measureVolleys(ctx, p.pid(), b.volleys, volley{fire: func(ctx context.Context) error { return trigger(ctx, p.control) }})
+		result.bytesPerEntry = memory
+		*into = append(*into, result)
+		return err
+	})
+}
+
+func (b *bench) reportSockets(r *socketResults) {
+	count := thousands(int64(b.sockets))
+	const stock, bare = "stock gqlgen WebSocket transport", "a bare TCP writer of the same bytes"
+	atOnce := "push: " + count + " sockets, one event each at once"
+	kilobytes := func(s series) string { return figure(s.memory()/1024) + " KB" }
+	micros := func(s series) string { return figure(s.cpu()) + " us" }
+	p99 := func(s series) float64 { return float64(s.p99()) / float64(time.Millisecond) }
+	b.report.lines = append(b.report.lines,
+		line{
+			what: "push: memory per socket with one subscription, " + count + " sockets", limit: stock, ours: kilobytes(r.ours), theirs: kilobytes(r.stock),
+			value: ratio(r.ours.memory(), r.stock.memory()), unit: "x", goal: atMost(0.25, "<= 0.25 x (goal 9 KB)"),
+		},
+		line{what: "push: memory of an extra subscription", limit: "-", ours: kilobytes(r.extra), value: r.extra.memory() / 1024, unit: "KB", goal: atMost(1, "<= 1 KB")},
+		line{
+			what: atOnce + ": p99", limit: bare, ours: milliseconds(r.ours.p99()), theirs: milliseconds(r.bare.p99()),
+			value: ratio(p99(r.ours), p99(r.bare)), unit: "x", goal: atMost(2, "<= 2 x"),
+		},
+		line{
+			what: atOnce + ": events", limit: stock, ours: rate(r.ours), theirs: rate(r.stock),
+			value: ratio(r.ours.rate(), r.stock.rate()), unit: "x", goal: atLeast(1, ">= 1 x"),
+		},
+		line{
+			what: atOnce + ": server CPU an event", limit: bare, ours: micros(r.ours), theirs: micros(r.bare),
+			value: ratio(r.ours.cpu(), r.bare.cpu()), unit: "x", goal: atMost(1.5, "<= 1.5 x"),
+		},
+		line{
+			what: "push: " + count + " events spread over 1 s: p99", limit: "-", ours: "p50 " + milliseconds(r.spread.p50()),
+			value: p99(r.spread), unit: "ms", goal: atMost(50, "<= 50 ms"),
+		})
+	for _, d := range []detail{
+		{what: atOnce, who: "Tidings: hint, read of the document, rendering, frame", values: r.ours},
+		{what: atOnce, who: "stock gqlgen, event made in the process", values: r.stock},
+		{what: atOnce, who: "bare TCP writer", values: r.bare},
+		{what: "events spread over 1 s", who: "Tidings", values: r.spread},
+		{what: "a post by an author whom all " + count + " follow, from the mutation on", who: "Tidings: SQL, fan-out into " + count + " inboxes, push", values: r.post},
+		{what: "an extra subscription on each socket", who: "Tidings", values: r.extra},
+	} {
+		b.report.details = append(b.report.details, d)
+	}
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The world that is measured: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow the star.
+const (
+	unread   = 50 // posts that count for every reader
+	likes    = 3  // posts of each reader that somebody liked
+	oldPosts = 2  // posts of each of the first 200 authors from before anybody followed him
+	pageSize = 20
+)
+
+// followed are the numbers of people that readers follow.
+var followed = []int{10, 200, 2000}
+
+func author(i int) string          { return "author-" + strconv.Itoa(i) }
+func reader(follows, i int) string { return "reader-" + strconv.Itoa(follows) + "-" + strconv.Itoa(i) }
+func watcher(i int) string         { return "watcher-" + strconv.Itoa(i) }
+
+const star = "star"
+
+// seed fills a fresh server through its public API. readers is their number for each of `followed`.
+func seed(ctx context.Context, a *api, readers, watchers int, say func(string, ...any)) error {
+	most := followed[len(followed)-1]
+	var events []event
+	for i := range most {
+		events = append(events, profile(author(i), "Author "+strconv.Itoa(i)))
+	}
+	for turn := range oldPosts {
+		for i := range followed[1] {
+			events = append(events, publish(author(i), postBody(turn*followed[1]+i)))
+		}
+	}
+	say("seeding %d authors and their posts", most)
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	events = nil
+	for _, follows := range followed {
+		for r := range readers {
+			for i := range follows {
+				events = append(events, follow(reader(follows, r), author(i)))
+			}
+		}
+	}
+	for i := range watchers {
+		events = append(events, follow(watcher(i), star))
+	}
+	say("seeding %d follows", len(events))
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	if err := a.waitForJobs(ctx); err != nil {
+		return err
+	}
+	say("seeding what is new: %d posts, %d likes for each reader", unread, likes)
+	return seedNews(ctx, a, readers)
+}
+
+// seedNews gives each reader the same unread posts and likes.
+func seedNews(ctx context.Context, a *api, readers int) error {
+	// Who was never seen gets nothing pushed.
+	if err := visit(ctx, a, allReaders(readers)); err != nil {
+		return err
+	}
+	var events []event
+	for _, key := range allReaders(readers) {
+		for i := range likes {
+			events = append(events, publish(key, "A post of my own, number "+strconv.Itoa(i)))
+		}
+	}
+	posts, err := a.ingest(ctx, events)
+	if err != nil {
+		return err
+	}
+	events = nil
+	for _, post := range posts {
+		events = append(events, like(author(0), post))
+	}
+	for i := range unread {
+		events = append(events, publish(author(i%followed[0]), postBody(i)))
+	}
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	return a.waitForJobs(ctx)
+}
+
+// checkSeeded says whether the readers see what was seeded. A world of empty feeds would be quick to serve.
+func checkSeeded(ctx context.Context, a *api, keys []string) error {
+	for _, key := range keys {
+		var data struct {
+			Viewer struct {
+				Badges struct {
+					HomeFeed      struct{ Value int }
+					Notifications struct{ Like struct{ Value int } }
+				}
+				HomeFeed struct{ Edges []struct{ Cursor string } }
+			}
+		}
+		query := `{ viewer { badges { homeFeed { value } notifications { like { value } } } homeFeed(first: 20) { edges { cursor } } } }`
+		if err := a.do(ctx, "dev:"+key, query, nil, &data); err != nil {
+			return fmt.Errorf("user %s: %w", key, err)
+		}
+		badges := data.Viewer.Badges
+		if got := len(data.Viewer.HomeFeed.Edges); badges.HomeFeed.Value != unread || badges.Notifications.Like.Value != likes || got != pageSize {
+			return fmt.Errorf("user %s has %d new posts, %d likes and a page of %d; seeded were %d, %d and %d",
+				key, badges.HomeFeed.Value, badges.Notifications.Like.Value, got, unread, likes, pageSize)
+		}
+	}
+	return nil
+}
+
+// postBody is a text of the length that posts have, about 140 characters.
+func postBody(i int) string {
+	return fmt.Sprintf("Number %d. Today the ferry left late, the harbour was full of boats, and nobody on the pier could say when the next one would come back.", i)
+}
+
+func allReaders(readers int) (keys []string) {
+	for _, follows := range followed {
+		keys = append(keys, readersOf(follows, readers)...)
+	}
+	return keys
+}
+
+func readersOf(follows, readers int) (keys []string) {
+	for i := range readers {
+		keys = append(keys, reader(follows, i))
+	}
+	return keys
+}
+
+func tokens(keys []string) (tokens []string) {
+	for _, key := range keys {
+		tokens = append(tokens, "dev:"+key)
+	}
+	return tokens
+}
+
+// visit asks for each user's badges, feed and name, so that all of it is in Redis.
+func visit(ctx context.Context, a *api, keys []string) error {
+	for _, key := range keys {
+		for _, query := range []string{badgeQuery, feedQuery, `{ viewer { user { id } } }`} {
+			var data json.RawMessage
+			if err := a.do(ctx, "dev:"+key, query, nil, &data); err != nil {
+				return fmt.Errorf("user %s: %w", key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// look reads users by their ids, a hundred at a time, so that their names are in Redis.
+func look(ctx context.Context, a *api, keys []string) error {
+	for len(keys) > 0 {
+		part := keys[:min(100, len(keys))]
+		keys = keys[len(part):]
+		ids := make([]string, len(part))
+		for i, key := range part {
+			ids[i] = "user:" + key
+		}
+		var data json.RawMessage
+		if err := a.do(ctx, hostToken, `query($ids: [ID!]!) { nodes(ids: $ids) { id } }`, map[string]any{"ids": ids}, &data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readNumbers finds each user's number by the names in Redis and writes them to a file for the peers.
+func readNumbers(ctx context.Context, client *redis.Client, folder string) (numbers map[string]uint32, file string, err error) {
+	numbers = map[string]uint32{}
+	keys := client.Scan(ctx, 0, "{u*}:p", 1000).Iterator()
+	for keys.Next(ctx) {
+		text, err := client.Get(ctx, keys.Val()).Result()
+		if err != nil {
+			return nil, "", err
+		}
+		number, key, err := parseProfile(keys.Val(), text)
+		if err != nil {
+			return nil, "", err
+		}
+		numbers[key] = number
+	}
+	if err := keys.Err(); err != nil {
+		return nil, "", err
+	}
+	text, err := json.Marshal(numbers)
+	if err != nil {
+		return nil, "", err
+	}
+	file = filepath.Join(folder, "users.json")
+	return numbers, file, os.WriteFile(file, text, 0o600)
+}
+
+// parseProfile takes a user's number out of the name of his copy in Redis and his key out of the copy.
+func parseProfile(name, text string) (number uint32, key string, err error) {
+	const versionDigits = 16
+	digits, found := strings.CutSuffix(strings.TrimPrefix(name, "{u"), "}:p")
+	value, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || !found || len(text) < versionDigits {
+		return 0, "", fmt.Errorf("%s is no copy of a user", name)
+	}
+	var stored struct {
+		Key string `json:"k"`
+	}
+	if err := json.Unmarshal([]byte(text[versionDigits:]), &stored); err != nil {
+		return 0, "", fmt.Errorf("%s: %w", name, err)
+	}
+	return uint32(value), stored.Key, nil
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+func quiet(string, ...any) {}
+
+// world is a server that counts what it is told.
+type world struct {
+	done     map[string]int // kind of event -> how many
+	follows  map[string]int // follower -> followees
+	visited  map[string]int
+	answered string
+}
+
+func (w *world) answer(q question) string {
+	for _, e := range q.Variables.Events {
+		for kind, input := range e {
+			w.done[kind]++
+			if kind == "follow" {
+				w.follows[input.(map[string]any)["as"].(string)]++
+			}
+		}
+	}
+	switch {
+	case len(q.Variables.Events) > 0:
+		return results(q)
+	case strings.Contains(q.Query, "jobs"):
+		return `{"data":{"admin":{"jobs":{"waiting":0,"dead":0}}}}`
+	}
+	w.visited[q.token]++
+	return w.answered
+}
+
+func newWorld(answered string) *world {
+	return &world{done: map[string]int{}, follows: map[string]int{}, visited: map[string]int{}, answered: answered}
+}
+
+func TestSeed(t *testing.T) {
+	w := newWorld(`{"data":{"viewer":{}}}`)
+	if err := seed(t.Context(), answering(t, w.answer), 2, 30, quiet); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{
+		"setProfile": 2000, "follow": 2*(10+200+2000) + 30, "publishPost": oldPosts*200 + unread + 6*likes, "likePost": 6 * likes,
+	}
+	if fmt.Sprint(w.done) != fmt.Sprint(want) {
+		t.Errorf("seeded %v, want %v", w.done, want)
+	}
+	for key, follows := range map[string]int{"reader-10-0": 10, "reader-200-1": 200, "reader-2000-1": 2000, "watcher-29": 1} {
+		if got := w.follows["user:"+key]; got != follows {
+			t.Errorf("%s follows %d, want %d", key, got, follows)
+		}
+	}
+	if len(w.visited) != 6 || w.visited["dev:reader-2000-1"] == 0 {
+		t.Errorf("seen before the news: %v", w.visited)
+	}
+}
+
+func TestSeedEndsWithTheFirstError(t *testing.T) {
+	asked := 0
+	a := answering(t, func(question) string { asked++; return `{"errors":[{"message":"full"}]}` })
+	if err := seed(t.Context(), a, 1, 1, quiet); err == nil || asked != 1 {
+		t.Errorf("%d questions, %v", asked, err)
+	}
+}
+
+func TestCheckSeeded(t *testing.T) {
+	answer := func(posts, likes, edges int) string {
+		return fmt.Sprintf(`{"data":{"viewer":{"badges":{"homeFeed":{"value":%d},"notifications":{"like":{"value":%d}}},"homeFeed":{"edges":[%s]}}}}`,
+			posts, likes, strings.TrimSuffix(strings.Repeat(`{"cursor":"x"},`, edges), ","))
+	}
+	check := func(text string) error {
+		return checkSeeded(t.Context(), answering(t, newWorld(text).answer), []string{"reader-10-0"})
+	}
+	if err := check(answer(unread, likes, pageSize)); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{answer(0, likes, pageSize), answer(unread, 0, pageSize), answer(unread, likes, 0), `{"errors":[{"message":"no"}]}`} {
+		if err := check(text); err == nil {
+			t.Errorf("%.100s is taken for the seeded world", text)
+		}
+	}
+}
+
+func TestLookAsksForEverybody(t *testing.T) {
+	seen := map[string]bool{}
+	a := answering(t, func(q question) string {
+		if len(q.Variables.IDs) > 100 {
+			t.Errorf("%d ids at once", len(q.Variables.IDs))
+		}
+		for _, id := range q.Variables.IDs {
+			seen[id] = true
+		}
+		return `{"data":{"nodes":[]}}`
+	})
+	var keys []string
+	for i := range 250 {
+		keys = append(keys, watcher(i))
+	}
+	if err := look(t.Context(), a, keys); err != nil || len(seen) != 250 || !seen["user:watcher-249"] {
+		t.Errorf("%d users, %v", len(seen), err)
+	}
+}
+
+func TestReadNumbers(t *testing.T) {
+	engine := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: engine.Addr()})
+	defer client.Close()
+	const version = "0001763697600000"
+	for key, value := range map[string]string{"{u1}:p": version + `{"k":"anna"}`, "{u4000000000}:p": version + `{"k":"bert","n":"Bert"}`, "{u1}:b": "no copy", "p:0": "no user"} {
+		if err := engine.Set(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	numbers, file, err := readNumbers(t.Context(), client, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written map[string]uint32
+	if err := json.Unmarshal(text, &written); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]uint32{"anna": 1, "bert": 4_000_000_000}
+	if fmt.Sprint(numbers) != fmt.Sprint(want) || fmt.Sprint(written) != fmt.Sprint(want) {
+		t.Errorf("read %v, written %v", numbers, written)
+	}
+	if err := engine.Set("{u2}:p", "broken"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := readNumbers(t.Context(), client, t.TempDir()); err == nil {
+		t.Error("a broken copy was read")
+	}
+}
+
+func TestParseProfile(t *testing.T) {
+	const version = "0001763697600000"
+	for _, bad := range [][2]string{{"{ux}:p", version + `{}`}, {"{u1}:b", version + `{}`}, {"{u1}:p", version[1:]}, {"{u1}:p", version + `{`}, {"{u4294967296}:p", version + `{}`}} {
+		if number, key, err := parseProfile(bad[0], bad[1]); err == nil {
+			t.Errorf("%v was read as %d %q", bad, number, key)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The client of the sockets row: thousands of graphql-transport-ws sockets in one process, each a goroutine with a small
+// buffer. It understands only what servers send here: whole, unfragmented frames.
+
+const (
+	handshakeLimit = 30 * time.Second
+	readBuffer     = 1 << 10
+	frameLimit     = 64 << 10
+	dialers        = 64 // sockets that are being opened at a time
+
+	opText, opClose, opPing, opPong = 1, 8, 9, 10
+)
+
+// fleet is a set of open sockets with one subscription each.
+type fleet struct {
+	sockets []*socket
+	readers sync.WaitGroup
+	lost    atomic.Int64
+	frame   int // bytes of an event
+
+	origin  time.Time // what the sockets' times count from
+	pending atomic.Int64
+	all     atomic.Pointer[chan struct{}] // closed when pending gets to 0
+}
+
+// socket is one connection. Its last event's time is nanoseconds after the fleet's origin.
+type socket struct {
+	fleet  *fleet
+	conn   net.Conn
+	buffer []byte
+	filled int // bytes in the buffer
+	taken  int // of them, those of the frame that next has answered
+	at     atomic.Int64
+}
+
+// opening is how a socket is brought to the point where events come: it has read the first one when it returns.
+type opening func(s *socket, i int) error
+
+// openFleet opens n sockets to an address.
+func openFleet(ctx context.Context, address string, n int, open opening) (*fleet, error) {
+	f := &fleet{origin: time.Now(), sockets: make([]*socket, n)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, dialers)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for d := range dialers {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1) - 1)
+				if i >= n {
+					return
+				}
+				if errs[d] = f.open(ctx, address, i, open); errs[d] != nil {
+					cancel()
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(append(errs, context.Cause(ctx))...); err != nil {
+		f.close()
+		return nil, fmt.Errorf("opening %d sockets to %s: %w", n, address, err)
+	}
+	f.frame = f.sockets[0].taken
+	for _, s := range f.sockets {
+		f.readers.Go(s.read)
+	}
+	return f, nil
+}
+
+func (f *fleet) open(ctx context.Context, address string, i int, open opening) error {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(sourceAddresses[i%len(sourceAddresses)])}, KeepAlive: -1}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	s := &socket{fleet: f, conn: conn, buffer: make([]byte, readBuffer)}
+	f.sockets[i] = s
+	if err := conn.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
+		return err
+	}
+	if err := open(s, i); err != nil {
+		return fmt.Errorf("socket %d: %w", i, err)
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// close ends every socket at once and waits until all readers are gone.
+func (f *fleet) close() {
+	for _, s := range f.sockets {
+		if s == nil {
+			continue
+		}
+		// A reset leaves no port waiting, which the next fleet may need.
+		_ = s.conn.(*net.TCPConn).SetLinger(0)
+		_ = s.conn.Close()
+	}
+	f.readers.Wait()
+}
+
+// expect prepares for one event on every socket; the channel is closed when all have come.
+func (f *fleet) expect() <-chan struct{} {
+	all := make(chan struct{})
+	f.all.Store(&all)
+	f.pending.Store(int64(len(f.sockets)))
+	for _, s := range f.sockets {
+		s.at.Store(0) // from here on its next event counts
+	}
+	return all
+}
+
+// now is the time as sockets keep it; never 0.
+func (f *fleet) now() int64 { return int64(time.Since(f.origin)) }
+
+// event notes an event. Only the first after expect counts.
+func (s *socket) event() {
+	if s.at.CompareAndSwap(0, s.fleet.now()) && s.fleet.pending.Add(-1) == 0 {
+		if all := s.fleet.all.Load(); all != nil {
+			close(*all)
+		}
+	}
+}
+
+var nextType = []byte(`"type":"next"`)
+
+// read handles what comes until the connection ends.
+func (s *socket) read() {
+	for {
+		opcode, payload, err := s.next()
+		if err != nil {
+			s.fleet.lost.Add(1)
+			return
+		}
+		switch {
+		case opcode == opPing:
+			err = s.write(opPong, payload)
+		case opcode == opClose:
+			err = io.EOF
+		case bytes.Contains(payload, nextType):
+			s.event()
+		case bytes.Contains(payload, []byte(`"type":"ping"`)):
+			err = s.write(opText, []byte(`{"type":"pong"}`))
+		case bytes.Contains(payload, []byte(`"type":"error"`)), bytes.Contains(payload, []byte(`"type":"complete"`)):
+			err = io.EOF // the subscription is over
+		}
+		if err != nil {
+			s.fleet.lost.Add(1)
+			return
+		}
+	}
+}
+
+// next reads one frame; the payload is good until the next call.
+func (s *socket) next() (opcode byte, payload []byte, err error) {
+	s.filled = copy(s.buffer, s.buffer[s.taken:s.filled])
+	s.taken = 0
+	for {
+		frame, header := frameLength(s.buffer[:s.filled])
+		if frame > frameLimit {
+			return 0, nil, fmt.Errorf("a frame of %d bytes", frame)
+		}
+		if frame > len(s.buffer) {
+			s.buffer = append(s.buffer, make([]byte, frame-len(s.buffer))...)
+		}
+		if frame > 0 && frame <= s.filled {
+			s.taken = frame
+			return s.buffer[0] & 0x0f, s.buffer[header:frame], nil
+		}
+		n, err := s.conn.Read(s.buffer[s.filled:])
+		s.filled += n
+		if err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+// frameLength answers the bytes of the frame that starts the buffer and of its header; 0 when more must be read.
+// Servers do not mask.
+func frameLength(buffer []byte) (frame, header int) {
+	if len(buffer) < 2 {
+		return 0, 0
+	}
+	length, header := int(buffer[1]&0x7f), 2
+	switch length {
+	case 126:
+		header = 4
+		if len(buffer) < header {
+			return 0, 0
+		}
+		length = int(binary.BigEndian.Uint16(buffer[2:]))
+	case 127:
+		header = 10
+		if len(buffer) < header {
+			return 0, 0
+		}
+		length = int(binary.BigEndian.Uint64(buffer[2:]) & (1<<31 - 1))
+	}
+	return header + length, header
+}
+
+// appendFrame appends a frame. A client's is masked, here with zeros, which change nothing.
+func appendFrame(to []byte, opcode byte, payload []byte, masked bool) []byte {
+	mask := byte(0)
+	if masked {
+		mask = 0x80
+	}
+	to = append(to, 0x80|opcode)
+	if len(payload) < 126 {
+		to = append(to, mask|byte(len(payload)))
+	} else {
+		to = binary.BigEndian.AppendUint16(append(to, mask|126), uint16(len(payload)))
+	}
+	if masked {
+		to = append(to, 0, 0, 0, 0)
+	}
+	return append(to, payload...)
+}
+
+func (s *socket) write(opcode byte, payload []byte) error {
+	_, err := s.conn.Write(appendFrame(nil, opcode, payload, true))
+	return err
+}
+
+// subscribe opens graphql-transport-ws for a token, subscribes to the badges and reads the first state.
+func subscribe(address string, token func(i int) string) opening {
+	const messageLimit = 8
+	return func(s *socket, i int) error {
+		if err := s.upgrade(address); err != nil {
+			return err
+		}
+		if err := s.write(opText, []byte(`{"type":"connection_init","payload":{"authorization":"Bearer `+token(i)+`"}}`)); err != nil {
+			return err
+		}
+		for range messageLimit {
+			opcode, payload, err := s.next()
+			switch {
+			case err != nil:
+				return err
+			case opcode == opText && bytes.Contains(payload, []byte(`"type":"connection_ack"`)):
+				query := `{"id":"1","type":"subscribe","payload":{"query":` + strconv.Quote(badgeSubscription) + `}}`
+				if err := s.write(opText, []byte(query)); err != nil {
+					return err
+				}
+			case opcode == opText && bytes.Contains(payload, nextType):
+				return nil
+			case opcode == opPing:
+				if err := s.write(opPong, payload); err != nil {
+					return err
+				}
+			case opcode == opText && bytes.Contains(payload, []byte(`"type":"ping"`)):
+			default:
+				return fmt.Errorf("instead of the first event came %d %q", opcode, payload)
+			}
+		}
+		return fmt.Errorf("%d messages and no event", messageLimit)
+	}
+}
+
+// upgrade asks for a WebSocket and reads the answer's headers to their end.
+func (s *socket) upgrade(address string) error {
+	request := "GET /graphql HTTP/1.1\r\nHost: " + address + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" +
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n"
+	if _, err := s.conn.Write([]byte(request)); err != nil {
+		return err
+	}
+	for {
+		if end := bytes.Index(s.buffer[:s.filled], []byte("\r\n\r\n")); end >= 0 {
+			if !bytes.HasPrefix(s.buffer, []byte("HTTP/1.1 101 ")) {
+				return fmt.Errorf("no upgrade: %q", s.buffer[:s.filled])
+			}
+			s.filled = copy(s.buffer, s.buffer[end+4:s.filled])
+			return nil
+		}
+		if s.filled == len(s.buffer) {
+			return errors.New("the answer to the upgrade is too long")
+		}
+		n, err := s.conn.Read(s.buffer[s.filled:])
+		s.filled += n
+		if err != nil {
+			return err
+		}
+	}
+}

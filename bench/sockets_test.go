@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+func TestFrames(t *testing.T) {
+	for _, length := range []int{0, 1, 125, 126, 127, 4000, 65535} {
+		payload := bytes.Repeat([]byte{'x'}, length)
+		frame := appendFrame(nil, opText, payload, false)
+		whole, header := frameLength(frame)
+		if whole != len(frame) || !bytes.Equal(frame[header:], payload) {
+			t.Errorf("%d bytes: a frame of %d read as %d with a header of %d", length, len(frame), whole, header)
+		}
+		for cut := range min(header, len(frame)-1) {
+			if whole, _ := frameLength(frame[:cut]); whole != 0 {
+				t.Errorf("%d bytes: %d bytes of its header already say %d", length, cut, whole)
+			}
+		}
+	}
+	if got := appendFrame(nil, opPong, []byte("a"), true); !bytes.Equal(got, []byte{0x8a, 0x81, 0, 0, 0, 0, 'a'}) {
+		t.Errorf("a client's frame: %x", got)
+	}
+	huge := []byte{0x81, 127, 0, 0, 0, 1, 0, 0, 0, 1}
+	if whole, header := frameLength(huge); header != 10 || whole != 11 {
+		t.Errorf("64-bit length: %d, %d", whole, header)
+	}
+}
+
+// socketOf makes a socket whose other end is written by the test.
+func socketOf(t *testing.T) (*socket, net.Conn) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	return &socket{fleet: &fleet{origin: time.Now()}, conn: ours, buffer: make([]byte, readBuffer)}, theirs
+}
+
+func TestNextReadsFramesHoweverTheyArrive(t *testing.T) {
+	long := strings.Repeat("long ", 2000)
+	want := []string{"one", long, "", "three"}
+	var stream []byte
+	for _, text := range want {
+		stream = appendFrame(stream, opText, []byte(text), false)
+	}
+	for _, size := range []int{1, 3, 700, len(stream)} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			s, server := socketOf(t)
+			go func() {
+				for rest := stream; len(rest) > 0; rest = rest[min(size, len(rest)):] {
+					if _, err := server.Write(rest[:min(size, len(rest))]); err != nil {
+						return
+					}
+				}
+			}()
+			for i, text := range want {
+				opcode, payload, err := s.next()
+				if err != nil || opcode != opText || string(payload) != text {
+					t.Fatalf("frame %d: %d %.20q %v", i, opcode, payload, err)
+				}
+			}
+		})
+	}
+}
+
+func TestNextRefusesAFrameWithoutEnd(t *testing.T) {
+	s, server := socketOf(t)
+	go func() { _, _ = server.Write([]byte{0x81, 127, 0, 0, 0, 0, 0x7f, 0, 0, 0}) }()
+	if _, _, err := s.next(); err == nil || !strings.Contains(err.Error(), "a frame of") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// talker is a server of graphql-transport-ws that says what a test wants.
+type talker struct {
+	refuse   bool
+	messages []string // what it answers to a subscription
+	mu       sync.Mutex
+	conns    []*websocket.Conn
+	tokens   map[string]bool
+	pongs    chan string
+}
+
+func (k *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if k.refuse {
+		http.Error(w, "no", http.StatusForbidden)
+		return
+	}
+	upgrader := websocket.Upgrader{Subprotocols: []string{"graphql-transport-ws"}}
+	conn, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	conn.SetPongHandler(func(text string) error { k.pongs <- "frame " + text; return nil })
+	for {
+		var message struct {
+			Type    string
+			ID      string
+			Payload map[string]string
+		}
+		if err := conn.ReadJSON(&message); err != nil {
+			return
+		}
+		switch message.Type {
+		case "connection_init":
+			k.mu.Lock()
+			k.tokens[message.Payload["authorization"]] = true
+			k.conns = append(k.conns, conn)
+			k.mu.Unlock()
+			_ = conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"connection_ack"}`))
+		case "subscribe":
+			k.mu.Lock()
+			for _, text := range k.messages {
+				_ = conn.WriteMessage(websocket.TextMessage, []byte(text))
+			}
+			k.mu.Unlock()
+		case "pong":
+			k.pongs <- "message"
+		}
+	}
+}
+
+// all writes to every connection.
+func (k *talker) all(kind int, text string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, conn := range k.conns {
+		_ = conn.WriteMessage(kind, []byte(text))
+	}
+}
+
+const nextMessage = `{"id":"1","type":"next","payload":{"data":{}}}`
+
+// talk starts a talker and opens a fleet to it.
+func talk(t *testing.T, k *talker, n int) (*fleet, error) {
+	t.Helper()
+	k.tokens, k.pongs = map[string]bool{}, make(chan string, 100)
+	if k.messages == nil {
+		k.messages = []string{`{"type":"ping"}`, nextMessage}
+	}
+	address := serve(t, k.ServeHTTP)
+	f, err := openFleet(t.Context(), address, n, subscribe(address, func(i int) string { return fmt.Sprint("dev:", i) }))
+	if err == nil {
+		t.Cleanup(f.close)
+	}
+	return f, err
+}
+
+// within fails when the channel is not closed in time.
+func within(t *testing.T, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it did not happen in 10 s")
+	}
+}
+
+func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
+	k := &talker{}
+	f, err := talk(t, k, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(appendFrame(nil, opText, []byte(nextMessage), false)); f.frame != want {
+		t.Errorf("an event has %d bytes, want %d", f.frame, want)
+	}
+	if len(k.tokens) != 10 || !k.tokens["Bearer dev:9"] {
+		t.Errorf("tokens %v", k.tokens)
+	}
+	for range 2 {
+		all := f.expect()
+		start := f.now()
+		k.all(websocket.TextMessage, nextMessage)
+		k.all(websocket.TextMessage, nextMessage) // a second event of one socket counts for none of the others
+		within(t, all)
+		latencies, err := f.latencies(func(int) int64 { return start })
+		if err != nil || len(latencies) != 10 {
+			t.Errorf("latencies %v, %v", latencies, err)
+		}
+		k.drained(t, f)
+	}
+}
+
+// drained waits until every socket has read all that was written to it: a ping comes after it.
+func (k *talker) drained(t *testing.T, f *fleet) {
+	t.Helper()
+	k.all(websocket.PingMessage, "mark")
+	for range f.sockets {
+		select {
+		case pong := <-k.pongs:
+			if pong != "frame mark" {
+				t.Errorf("answer to a ping: %q", pong)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("a ping was not answered in 10 s")
+		}
+	}
+}
+
+func TestFleetAnswersPings(t *testing.T) {
+	k := &talker{}
+	f, err := talk(t, k, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.drained(t, f)
+	k.all(websocket.TextMessage, `{"type":"ping"}`)
+	if pong := <-k.pongs; pong != "message" {
+		t.Errorf("got %q", pong)
+	}
+}
+
+func TestFleetNotesLostSockets(t *testing.T) {
+	for name, message := range map[string]string{"error": `{"id":"1","type":"error","payload":[]}`, "complete": `{"id":"1","type":"complete"}`, "close": ""} {
+		t.Run(name, func(t *testing.T) {
+			k := &talker{}
+			f, err := talk(t, k, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if message == "" {
+				k.all(websocket.CloseMessage, string(websocket.FormatCloseMessage(1012, "")))
+			} else {
+				k.all(websocket.TextMessage, message)
+			}
+			gone := make(chan struct{})
+			go func() {
+				f.readers.Wait()
+				close(gone)
+			}()
+			within(t, gone)
+			if got := f.lost.Load(); got != 2 {
+				t.Errorf("%d sockets are lost, want 2", got)
+			}
+		})
+	}
+}
+
+func TestFleetThatCannotOpenIsAnError(t *testing.T) {
+	for name, test := range map[string]struct {
+		talker *talker
+		want   string
+	}{
+		"refused":           {&talker{refuse: true}, "no upgrade"},
+		"error instead":     {&talker{messages: []string{`{"id":"1","type":"error","payload":[{"message":"who are you"}]}`}}, "who are you"},
+		"pings and no more": {&talker{messages: strings.Split(strings.Repeat(`{"type":"ping"} `, 9), " ")[:9]}, "no event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := talk(t, test.talker, 3); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := openFleet(ctx, "127.0.0.1:1", 3, firstFrame); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context: %v", err)
+	}
+}

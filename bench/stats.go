@@ -1,0 +1,99 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// median is the middle value, the mean of the middle two when their number is even, NaN without any.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// percentile is the smallest of the sorted values that at least p percent are not above; 0 without any.
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// ratio is a over b; NaN when it has no meaning.
+func ratio(a, b float64) float64 {
+	if b == 0 || math.IsNaN(a) || math.IsNaN(b) {
+		return math.NaN()
+	}
+	return a / b
+}
+
+// sample is what one round found out about one program.
+type sample struct {
+	rate          float64       // answers or events a second
+	p50, p99      time.Duration // latency
+	cpu           time.Duration // of the server, for one answer or event; negative when not known
+	bytesPerEntry float64       // memory for one socket; NaN when not measured
+}
+
+// series holds the samples of one program, a sample a round.
+type series []sample
+
+func (s series) of(value func(sample) float64) float64 {
+	var values []float64
+	for _, one := range s {
+		if v := value(one); !math.IsNaN(v) {
+			values = append(values, v)
+		}
+	}
+	return median(values)
+}
+
+func (s series) rate() float64 { return s.of(func(one sample) float64 { return one.rate }) }
+
+func (s series) p50() time.Duration {
+	return duration(s.of(func(one sample) float64 { return float64(one.p50) }))
+}
+
+func (s series) p99() time.Duration {
+	return duration(s.of(func(one sample) float64 { return float64(one.p99) }))
+}
+
+// cpu is the median processor time for one, in microseconds.
+func (s series) cpu() float64 {
+	return s.of(func(one sample) float64 {
+		if one.cpu < 0 {
+			return math.NaN()
+		}
+		return float64(one.cpu) / float64(time.Microsecond)
+	})
+}
+
+func (s series) memory() float64 { return s.of(func(one sample) float64 { return one.bytesPerEntry }) }
+
+// spread is how far the rates of the rounds lie apart: (greatest - least) / median.
+func (s series) spread() float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	least, greatest := math.Inf(1), math.Inf(-1)
+	for _, one := range s {
+		least, greatest = min(least, one.rate), max(greatest, one.rate)
+	}
+	return ratio(greatest-least, s.rate())
+}
+
+func duration(nanoseconds float64) time.Duration {
+	if math.IsNaN(nanoseconds) {
+		return 0
+	}
+	return time.Duration(nanoseconds)
+}

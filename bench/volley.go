@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	volleyLimit = 20 * time.Second
+	volleyPause = 300 * time.Millisecond // longer than the shortest time between two events of a subscription
+	volleyTries = 5
+)
+
+// errEarly says that an event came before its time: the server's sweep was quicker than the hint.
+var errEarly = errors.New("an event came before it was asked for")
+
+// volley is one event to every socket at once.
+type volley struct {
+	prepare func(context.Context) error // what must be there before; it is not measured; may be nil
+	fire    func(context.Context) error
+}
+
+// measureVolleys fires several times and answers the events' latencies from each firing, and what the server used.
+func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (sample, error) {
+	var all []time.Duration
+	var cpu, took time.Duration
+	known := true
+	for range times {
+		latencies, used, err := f.volley(ctx, pid, v)
+		for try := 1; errors.Is(err, errEarly) && try < volleyTries; try++ {
+			latencies, used, err = f.volley(ctx, pid, v)
+		}
+		if err != nil {
+			return sample{}, err
+		}
+		known = known && used >= 0
+		cpu += used
+		took += slices.Max(latencies)
+		all = append(all, latencies...)
+	}
+	slices.Sort(all)
+	result := newSample(all, took)
+	if known {
+		result.cpu = cpu / time.Duration(len(all))
+	}
+	return result, nil
+}
+
+// volley fires once. The processor time is negative when the system does not tell.
+func (f *fleet) volley(ctx context.Context, pid int, v volley) (latencies []time.Duration, cpu time.Duration, err error) {
+	if err := pause(ctx, volleyPause); err != nil {
+		return nil, 0, err
+	}
+	all := f.expect()
+	if v.prepare != nil {
+		if err := v.prepare(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	before, beforeErr := processorTime(pid)
+	start := f.now()
+	if err := v.fire(ctx); err != nil {
+		return nil, 0, err
+	}
+	if err := f.wait(ctx, all); err != nil {
+		return nil, 0, err
+	}
+	after, afterErr := processorTime(pid)
+	cpu = after - before
+	if beforeErr != nil || afterErr != nil {
+		cpu = -1
+	}
+	latencies, err = f.latencies(func(int) int64 { return start })
+	return latencies, cpu, err
+}
+
+func (f *fleet) wait(ctx context.Context, all <-chan struct{}) error {
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(volleyLimit):
+		return fmt.Errorf("%d of %d events did not come in %v; %d sockets are lost", f.pending.Load(), len(f.sockets), volleyLimit, f.lost.Load())
+	}
+}
+
+// latencies are the times of the last events, each counted from its own start.
+func (f *fleet) latencies(start func(i int) int64) ([]time.Duration, error) {
+	latencies := make([]time.Duration, len(f.sockets))
+	for i, s := range f.sockets {
+		latencies[i] = time.Duration(s.at.Load() - start(i))
+		if latencies[i] < 0 {
+			return nil, errEarly
+		}
+	}
+	return latencies, nil
+}
+
+// hinter changes badge documents the way the workers do: the version rises in Redis, and a hint is sent to the node.
+type hinter struct {
+	redis *redis.Client
+	node  string
+	users []uint32
+}
+
+// raise gives the documents a newer version. It answers the hints that say so.
+func (h *hinter) raise(ctx context.Context, pipe redis.Pipeliner, users []uint32) (hints []byte) {
+	n := uint64(time.Now().UnixMicro())
+	hints = []byte{1} // the format
+	for _, user := range users {
+		pipe.HSet(ctx, fmt.Sprintf("{u%d}:b", user), "n", n)
+		hints = binary.AppendUvarint(binary.AppendUvarint(hints, uint64(user)), n)
+	}
+	return hints
+}
+
+// volley raises all documents before, and sends the hints at once.
+func (h *hinter) volley() volley {
+	const perMessage = 4096
+	var messages [][]byte
+	return volley{
+		prepare: func(ctx context.Context) error {
+			messages = messages[:0]
+			pipe := h.redis.Pipeline()
+			for part := range slices.Chunk(h.users, perMessage) {
+				messages = append(messages, h.raise(ctx, pipe, part))
+			}
+			_, err := pipe.Exec(ctx)
+			return err
+		},
+		fire: func(ctx context.Context) error {
+			pipe := h.redis.Pipeline()
+			for _, message := range messages {
+				pipe.Publish(ctx, "node:"+h.node, message)
+			}
+			_, err := pipe.Exec(ctx)
+			return err
+		},
+	}
+}
+
+// spread sends one event to each socket, evenly over a length of time. The latencies count from each event's own hint.
+func (f *fleet) spread(ctx context.Context, h *hinter, length time.Duration) (sample, error) {
+	if err := pause(ctx, volleyPause); err != nil {
+		return sample{}, err
+	}
+	const step = time.Millisecond
+	all := f.expect()
+	starts := make([]int64, len(h.users))
+	begin := time.Now()
+	ticker := time.NewTicker(step)
+	defer ticker.Stop()
+	for sent := 0; sent < len(h.users); {
+		due := min(len(h.users), int(float64(len(h.users))*float64(time.Since(begin)+step)/float64(length)))
+		if due > sent {
+			pipe := h.redis.Pipeline()
+			now := f.now()
+			for i := sent; i < due; i++ {
+				starts[i] = now
+			}
+			pipe.Publish(ctx, "node:"+h.node, h.raise(ctx, pipe, h.users[sent:due]))
+			if _, err := pipe.Exec(ctx); err != nil {
+				return sample{}, err
+			}
+			sent = due
+		}
+		select {
+		case <-ctx.Done():
+			return sample{}, ctx.Err()
+		case <-ticker.C:
+		}
+	}
+	if err := f.wait(ctx, all); err != nil {
+		return sample{}, err
+	}
+	latencies, err := f.latencies(func(i int) int64 { return starts[i] })
+	if err != nil {
+		return sample{}, err
+	}
+	slices.Sort(latencies)
+	return newSample(latencies, time.Since(begin)), nil
+}
+
+// pause waits, unless ctx ends before.
+func pause(ctx context.Context, length time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(length):
+		return nil
+	}
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// bareFleet opens a fleet to a bare writer in this process.
+func bareFleet(t *testing.T, n int) (*fleet, *bareWriter) {
+	t.Helper()
+	b := newBareWriter(600)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan error, 1)
+	go func() { accepted <- b.accept(listener) }()
+	f, err := openFleet(t.Context(), listener.Addr().String(), n, firstFrame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		f.close()
+		_ = listener.Close()
+		if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("accept ended with %v", err)
+		}
+	})
+	return f, b
+}
+
+func TestBareWriterWritesFramesOfTheLength(t *testing.T) {
+	for _, length := range []int{100, 600, 5000} {
+		if got := len(newBareWriter(length).frame); got < length || got > length+2 {
+			t.Errorf("%d bytes asked for, %d made", length, got)
+		}
+	}
+	f, b := bareFleet(t, 3)
+	if f.frame != len(b.frame) {
+		t.Errorf("the client read %d bytes of %d", f.frame, len(b.frame))
+	}
+}
+
+// fire makes a volley of a bare writer, whose last connection may be still on its way to the list.
+func fire(b *bareWriter, n int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for {
+			b.mu.Lock()
+			complete := len(b.conns) >= n
+			b.mu.Unlock()
+			if complete {
+				b.writeAll()
+				return nil
+			}
+			if err := pause(ctx, time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func TestMeasureVolleys(t *testing.T) {
+	f, b := bareFleet(t, 20)
+	prepared := 0
+	got, err := f.measureVolleys(t.Context(), os.Getpid(), 3, volley{
+		prepare: func(context.Context) error { prepared++; return nil }, fire: fire(b, 20),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prepared != 3 || got.rate <= 0 || got.p50 <= 0 || got.p99 < got.p50 {
+		t.Errorf("%d volleys: %+v", prepared, got)
+	}
+}
+
+func TestEarlyEventsAreNotCounted(t *testing.T) {
+	f, b := bareFleet(t, 5)
+	early, fired := 1, 0
+	v := volley{
+		prepare: func(ctx context.Context) error {
+			if early == 0 {
+				return nil
+			}
+			early--
+			all := *f.all.Load()
+			if err := fire(b, 5)(ctx); err != nil {
+				return err
+			}
+			<-all
+			return nil
+		},
+		fire: func(ctx context.Context) error {
+			if fired++; fired == 1 {
+				return nil // everything has come already
+			}
+			return fire(b, 5)(ctx)
+		},
+	}
+	if _, err := f.measureVolleys(t.Context(), os.Getpid(), 1, v); err != nil || fired != 2 {
+		t.Errorf("%d tries, %v", fired, err)
+	}
+	early, fired = volleyTries, -volleyTries
+	if _, err := f.measureVolleys(t.Context(), os.Getpid(), 1, v); !errors.Is(err, errEarly) {
+		t.Errorf("early each time: %v", err)
+	}
+}
+
+func TestVolleyThatFails(t *testing.T) {
+	f, b := bareFleet(t, 2)
+	fault := errors.New("fault")
+	failing := func(context.Context) error { return fault }
+	for name, v := range map[string]volley{"prepare": {prepare: failing, fire: fire(b, 2)}, "fire": {fire: failing}} {
+		if _, err := f.measureVolleys(t.Context(), os.Getpid(), 1, v); !errors.Is(err, fault) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := f.measureVolleys(ctx, os.Getpid(), 1, volley{fire: func(context.Context) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
+		t.Errorf("no event before the context ended: %v", err)
+	}
+}
+
+func TestBareWriterForgetsWhoIsGone(t *testing.T) {
+	f, b := bareFleet(t, 4)
+	if err := fire(b, 4)(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	for left := 4; left > 0; left = b.writeAll() {
+		if err := pause(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTrigger(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != "/trigger" || asked.Add(1) > 1 {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	if err := trigger(t.Context(), address); err != nil {
+		t.Error(err)
+	}
+	if err := trigger(t.Context(), address); err == nil {
+		t.Error("a refusal is taken for an event")
+	}
+}
+
+// hints starts a Redis and a reader of the hints for the node, as the server has it.
+func hints(t *testing.T, users int) (*hinter, <-chan rdb.Hint) {
+	t.Helper()
+	engine := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: engine.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	server, err := rdb.Open(t.Context(), rdb.Options{
+		URL: "redis://" + engine.Addr(), Node: node, Clock: services.SystemClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	received, subscribed, ended := make(chan rdb.Hint, 10*users), make(chan struct{}, 10), make(chan error, 1)
+	go func() {
+		ended <- server.RunHints(ctx, func(hints []rdb.Hint) {
+			for _, hint := range hints {
+				received <- hint
+			}
+		}, func() { subscribed <- struct{}{} })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, server.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	<-subscribed
+	h := &hinter{redis: client, node: node}
+	for i := range users {
+		h.users = append(h.users, uint32(i+1))
+	}
+	return h, received
+}
+
+func TestHintsAreTheServersOwn(t *testing.T) {
+	const users = 5000 // more than fit one message
+	h, received := hints(t, users)
+	v := h.volley()
+	for turn := range 2 {
+		if err := v.prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case hint := <-received:
+			t.Fatalf("a hint %+v before it was fired", hint)
+		default:
+		}
+		if err := v.fire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		versions := map[services.UserNumber]uint64{}
+		for len(versions) < users {
+			select {
+			case hint := <-received:
+				versions[hint.User] = hint.N
+			case <-time.After(10 * time.Second):
+				t.Fatalf("turn %d: %d of %d hints came", turn, len(versions), users)
+			}
+		}
+		for _, user := range []services.UserNumber{1, users} {
+			n, err := h.redis.HGet(t.Context(), fmt.Sprintf("{u%d}:b", user), "n").Uint64()
+			if err != nil || n != versions[user] || n == 0 {
+				t.Errorf("user %d: the document is at %d and the hint says %d: %v", user, n, versions[user], err)
+			}
+		}
+	}
+}
+
+func TestSpreadTakesItsTime(t *testing.T) {
+	const users, length = 50, 100 * time.Millisecond
+	h, received := hints(t, users)
+	f, b := bareFleet(t, users)
+	if err := fire(b, users)(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Each hint brings its user's socket an event, as a server would.
+	order := make(map[string]net.Conn)
+	b.mu.Lock()
+	for _, conn := range b.conns {
+		order[conn.RemoteAddr().String()] = conn
+	}
+	b.mu.Unlock()
+	go func() {
+		for range users {
+			conn := order[f.sockets[(<-received).User-1].conn.LocalAddr().String()]
+			_, _ = conn.Write(b.frame)
+		}
+	}()
+	got, err := f.spread(t.Context(), h, length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Duration(users / got.rate * float64(time.Second))
+	if took < length-2*time.Millisecond || got.p50 <= 0 || got.p99 < got.p50 {
+		t.Errorf("%v, %+v", took, got)
+	}
+}
