@@ -63,18 +63,17 @@ func TestBadIngest(t *testing.T) {
 	}
 }
 
-// An event that is wrong by itself fails alone: those before it and after it are done.
-func TestBadEventsAmongGoodOnes(t *testing.T) {
-	c := newCrowd(t, nil)
-	long := strings.Repeat("k", 65)
-	future := "post:7ZZZZZZZZZZZZ"
+// badEvent is an event that is wrong by itself.
+type badEvent struct {
+	event      map[string]any
+	code, says string
+}
+
+func (c *crowd) badEvents() []badEvent {
+	long, future := strings.Repeat("k", 65), "post:7ZZZZZZZZZZZZ"
 	both := event("publishPost", "as", "user:bob", "body", "b")
 	both["follow"] = map[string]any{"as": "user:bob", "userId": "user:carol"}
-	bad := []struct {
-		event map[string]any
-		code  string
-		says  string
-	}{
+	return []badEvent{
 		{both, "INVALID", "events: an event names exactly one thing that happened, got 2"},
 		{map[string]any{}, "INVALID", "events: an event names exactly one thing that happened, got 0"},
 		{map[string]any{"publishPost": nil}, "INVALID", "events: an event names exactly one thing that happened, got 0"},
@@ -103,6 +102,12 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 		{event("markNotificationsSeen", "as", "user:bob", "upTo", c.post), "INVALID", "upTo: "},
 		{event("markNotificationsSeen", "as", "user:bob", "upTo", "notification:7ZZZZZZZZZZZZ"), "INVALID", "upTo: "},
 	}
+}
+
+// An event that is wrong by itself fails alone: those before it and after it are done.
+func TestBadEventsAmongGoodOnes(t *testing.T) {
+	c := newCrowd(t, nil)
+	bad := c.badEvents()
 	check := func(t *testing.T, i int, got ingested) {
 		t.Helper()
 		if got.Error == nil || got.Error.Code != bad[i].code || !strings.Contains(got.Error.Message, bad[i].says) || got.ID != nil {
