@@ -31,7 +31,7 @@ const (
 )
 
 // rowNames are what --only takes.
-var rowNames = []string{"badge", "feed", "sockets", "import"}
+var rowNames = []string{"badge", "feed", "sockets", "import", "everyone"}
 
 // options are the flags.
 type options struct {
@@ -225,7 +225,12 @@ func (b *bench) measure(ctx context.Context) error {
 		}
 	}
 	if b.wants("import") {
-		return b.measureImport(ctx)
+		if err := b.measureImport(ctx); err != nil {
+			return err
+		}
+	}
+	if b.wants("everyone") {
+		return b.checkEveryone(ctx)
 	}
 	return nil
 }

@@ -88,7 +88,9 @@ type report struct {
 	quick   bool
 	lines   []line
 	details []detail
-	notes   []string
+	// everyone says, for each time that everybody was read, how many were right.
+	everyone []string
+	notes    []string
 }
 
 var (
@@ -102,7 +104,7 @@ func (r *report) print(out io.Writer) error {
 	for _, l := range r.lines {
 		rows = append(rows, l.cells())
 	}
-	_, err := io.WriteString(out, aligned(rows))
+	_, err := io.WriteString(out, aligned(rows)+strings.Join(append(r.everyone, ""), "\n"))
 	return err
 }
 
@@ -131,6 +133,13 @@ func (r *report) markdown(out io.Writer) error {
 		rows = append(rows, d.cells())
 	}
 	writeTable(&text, rows)
+	if len(r.everyone) > 0 {
+		text.WriteString("\n## Everyone\n\nA real follow graph is imported, some publish, and every person's badge and feed, read through the API, is held " +
+			"against a count straight from the rows of the file.\n\n")
+		for _, line := range r.everyone {
+			text.WriteString("- " + line + "\n")
+		}
+	}
 	if len(r.notes) > 0 {
 		text.WriteString("\n## To be known\n\n")
 		for _, note := range r.notes {

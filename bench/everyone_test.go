@@ -1,0 +1,88 @@
+package main
+
+import (
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func writeGraph(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(name, ".gz") {
+		packed := gzip.NewWriter(file)
+		if _, err := packed.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := packed.Close(); err != nil {
+			t.Fatal(err)
+		}
+	} else if _, err := file.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestReadGraphGoesBothWays(t *testing.T) {
+	for _, name := range []string{"graph.csv", "graph.csv.gz"} {
+		g, err := readGraph(writeGraph(t, name, "id_1,id_2\n1,2\n1,3\n3,3\n4,1\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(g.people, []string{"1", "2", "3", "4"}) {
+			t.Errorf("%s: people %v, want the most followed first", name, g.people)
+		}
+		if !g.follows["1"]["4"] || !g.follows["4"]["1"] || g.follows["2"]["3"] || g.follows["3"]["3"] {
+			t.Errorf("%s: %v", name, g.follows)
+		}
+	}
+	if _, err := readGraph(writeGraph(t, "graph.csv", "1;2\n")); err == nil {
+		t.Error("a row of one column is read")
+	}
+	if _, err := readGraph("missing.csv"); !os.IsNotExist(err) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func TestExpectedCountsOnlyTheFollowed(t *testing.T) {
+	g := graph{follows: map[string]map[string]bool{}}
+	g.add("a", "b")
+	g.add("a", "c")
+	posts := []published{{"1", "b"}, {"2", "d"}, {"3", "a"}, {"4", "c"}}
+	unread, page := g.expected("a", posts)
+	if unread != 2 || !slices.Equal(page, []string{"4", "3", "1"}) {
+		t.Errorf("got %d and %v: one's own is listed and does not count", unread, page)
+	}
+	for i := range everyonePage {
+		posts = append(posts, published{fmt.Sprint("b", i), "b"})
+	}
+	if unread, page = g.expected("a", posts); unread != everyonePage+2 || len(page) != everyonePage || page[0] != fmt.Sprint("b", everyonePage-1) {
+		t.Errorf("got %d and a page of %d", unread, len(page))
+	}
+}
+
+func TestAuthorsAreSpreadOverAllDegrees(t *testing.T) {
+	g := graph{}
+	for i := range 1000 {
+		g.people = append(g.people, fmt.Sprint(i))
+	}
+	authors := g.authors()
+	if len(authors) != everyoneAuthors || authors[0] != "0" || authors[99] != "990" {
+		t.Errorf("%d authors, %s to %s", len(authors), authors[0], authors[len(authors)-1])
+	}
+	g.people = g.people[:3]
+	if authors = g.authors(); len(authors) != 3 {
+		t.Errorf("of three people %d publish", len(authors))
+	}
+}
