@@ -63,6 +63,14 @@ func TestLoadTakesTheTokensInTurn(t *testing.T) {
 	}
 }
 
+func TestLoadOfAnUnknownProcessHasNoProcessorTime(t *testing.T) {
+	address := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"data":{}}`) })
+	got, err := newTarget(address, 0, "{ a }", []string{"x"}).load(t.Context(), 1, 20*time.Millisecond)
+	if err != nil || got.cpu >= 0 || got.rate <= 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestLoadCountsNoBadAnswer(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"errors":      func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"errors":[{"message":"no"}]}`) },

@@ -14,6 +14,7 @@ func describeMachine(ctx context.Context) []string {
 		"processor: " + processor() + fmt.Sprintf(", %d for everything: servers, Redis and client share them", runtime.NumCPU()),
 		"memory: " + memory(),
 		"system: " + kernel(),
+		"load before the run (1, 5, 15 minutes): " + loadAverage(),
 		"Go: " + strings.TrimPrefix(runtime.Version(), "go") + " " + runtime.GOARCH,
 	}
 	for _, program := range [][2]string{{"Node", "node"}, {"Redis", "redis-server"}} {
@@ -41,6 +42,16 @@ func kernel() string {
 		return runtime.GOOS
 	}
 	return runtime.GOOS + " " + strings.TrimSpace(string(text))
+}
+
+// loadAverage shows whether others were using the machine.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 3 {
+		return "unknown"
+	}
+	return strings.Join(fields[:3], ", ")
 }
 
 // firstValue finds "name : value" in a file of /proc.

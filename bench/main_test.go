@@ -14,7 +14,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.sockets != 10_000 || o.connections != 32 || o.rounds != 5 || len(o.only) != 4 || o.results != resultsFile || o.follows != followsFile {
+	if o.sockets != 10_000 || o.connections != 32 || o.rounds != 5 || len(o.only) != len(rowNames) || o.results != resultsFile || o.follows != followsFile {
 		t.Errorf("defaults %+v", o)
 	}
 	if o, err = parseOptions([]string{"--quick", "--sockets", "50", "--only", "feed,badge", "--results", "x.md"}, io.Discard); err != nil {
@@ -76,7 +76,7 @@ func TestImportWithoutItsFileSaysSo(t *testing.T) {
 
 func TestMachineIsDescribed(t *testing.T) {
 	facts := strings.Join(describeMachine(t.Context()), "\n")
-	for _, want := range []string{"processor: ", "memory: ", "system: ", "Go: 1.", "Node: ", "Redis: "} {
+	for _, want := range []string{"processor: ", "memory: ", "system: ", "load before the run", "Go: 1.", "Node: ", "Redis: "} {
 		if !strings.Contains(facts, want) {
 			t.Errorf("no %q in\n%s", want, facts)
 		}
