@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 const lease = 30 * time.Second
@@ -142,6 +143,26 @@ func TestLeaseEndsAndTheLateHolderHasNoEffect(t *testing.T) {
 		dead, err = b.Fail(b.ctx, late[0], errMine, b.clock.Now(), 1)
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
 		b.counts(2, 0)
+	})
+}
+
+// SQLite serves one process: when a file is opened, whoever held leases is dead. On PostgreSQL he may be another node.
+func TestLeasesOfADeadProcess(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		before := newBundle(t, url)
+		before.enqueue(job("1", ""))
+		held := before.claim(1, "a")
+		equal(t, len(held), 1)
+		if err := before.Close(); err != nil {
+			t.Fatal(err)
+		}
+		after := newBundle(t, url)
+		want := 0
+		if after.Dialect() == "sqlite" {
+			want = 1
+		}
+		equal(t, len(after.claim(1, "a")), want)
+		equal(t, must(after.Finish(after.ctx, held))(t), 1-want)
 	})
 }
 

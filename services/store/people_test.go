@@ -81,8 +81,8 @@ func TestProfiles(t *testing.T) {
 			b.write(func(tx *store.Tx) error { return tx.SetProfile(b.ctx, 1, step.name, step.avatar) })
 		}
 		equal(b.t, must(b.Users(b.ctx, []services.UserNumber{1, 2, 9, 1}))(b.t), map[services.UserNumber]services.User{
-			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png"},
-			2: {Number: 2, Key: "bob"},
+			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond)},
+			2: {Number: 2, Key: "bob", UpdatedAt: time.UnixMicro(0).UTC()},
 		})
 		err := b.Write(b.ctx, func(tx *store.Tx) error { return tx.SetProfile(b.ctx, 9, text("Nobody"), nil) })
 		coded(b.t, err, services.NotFound)
@@ -210,5 +210,25 @@ func TestImportProgress(t *testing.T) {
 			equal(b.t, must(b.ImportProgress(b.ctx, "file"))(b.t), line)
 		}
 		equal(b.t, must(b.ImportProgress(b.ctx, "another"))(b.t), int64(0))
+	})
+}
+
+func TestActiveUsers(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob", "carol", "dave")
+		mark := func(users ...services.UserNumber) {
+			b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, users) })
+		}
+		mark(1, 2)
+		b.clock.advance(time.Hour)
+		since := b.clock.Now()
+		mark(2, 4)
+		active := func(after services.UserNumber, limit int) []services.UserNumber {
+			return must(b.ActiveUsers(b.ctx, after, limit, since))(b.t)
+		}
+		equal(b.t, active(0, 10), []services.UserNumber{2, 4})
+		equal(b.t, active(0, 1), []services.UserNumber{2})
+		equal(b.t, active(2, 10), []services.UserNumber{4})
+		equal(b.t, len(active(4, 10)), 0)
 	})
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"slices"
+	"time"
 
 	"tidings/services"
 )
@@ -10,7 +11,7 @@ import (
 var (
 	usersByKey = newStatement("users by key", `SELECT key, number FROM users WHERE {in key $1 TEXT}`)
 
-	usersByNumber = newStatement("users by number", `SELECT number, key, name, avatar_url FROM users WHERE {in number $1 BIGINT}`)
+	usersByNumber = newStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
 	lockCounter = newStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
 
@@ -19,7 +20,10 @@ var (
 	insertUsers = newInsertion("insert users", "users", "number BIGINT, key TEXT", "")
 
 	setProfile = newStatement("set a profile", `UPDATE users
-		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url) WHERE number = $1`)
+		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url), updated_at = $4
+		WHERE number = $1`)
+
+	activeUsers = newStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
 	markActive = newStatement("mark users active", `UPDATE users SET seen_at = $2 WHERE {in number $1 BIGINT} AND seen_at < $2`)
 )
@@ -71,7 +75,7 @@ func lacking(keys []string, numbers map[string]services.UserNumber) (missing []s
 // SetProfile sets a user's name and the address of his picture; nil leaves either, "" removes it. NOT_FOUND for a
 // number that nobody has.
 func (tx *Tx) SetProfile(ctx context.Context, user services.UserNumber, name, avatarURL *string) error {
-	changed, err := tx.run(ctx, setProfile, user, optional(name), optional(avatarURL))
+	changed, err := tx.run(ctx, setProfile, user, optional(name), optional(avatarURL), tx.Now)
 	if err == nil && changed == 0 {
 		err = services.Errorf(services.NotFound, "there is no user with the number %d", user)
 	}
@@ -115,8 +119,22 @@ func (s *Store) Users(ctx context.Context, numbers []services.UserNumber) (map[s
 	users := make(map[services.UserNumber]services.User, len(numbers))
 	err := s.each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
 		var user services.User
-		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL)
+		var updatedAt int64
+		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL, &updatedAt)
+		user.UpdatedAt = fromMicros(updatedAt)
 		users[user.Number] = user
+		return err
+	})
+	return users, err
+}
+
+// ActiveUsers lists users by their numbers, those greater than after, at most limit: only who was seen at since or later.
+func (s *Store) ActiveUsers(ctx context.Context, after services.UserNumber, limit int, since time.Time) ([]services.UserNumber, error) {
+	var users []services.UserNumber
+	err := s.each(ctx, activeUsers, []any{after, since, limit}, func(scan func(...any) error) error {
+		var user services.UserNumber
+		err := scan(&user)
+		users = append(users, user)
 		return err
 	})
 	return users, err

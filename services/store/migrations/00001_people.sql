@@ -16,7 +16,8 @@ CREATE TABLE users (
     key        TEXT   NOT NULL UNIQUE,
     name       TEXT   NOT NULL DEFAULT '',
     avatar_url TEXT   NOT NULL DEFAULT '',
-    seen_at    BIGINT NOT NULL DEFAULT 0 -- the last request; 0: never
+    updated_at BIGINT NOT NULL DEFAULT 0, -- the last change of the profile; 0: never
+    seen_at    BIGINT NOT NULL DEFAULT 0  -- the last request; 0: never
 );
 
 CREATE TABLE follows (

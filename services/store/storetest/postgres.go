@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func NewServer(tb testing.TB) *Server {
 func (s *Server) Database(tb testing.TB) (url string) {
 	tb.Helper()
 	name := fmt.Sprintf("test_%d", s.made.Add(1))
-	if err := s.admin(tb.Context(), "CREATE DATABASE "+name); err != nil {
+	if err := s.admin(tb.Context(), "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
 		tb.Fatalf("storetest: create a database: %v", err)
 	}
 	return s.url(name)
@@ -189,34 +190,50 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 
 // start runs the server and waits until it answers.
 func (s *Server) start() error {
-	log, err := os.OpenFile(filepath.Join(s.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		again, err := s.tryStart(deadline)
+		if err == nil || !again || time.Now().After(deadline) {
+			return err
+		}
+		s.end("stop")
+	}
+}
+
+// tryStart runs the server once. again says that another try may help: what is left of a server that was killed
+// takes a moment to end.
+func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
+	log, err := os.OpenFile(filepath.Join(s.dir, "server.log"), os.O_CREATE|os.O_TRUNC|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer log.Close()
 	in, leash, err := os.Pipe()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer in.Close()
 	s.leash = leash
 	s.keeper = s.command("/bin/sh", "-c", keeperScript, "keeper", s.bin, s.dir)
 	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = in, log, log
 	if err := s.keeper.Start(); err != nil {
-		return fmt.Errorf("storetest: start PostgreSQL: %w", err)
+		return false, fmt.Errorf("storetest: start PostgreSQL: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	retry := time.NewTicker(20 * time.Millisecond)
 	defer retry.Stop()
 	for {
 		if err = s.admin(ctx, "SELECT 1"); err == nil {
-			return nil
+			return false, nil
+		}
+		said, _ := os.ReadFile(log.Name()) // for the message
+		if bytes.Contains(said, []byte("is still in use")) {
+			return true, fmt.Errorf("storetest: PostgreSQL did not start: %w\n%s", err, said)
 		}
 		select {
 		case <-ctx.Done():
-			said, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("storetest: PostgreSQL did not start: %w\n%s", err, said)
+			return false, fmt.Errorf("storetest: PostgreSQL did not start: %w\n%s", err, said)
 		case <-retry.C:
 		}
 	}
