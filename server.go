@@ -252,6 +252,59 @@ func start(ctx context.Context, loops ...func(context.Context) error) <-chan str
 	return done
 }
 
+// runImport does what "tidings import follows" asks for. It tells everything to out and answers the exit code: 1 when it
+// failed, or when lines were bad.
+func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer) (exit int) {
+	tell := func(err error) int {
+		_, _ = fmt.Fprintf(out, "tidings: %v\n", err)
+		return 1
+	}
+	if err := os.MkdirAll(command.Config.Data, 0o700); err != nil && command.Config.Database == "" {
+		return tell(fmt.Errorf("the data folder: %w", err))
+	}
+	db, err := store.Open(ctx, store.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	if err != nil {
+		return tell(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			exit = tell(err)
+		}
+	}()
+	// A second Ctrl-C ends the process at once: nobody can call a read of the standard input off.
+	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
+	file, _ := out.(*os.File)
+	report, err := social.ImportFollows(ctx, db, services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32())), social.ImportOptions{
+		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,
+		Input: in, Out: out, Terminal: isTerminal(file),
+	})
+	if report.Follows > 0 || report.ResumedAfter > 0 {
+		// Feeds that stand in a Redis of their own do not know of these follows.
+		active := services.SystemClock{}.Now().Add(-command.Config.ActiveFor)
+		_, queued := fanout.QueueRefills(context.WithoutCancel(ctx), db, active)
+		err = errors.Join(err, queued)
+	}
+	if report.Lines > 0 {
+		_, _ = fmt.Fprintln(out, report)
+	}
+	if err != nil {
+		return tell(err)
+	}
+	if report.Bad > 0 {
+		return 1
+	}
+	return 0
+}
+
+// isTerminal says whether a bar can be drawn: on a character device, which may also be /dev/null, where it does no harm.
+func isTerminal(file *os.File) bool {
+	if file == nil {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
 // readiness answers whether this node takes traffic.
 type readiness struct{ yes atomic.Bool }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -111,6 +112,27 @@ func countsByUser(users []services.UserNumber, states []store.NotificationState)
 		}
 	}
 	return byUser
+}
+
+// QueueRefills leaves a job for everyone who was seen since, to read his feed again, and answers how many: for when
+// follows or posts came into SQL without jobs of their own, as by an import. Whoever was not seen has no feed to mend.
+func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued int, err error) {
+	const batch = 1000
+	for after := services.UserNumber(0); ; {
+		users, err := db.ActiveUsers(ctx, after, batch, since)
+		if err != nil || len(users) == 0 {
+			return queued, err
+		}
+		jobs := make([]store.NewJob, len(users))
+		for i, user := range users {
+			jobs[i] = keyed(jobRefill, mirror.UserNumberText(user))
+		}
+		if err := db.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
+			return queued, err
+		}
+		queued += len(users)
+		after = users[len(users)-1]
+	}
 }
 
 // CountsOf is what a document shows of a category's state.

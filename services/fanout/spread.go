@@ -188,7 +188,7 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserNumber,
 	var refills []store.NewJob
 	for i, result := range results {
 		if result.Short {
-			refills = append(refills, store.NewJob{Kind: jobRefill, Key: mirror.UserNumberText(readers[i])})
+			refills = append(refills, keyed(jobRefill, mirror.UserNumberText(readers[i])))
 		}
 	}
 	if len(refills) == 0 {
