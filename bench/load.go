@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (t target) connection(ctx context.Context, first int, deadline time.Time) (
 	reader := bufio.NewReaderSize(conn, 16<<10)
 	latencies = make([]time.Duration, 0, 1<<14)
 	if err := conn.SetDeadline(deadline.Add(answerLimit)); err != nil {
-		return nil, err
+		return nil, cmp.Or(ctx.Err(), err) // closed already when ctx has ended
 	}
 	sent := time.Now()
 	for turn := first; sent.Before(deadline); turn++ {

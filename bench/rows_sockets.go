@@ -192,14 +192,12 @@ func (b *bench) reportSockets(r *socketResults) {
 			what: "push: " + count + " events spread over 1 s: p99", limit: "-", ours: "p50 " + milliseconds(r.spread.p50()),
 			value: p99(r.spread), unit: "ms", goal: atMost(50, "<= 50 ms"),
 		})
-	for _, d := range []detail{
-		{what: atOnce, who: "Tidings: hint, read of the document, rendering, frame", values: r.ours},
-		{what: atOnce, who: "stock gqlgen, event made in the process", values: r.stock},
-		{what: atOnce, who: "bare TCP writer", values: r.bare},
-		{what: "events spread over 1 s", who: "Tidings", values: r.spread},
-		{what: "a post by an author whom all " + count + " follow, from the mutation on", who: "Tidings: SQL, fan-out into " + count + " inboxes, push", values: r.post},
-		{what: "an extra subscription on each socket", who: "Tidings", values: r.extra},
-	} {
-		b.report.details = append(b.report.details, d)
-	}
+	b.report.details = append(b.report.details,
+		detail{what: atOnce, who: "Tidings: hint, read of the document, rendering, frame", values: r.ours},
+		detail{what: atOnce, who: "stock gqlgen, event made in the process", values: r.stock},
+		detail{what: atOnce, who: "bare TCP writer", values: r.bare},
+		detail{what: "events spread over 1 s", who: "Tidings", values: r.spread},
+		detail{what: "a post by an author whom all " + count + " follow, from the mutation on", who: "Tidings: SQL, fan-out into " + count + " inboxes, push", values: r.post},
+		detail{what: "an extra subscription on each socket", who: "Tidings", values: r.extra},
+	)
 }

@@ -32,11 +32,13 @@ func (r *Resolver) readFeed(ctx context.Context, user uint32, first int) (*PostC
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := r.redis.ZRevRange(ctx, inbox, retention-1, retention-1).Result()
+	oldest, err := r.redis.ZRangeArgs(ctx, redis.ZRangeArgs{Key: inbox, Start: retention - 1, Stop: retention - 1, Rev: true}).Result()
 	if err != nil {
 		return nil, err
 	}
-	members, err := r.redis.ZRevRangeByLex(ctx, inbox, &redis.ZRangeBy{Max: "(7ZZZZZZZZZZZZ", Min: "-", Count: int64(first + 1)}).Result()
+	members, err := r.redis.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: inbox, Start: "-", Stop: "(7ZZZZZZZZZZZZ", ByLex: true, Rev: true, Count: int64(first + 1),
+	}).Result()
 	if err != nil {
 		return nil, err
 	}
