@@ -37,7 +37,7 @@ func (r *Resolver) readFeed(ctx context.Context, user uint32, first int) (*PostC
 		return nil, err
 	}
 	members, err := r.redis.ZRangeArgs(ctx, redis.ZRangeArgs{
-		Key: inbox, Start: "-", Stop: "(7ZZZZZZZZZZZZ", ByLex: true, Rev: true, Count: int64(first + 1),
+		Key: inbox, Start: "(7ZZZZZZZZZZZZ", Stop: "-", ByLex: true, Rev: true, Count: int64(first + 1),
 	}).Result()
 	if err != nil {
 		return nil, err
