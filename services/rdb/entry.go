@@ -1,6 +1,8 @@
 package rdb
 
 import (
+	"math"
+
 	"tidings/services"
 )
 
@@ -16,9 +18,6 @@ const (
 	sentinel    = '!' // sorts before every id; what follows it is the floor
 	authorBase  = 85
 	authorFirst = '!' // '!' to 'u'
-
-	// aboveID sorts after every entry of an id and before the next id's.
-	aboveID = "~"
 )
 
 // zeroID is the id before every post, as scripts compare it.
@@ -63,5 +62,9 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 		}
 		author = author*authorBase + uint64(letter-authorFirst)
 	}
-	return services.FeedEntry{Post: id, Author: services.UserNumber(author), Counts: member[entryLength-1] == flagCounts}, true
+	flag := member[entryLength-1]
+	if author > math.MaxUint32 || flag != flagCounts && flag != flagListed {
+		return entry, false
+	}
+	return services.FeedEntry{Post: id, Author: services.UserNumber(author), Counts: flag == flagCounts}, true
 }

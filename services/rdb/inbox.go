@@ -237,6 +237,22 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before s
 	return page, nil
 }
 
+// AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first, also those below what Inbox lists
+// and those of an inbox that is being built. Without an inbox there are none.
+func (c *Client) AuthorInInbox(ctx context.Context, reader, author services.UserNumber) ([]services.PostID, error) {
+	members, err := c.rds().ZRange(ctx, inboxKey(reader), 0, -1).Result()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	var posts []services.PostID
+	for _, member := range members {
+		if entry, ok := parseEntry(member); ok && entry.Author == author {
+			posts = append(posts, entry.Post)
+		}
+	}
+	return posts, nil
+}
+
 func (s Stamp) text() string { return strconv.FormatUint(uint64(s), 10) }
 
 func (c *Client) result(ctx context.Context, script *script, one call) (Result, error) {

@@ -13,16 +13,16 @@ import (
 func badgeKey(user services.UserNumber) string { return userKey(user, ":b") }
 
 // inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most
-// Retention + 32 members of 19 bytes, see appendEntry.
+// Retention + 32 members of 19 bytes, see entryText.
 func inboxKey(user services.UserNumber) string { return userKey(user, ":i") }
 
 // onlineKey is where the user has open subscriptions: HASH, node -> end of its lease in ms, a field a node.
 func onlineKey(user services.UserNumber) string { return userKey(user, ":on") }
 
-// profileKey is a cached copy of the user's profile: STRING, see putCopies, up to 3 KB.
+// profileKey is a cached copy of the user's profile: STRING, see PutCopies, up to 3 KB.
 func profileKey(user services.UserNumber) string { return userKey(user, ":p") }
 
-// postKey is a cached copy of a post: STRING, see putCopies, up to 21 KB.
+// postKey is a cached copy of a post: STRING, see PutCopies, up to 21 KB.
 func postKey(post services.PostID) string { return "p:" + post.String() }
 
 // hintChannel is the pub/sub channel on which a node hears of changed documents.

@@ -6,8 +6,8 @@ local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] == '1' then fence(KEYS[1], d) end
-local added = 0
+local added, ft = 0, d.ft
 for k = 3, #ARGV do added = added + add(KEYS[2], d, ARGV[k]) end
-if added == 0 then return { 2 } end
+if added == 0 and d.ft == ft then return { 2 } end
 trim(KEYS[2], d)
 return save(KEYS[1], KEYS[2], KEYS[3], d)

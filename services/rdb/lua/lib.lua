@@ -17,12 +17,13 @@ local function nodes(on, answer)
   return answer
 end
 
--- Reads the feed's half of the document. An inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
+-- Reads the feed's half of the document. A field or an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
 local function open(b, i)
   local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st')
-  if not v[1] then return nil end
   local first = redis.call('ZRANGE', i, 0, 0)[1]
-  if not first or first:sub(1, 1) ~= '!' then
+  local whole = first and first:sub(1, 1) == '!' and tonumber(v[1]) and tonumber(v[2])
+  for k = 3, 7 do whole = whole and v[k] end
+  if not whole then
     if v[7] == '1' then redis.call('HSET', b, 'st', '0') end
     return nil
   end

@@ -7,7 +7,7 @@ if not n then return { 0 } end
 local changed = false
 for k = 1, #ARGV, 3 do
   local had = redis.call('HGET', KEYS[1], 'N' .. ARGV[k])
-  local version = function(value) return tonumber(value:match('^%d+')) end
+  local version = function(value) return tonumber((value:match('^%d+'))) or -1 end
   if not had or version(ARGV[k + 1]) > version(had) then
     redis.call('HSET', KEYS[1], 'N' .. ARGV[k], ARGV[k + 1], 'H' .. ARGV[k], ARGV[k + 2])
     changed = true

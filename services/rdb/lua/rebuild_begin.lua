@@ -2,16 +2,31 @@
 -- KEYS[1] {u}:b  KEYS[2] {u}:i
 -- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2...] categories
 -- Returns the stamp (us) to read SQL under
+local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
+local COUNTS = '^%d+;%d+;%d+;' .. ('%d+,'):rep(7) .. '%d+$'
+
+local function whole(fields, ...)
+  local values = redis.call('HMGET', KEYS[1], unpack(fields))
+  for k, form in ipairs({ ... }) do
+    if not (values[k] and values[k]:match(form)) then return false end
+  end
+  return true
+end
+
 local rm, n = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n'))
 local time = now()
-if not rm then
+rm = tonumber(rm) or 0
+if not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) then
   redis.call('DEL', KEYS[2]) -- removals skipped while the document was away: nothing in it can be trusted
-  rm = time
-  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', time),
+  rm, n = math.max(time, rm + 1), math.max(time, (tonumber(n) or 0) + 1)
+  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
     'T', ZERO, 'fc', '0', 'fq', ZERO, 'ft', ZERO, 'd', '0')
-  for k = 2, #ARGV do redis.call('HSET', KEYS[1], 'N' .. ARGV[k], '0;0;0;0,0,0,0,0,0,0,0', 'H' .. ARGV[k], ZERO) end
 end
-rm = tonumber(rm)
+for k = 2, #ARGV do
+  if not whole({ 'N' .. ARGV[k], 'H' .. ARGV[k] }, COUNTS, ID) then
+    redis.call('HSET', KEYS[1], 'st', '0', 'N' .. ARGV[k], '0;0;0;0,0,0,0,0,0,0,0', 'H' .. ARGV[k], ZERO)
+  end
+end
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 if not first or first:sub(1, 1) ~= '!' then
   redis.call('DEL', KEYS[2])

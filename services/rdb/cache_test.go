@@ -1,0 +1,149 @@
+package rdb
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+func at(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+func aPost(id services.PostID, micros int64) services.Post {
+	return services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "version " + at(micros).String(), UpdatedAt: at(micros)}
+}
+
+func aUser(number services.UserNumber, micros int64) services.User {
+	return services.User{Number: number, Key: "alice", Name: "version " + at(micros).String(), UpdatedAt: at(micros)}
+}
+
+func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
+	eachView(t, func(v view) {
+		long := aPost(1, 1_700_000_000_000_001)
+		long.Body = strings.Repeat("日本 \"\\\n\u2028<&>", 400)
+		gone := services.Post{ID: services.MaxPostID, Author: ^services.UserNumber(0), Kind: services.PostKindPost, Deleted: true, UpdatedAt: at(0)}
+		alice := aUser(1, 1_700_000_000_000_001)
+		alice.AvatarURL = "https://example.org/a?b=\"c\"&d"
+		nobody := services.User{Number: ^services.UserNumber(0), Key: "x", UpdatedAt: at(5)}
+		v.must(v.c.PutCopies(v.Context(), []services.Post{long, gone}, []services.User{alice, nobody}))
+		ctx, trips := WithRoundTrips(v.Context())
+		posts, users, err := v.c.Copies(ctx, []services.PostID{2, long.ID, gone.ID, long.ID}, []services.UserNumber{alice.Number, 2, nobody.Number})
+		v.must(err)
+		if len(posts) != 2 || posts[long.ID] != long || posts[gone.ID] != gone || len(users) != 2 || users[alice.Number] != alice || users[nobody.Number] != nobody {
+			v.Errorf("%+v and %+v, want %+v, %+v, %+v and %+v", posts, users, long, gone, alice, nobody)
+		}
+		if trips.Count() != 1 {
+			v.Errorf("both kinds in %d round trips, want 1", trips.Count())
+		}
+		for _, key := range []string{postKey(long.ID), profileKey(alice.Number)} {
+			if left, err := v.c.rds().TTL(v.Context(), key).Result(); err != nil || left <= copyLifetime-time.Hour || left > copyLifetime {
+				v.Errorf("%s lives for %s, %v: want %s", key, left, err, copyLifetime)
+			}
+		}
+	})
+}
+
+func TestNoCopiesAreNoRoundTrip(t *testing.T) {
+	eachView(t, func(v view) {
+		ctx, trips := WithRoundTrips(v.Context())
+		posts, users, err := v.c.Copies(ctx, nil, nil)
+		if err != nil || posts == nil || users == nil || len(posts)+len(users) != 0 {
+			v.Errorf("%v, %v, %v", posts, users, err)
+		}
+		v.must(v.c.PutCopies(ctx, nil, nil))
+		if trips.Count() != 0 {
+			v.Errorf("%d round trips for nothing", trips.Count())
+		}
+	})
+}
+
+func TestTheNewestCopyStaysWhateverTheOrder(t *testing.T) {
+	eachView(t, func(v view) {
+		random := rand.New(rand.NewPCG(1, 3))
+		// From before 1970, near 0, and where the number of digits changes.
+		stamps := []int64{-5, 0, 1, 9, 10, 999_999_999_999_999, 1_000_000_000_000_000, 1_700_000_000_000_000, 1_700_000_000_000_001, 9_999_999_999_999_999}
+		newest := stamps[len(stamps)-1]
+		for i := range 10 {
+			random.Shuffle(len(stamps), func(i, j int) { stamps[i], stamps[j] = stamps[j], stamps[i] })
+			id, number := services.PostID(i), services.UserNumber(i)
+			highest := int64(-1 << 62)
+			for _, stamp := range stamps {
+				v.must(v.c.PutCopies(v.Context(), []services.Post{aPost(id, stamp)}, []services.User{aUser(number, stamp)}))
+				highest = max(highest, stamp)
+				posts, users, err := v.c.Copies(v.Context(), []services.PostID{id}, []services.UserNumber{number})
+				v.must(err)
+				if want := max(highest, 0); posts[id].UpdatedAt != at(want) || users[number].UpdatedAt != at(want) {
+					v.Fatalf("%v: after %d the copies are of %s and %s", stamps, stamp, posts[id].UpdatedAt, users[number].UpdatedAt)
+				}
+			}
+			posts, users, err := v.c.Copies(v.Context(), []services.PostID{id}, []services.UserNumber{number})
+			if err != nil || posts[id] != aPost(id, newest) || users[number] != aUser(number, newest) {
+				v.Errorf("%v: the copies are %+v, %+v, %v", stamps, posts[id], users[number], err)
+			}
+		}
+	})
+}
+
+func TestACopyOfTheSameVersionIsWrittenAgain(t *testing.T) {
+	// Two changes within a microsecond: the later writer has read the facts later.
+	eachView(t, func(v view) {
+		first, second := aPost(1, 10), aPost(1, 10)
+		second.Body = "second"
+		v.must(v.c.PutCopies(v.Context(), []services.Post{first}, nil))
+		v.must(v.c.PutCopies(v.Context(), []services.Post{second}, nil))
+		posts, _, err := v.c.Copies(v.Context(), []services.PostID{1}, nil)
+		if err != nil || posts[1] != second {
+			v.Errorf("%+v, %v", posts, err)
+		}
+	})
+}
+
+func TestABrokenCopyCountsAsMissing(t *testing.T) {
+	eachView(t, func(v view) {
+		for _, text := range []string{"", "1", "1700000000000001", "1700000000000001{", "1700000000000001[]", "1700000000000001\"text\"",
+			"17000000000000x1{}", "-700000000000001{}", "170000000000001{}", "1700000000000001{\"a\":-1,\"k\":1}", "garbage and more garbage"} {
+			v.must(v.c.rds().Set(v.Context(), postKey(1), text, 0).Err())
+			v.must(v.c.rds().Set(v.Context(), profileKey(1), text, 0).Err())
+			posts, users, err := v.c.Copies(v.Context(), []services.PostID{1}, []services.UserNumber{1})
+			if err != nil || len(posts)+len(users) != 0 {
+				v.Errorf("%q is read as %+v, %+v, %v", text, posts, users, err)
+			}
+		}
+	})
+}
+
+func FuzzParseCopy(f *testing.F) {
+	for _, seed := range []string{"", "1700000000000001{\"a\":1,\"k\":\"POST\"}", "9999999999999999{}", "0000000000000000null"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, ok := range []bool{
+			func() bool {
+				post, ok := parsePostCopy(7, text)
+				return ok && (post.ID != 7 || post.UpdatedAt.UnixMicro() < 0)
+			}(),
+			func() bool {
+				user, ok := parseUserCopy(7, text)
+				return ok && (user.Number != 7 || user.UpdatedAt.UnixMicro() < 0)
+			}(),
+		} {
+			if ok {
+				t.Errorf("%q is read as another's copy, or one from before 1970", text)
+			}
+		}
+		if _, ok := parsePostCopy(7, text); ok && len(text) <= versionDigits {
+			t.Errorf("%q is read as a copy", text)
+		}
+	})
+}
+
+func TestAKeyOfAnotherKindFailsTheRead(t *testing.T) {
+	eachView(t, func(v view) {
+		v.must(v.c.rds().LPush(v.Context(), postKey(1), "a list").Err())
+		if _, _, err := v.c.Copies(v.Context(), []services.PostID{1, 2}, nil); err == nil || services.IsUnavailable(err) {
+			v.Errorf("%v, want the refusal as it is", err)
+		}
+	})
+}

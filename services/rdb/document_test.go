@@ -1,0 +1,244 @@
+package rdb
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+// goodValues are what Redis answers for a document.
+func goodValues() []any {
+	values := []any{"1", "1700000000000001", "20000", "0000000000004", "299+"}
+	for range services.Categories {
+		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "0000000000009")
+	}
+	return values
+}
+
+func TestADocumentIsReadWhole(t *testing.T) {
+	d := parseDocument(goodValues())
+	want := Document{Ready: true, N: 1_700_000_000_000_001, Day: 20_000, Seen: 4, FeedCount: 299, FeedMore: true}
+	if len(d.Notifications) != len(services.Categories) {
+		t.Fatalf("%+v has not every category", d)
+	}
+	for i, counts := range d.Notifications {
+		if counts != (services.CategoryCounts{Category: services.Categories[i], Version: 12, Newest: 9, Older: 3, Day: 19_999, Days: [8]int{1, 2, 3, 4, 5, 6, 7, 8}}) {
+			t.Errorf("category %d: %+v", i, counts)
+		}
+	}
+	if d.Ready != want.Ready || d.N != want.N || d.Day != want.Day || d.Seen != want.Seen || d.FeedCount != want.FeedCount || d.FeedMore != want.FeedMore {
+		t.Errorf("%+v, want %+v", d, want)
+	}
+}
+
+func TestABrokenFieldIsNeverNought(t *testing.T) {
+	broken := []any{nil, 1, "", " ", "-1", "+1", "1.5", "none", "1 ", "\x00", "18446744073709551615", "99999999999999999999",
+		"000000000000", "00000000000000", "8000000000000", "1;2;3", "1;2;3;1,2,3,4,5,6,7", "1;2;3;1,2,3,4,5,6,7,8,9", "1;-2;3;1,2,3,4,5,6,7,8", "++", "3++"}
+	right := func(field string, value any) bool { // a value that is one of this field's after all
+		switch field {
+		case "n":
+			return value == "000000000000" || value == "00000000000000" || value == "8000000000000"
+		case "d":
+			return value == "000000000000" || value == "00000000000000" || value == "8000000000000"
+		case "fc":
+			return value == "000000000000" || value == "00000000000000" || value == "8000000000000"
+		}
+		return false
+	}
+	for i, field := range documentFields {
+		for _, value := range broken {
+			if right(field, value) {
+				continue
+			}
+			values := goodValues()
+			values[i] = value
+			if d := parseDocument(values); d.Ready || d.N != 0 || d.Notifications != nil {
+				t.Errorf("%s = %#v is read as %+v, want nothing", field, value, d)
+			}
+		}
+	}
+	for n := range len(documentFields) {
+		if d := parseDocument(goodValues()[:n]); d.Ready {
+			t.Errorf("%d of %d fields are read as %+v", n, len(documentFields), d)
+		}
+	}
+	values := goodValues()
+	values[0] = "0"
+	if d := parseDocument(values); d.Ready || d.FeedCount != 0 {
+		t.Errorf("a document that is being built is read as %+v", d)
+	}
+}
+
+func someCounts(t *rapid.T) services.CategoryCounts {
+	number := rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(0, math.MaxInt))
+	counts := services.CategoryCounts{
+		Version: rapid.Uint64Max(math.MaxInt64).Draw(t, "version"), Older: number.Draw(t, "older"), Day: int64(number.Draw(t, "day")),
+	}
+	for i := range counts.Days {
+		counts.Days[i] = number.Draw(t, "count")
+	}
+	return counts
+}
+
+func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		counts := someCounts(t)
+		if got, err := parseCounts(countsText(counts)); err != nil || got != counts {
+			t.Fatalf("%+v is %q and read as %+v, %v", counts, countsText(counts), got, err)
+		}
+	})
+	if text := countsText(services.CategoryCounts{Version: 7, Older: 1, Day: 20_000, Days: [8]int{8, 7, 6, 5, 4, 3, 2, 1}}); text != "7;1;20000;8,7,6,5,4,3,2,1" {
+		t.Errorf("counts are %q", text)
+	}
+}
+
+func FuzzParseCounts(f *testing.F) {
+	for _, seed := range []string{"", "0;0;0;0,0,0,0,0,0,0,0", "9223372036854775807;1;2;3,4,5,6,7,8,9,10", "1;2;3;4,5", ";;;,,,,,,,", "1;2;3;-4,5,6,7,8,9,10,11"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		counts, err := parseCounts(text)
+		if err != nil {
+			return
+		}
+		least := min(counts.Older, slices.Min(counts.Days[:]))
+		again, err := parseCounts(countsText(counts))
+		if least < 0 || counts.Day < 0 || err != nil || again != counts {
+			t.Errorf("%q is read as %+v, and that as %+v, %v", text, counts, again, err)
+		}
+	})
+}
+
+func TestEveryValueOfADocumentStaysShort(t *testing.T) {
+	// One value above 64 bytes makes a document four times as large. A person would need 10,000 new groups of
+	// notifications in one day to have one.
+	counts := services.CategoryCounts{Category: services.CategoryLike, Version: 9_999_999_999, Newest: services.MaxPostID, Older: 99_999, Day: 99_999,
+		Days: [8]int{9999, 9999, 9999, 9999, 9999, 9999, 9999, 9999}}
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(services.MaxPostID-400, services.MaxPostID, counted), Floor: services.MaxPostID - 401, TrimmedCounted: services.MaxPostID - 401})
+		v.set("n", uint64(9_007_199_254_740_990))
+		v.set("rm", uint64(9_007_199_254_740_990))
+		v.must(v.c.MarkActive(v.Context(), []services.UserNumber{reader}, 9_999_999, time.Hour))
+		results, err := v.c.PutNotifications(v.Context(), []NotificationCounts{{reader, []services.CategoryCounts{counts}}})
+		v.must(err)
+		if result := v.add(1<<62, listed(services.MaxPostID-1)); result.Status != Retry || results[0].N != 9_007_199_254_740_991 {
+			v.Errorf("%+v, %+v", result, results)
+		}
+		fields, err := v.c.rds().HGetAll(v.Context(), badgeKey(reader)).Result()
+		v.must(err)
+		if len(fields) != 9+2*len(services.Categories)-1 {
+			v.Errorf("%d fields: %v", len(fields), fields)
+		}
+		for name, value := range fields {
+			if len(value) > 64 || len(name) > 16 {
+				v.Errorf("%s = %q has %d bytes, at most 64 are allowed", name, value, len(value))
+			}
+		}
+		if d := v.document(); !d.Ready || d.Notifications[0] != counts || d.FeedCount != services.Retention || !d.FeedMore {
+			v.Errorf("the document is %+v", d)
+		}
+	})
+}
+
+func TestDocumentsStandInTheOrderOfTheirUsers(t *testing.T) {
+	eachView(t, func(v view) {
+		const many = 500
+		users := make([]services.UserNumber, many)
+		for i := range users {
+			users[i] = services.UserNumber(many - i)
+		}
+		built := users[:200]
+		stamps, err := v.c.BeginRebuild(v.Context(), users[:250], false)
+		v.must(err)
+		for i, user := range built {
+			_, err := v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Seen: services.PostID(user), Lifetime: time.Hour})
+			v.must(err)
+		}
+		documents, err := v.c.Documents(v.Context(), users)
+		v.must(err)
+		versions, err := v.c.Versions(v.Context(), users)
+		v.must(err)
+		if len(documents) != many || len(versions) != many {
+			v.Fatalf("%d documents, %d versions", len(documents), len(versions))
+		}
+		for i, d := range documents {
+			if ready := i < len(built); d.Ready != ready || ready && d.Seen != services.PostID(users[i]) || d.N != versions[i] || ready != (versions[i] > 0) {
+				v.Errorf("document %d is %+v, its version %d", i, d, versions[i])
+			}
+		}
+		for _, i := range []int{0, 210, 499} {
+			one, err := v.c.Documents(v.Context(), users[i:i+1])
+			v.must(err)
+			if one[0].Ready != documents[i].Ready || one[0].N != documents[i].N || one[0].Seen != documents[i].Seen {
+				v.Errorf("alone %+v, among others %+v", one[0], documents[i])
+			}
+		}
+		twice, err := v.c.Documents(v.Context(), []services.UserNumber{users[3], users[3]})
+		if err != nil || len(twice) != 2 || twice[0].N != documents[3].N || twice[1].N != documents[3].N {
+			v.Errorf("the same user twice: %+v, %v", twice, err)
+		}
+	})
+}
+
+func TestDocumentsAreOneRoundTrip(t *testing.T) {
+	eachView(t, func(v view) {
+		for _, number := range []int{0, 1, 2, 500} {
+			users := make([]services.UserNumber, number)
+			for i := range users {
+				users[i] = services.UserNumber(i)
+			}
+			ctx, trips := WithRoundTrips(v.Context())
+			documents, err := v.c.Documents(ctx, users)
+			if err != nil || len(documents) != number || trips.Count() != min(number, 1) {
+				v.Errorf("%d documents: %d in %d round trips, %v", number, len(documents), trips.Count(), err)
+			}
+			ctx, trips = WithRoundTrips(v.Context())
+			versions, err := v.c.Versions(ctx, users)
+			if err != nil || len(versions) != number || trips.Count() != min(number, 1) {
+				v.Errorf("%d versions: %d in %d round trips, %v", number, len(versions), trips.Count(), err)
+			}
+		}
+	})
+}
+
+func TestReadsOfAKeyOfAnotherKindFail(t *testing.T) {
+	eachView(t, func(v view) {
+		v.must(v.c.rds().Set(v.Context(), badgeKey(reader), "not a hash", 0).Err())
+		for name, read := range map[string]func(context.Context) error{
+			"one document": func(ctx context.Context) error {
+				_, err := v.c.Documents(ctx, []services.UserNumber{reader})
+				return err
+			},
+			"two documents": func(ctx context.Context) error {
+				_, err := v.c.Documents(ctx, []services.UserNumber{other, reader})
+				return err
+			},
+			"versions": func(ctx context.Context) error {
+				_, err := v.c.Versions(ctx, []services.UserNumber{reader})
+				return err
+			},
+			"a page": func(ctx context.Context) error { _, err := v.c.Inbox(ctx, reader, 9, 9); return err },
+			"a push": func(ctx context.Context) error {
+				_, err := v.c.AddToInboxes(ctx, 9, []Add{{Reader: reader}})
+				return err
+			},
+			"a rebuild": func(ctx context.Context) error {
+				_, err := v.c.BeginRebuild(ctx, []services.UserNumber{reader}, false)
+				return err
+			},
+			"a stamp": func(ctx context.Context) error { _, err := v.c.StampOf(ctx, reader); return err },
+		} {
+			err := read(v.Context())
+			if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") && !strings.Contains(err.Error(), "wrong kind") || services.IsUnavailable(err) {
+				v.Errorf("%s: %v, want the refusal as it is", name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package rdb
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// patience is how long a history waits for an answer: it is about order, not about time.
+const patience = 10 * time.Second
+
+// history runs one world with people of its own. The same number is the same history.
+func history(ctx context.Context, client *Client, number int, plant func(*world)) error {
+	w := newWorld(ctx, client, uint64(number), services.UserNumber(1+number*people))
+	if plant != nil {
+		plant(w)
+	}
+	return w.run(30 + number%3*30)
+}
+
+func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {
+	test := func(t *testing.T, url string, number int) {
+		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		chosen := map[int]bool{}
+		for _, bug := range plantedBugs {
+			chosen[bug.known] = true // what once found a bug is worth another look
+		}
+		for i := range number {
+			chosen[i] = true
+		}
+		for i := range chosen {
+			if err := history(t.Context(), client, i, nil); err != nil {
+				t.Fatalf("history %d: %v", i, err)
+			}
+		}
+	}
+	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 1000) })
+	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 300) })
+	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 30) })
+}
+
+// replacement is a bug planted into a script.
+type replacement struct {
+	in       **script
+	old, new string
+}
+
+const stampCheck = "if tonumber(ARGV[1]) <= d.rm then return { 3 } end\n"
+
+// A plantedBug is in scripts, or in the work that calls them.
+type plantedBug struct {
+	scripts []replacement
+	world   func(*world)
+	known   int // a history that finds it; another is looked for when it no longer does
+}
+
+// plantedBugs are what the histories must find, each by itself: the rules of MODEL, one left out at a time.
+var plantedBugs = map[string]plantedBug{
+	"an add as old as it likes":    {scripts: []replacement{{&inboxAdd, stampCheck, ""}}, known: 212},
+	"a merge as old as it likes":   {scripts: []replacement{{&inboxMerge, stampCheck, ""}}, known: 16},
+	"a rebuild as old as it likes": {scripts: []replacement{{&rebuildMerge, stampCheck, ""}}, known: 175},
+	"an unfollow without a fence":  {scripts: []replacement{{&inboxDrop, "fence(KEYS[1], d)\n", ""}}, known: 263},
+	"a deletion without a fence":   {scripts: []replacement{{&inboxDelete, "fence(KEYS[1], d)\n", ""}}, known: 16},
+	"a follow without a fence":     {scripts: []replacement{{&inboxMerge, "if ARGV[2] == '1' then fence(KEYS[1], d) end\n", ""}}, known: 2901},
+	"an edge not read again":       {world: func(w *world) { w.rereads = false }, known: 929},
+	"deletions before the follow":  {world: func(w *world) { w.sweeps = false }, known: 443},
+	"a rebuild that replaces":      {scripts: []replacement{{&rebuildMerge, "for k = 7", "redis.call('DEL', KEYS[2]) redis.call('ZADD', KEYS[2], 0, '!' .. d.floor)\nfor k = 7"}}, known: 442},
+	"a document born without a stamp": {scripts: []replacement{
+		{&rebuildBegin, "rm, n = math.max(time, rm + 1),", "rm, n = 0,"}, {&rebuildBegin, "rm = math.max(time, rm + 1)", "rm = 0"}}, known: 638},
+	"an inbox born without a stamp":  {scripts: []replacement{{&rebuildBegin, "rm = math.max(time, rm + 1)", ""}}, known: 638},
+	"an old inbox taken for good":    {scripts: []replacement{{&rebuildBegin, "redis.call('DEL', KEYS[2]) --", "--"}}, known: 86},
+	"a lost inbox that nobody marks": {scripts: []replacement{{&rebuildBegin, "HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq'", "HSET', KEYS[1], 'rm', string.format('%.0f', rm), 'fq'"}}, known: 28},
+	"a post pushed beside its twin":  {scripts: []replacement{{&inboxAdd, "if not counts or id <= d.fq then", "if false then"}}, known: 206},
+	"a post merged beside its twin":  {scripts: []replacement{{&inboxMerge, "redis.call('ZREM', i, entry:sub(1, 18)", "local _ = (entry:sub(1, 18)"}}, known: 34},
+	"a twin below the newest listed": {scripts: []replacement{{&inboxMerge, "if flag == '-' and id > d.fq then d.fq = id end", ""}}},
+	"a count that counts":            {scripts: []replacement{{&inboxAdd, "recount(i, d), 'fq'", "tonumber((d.fc:match('%d+'))) + 1, 'fq'"}}, known: 24},
+	"a count of what is only listed": {scripts: []replacement{{&rebuildMerge, "count = count - 1", "count = count"}}},
+	"a mark that moves back":         {scripts: []replacement{{&feedSeen, "if ARGV[1] <= d.T then return { 2 } end", ""}}, known: 55},
+	"a mark that a rebuild resets":   {scripts: []replacement{{&rebuildMerge, "if ARGV[2] > d.T then d.T = ARGV[2] end", "d.T = ARGV[2]"}}, known: 55},
+	"a version that stands still":    {scripts: []replacement{{&inboxDelete, "d.n = math.max(now(), d.n + 1)", ""}}, known: 11},
+}
+
+// plant runs a test for each bug, on an empty Redis. The test says how far it looked, and what it found.
+func plant(t *testing.T, bugs map[string]plantedBug, look func(t *testing.T, client *Client, bug plantedBug) (int, error)) {
+	client := connect(t, Options{URL: rdbtest.Redis(t), ReadTimeout: patience})
+	for name, bug := range bugs {
+		t.Run(name, func(t *testing.T) {
+			for _, change := range bug.scripts {
+				good := *change.in
+				if strings.Count(good.source, change.old) != 1 {
+					t.Fatalf("the script %s does not have %q once", good.name, change.old)
+				}
+				*change.in = newScript(good.name, strings.Replace(good.source, change.old, change.new, 1))
+				defer func() { *change.in = good }()
+			}
+			if err := client.rds().FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			at, err := look(t, client, bug)
+			if err == nil || services.IsUnavailable(err) {
+				t.Fatalf("not found up to %d: %v", at, err)
+			}
+			first, _, _ := strings.Cut(err.Error(), "\n")
+			t.Logf("%s: found by %d: %s", name, at, first)
+		})
+	}
+}
+
+func TestTheHistoriesFindEveryPlantedBug(t *testing.T) {
+	plant(t, plantedBugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+		const most = 3000
+		if err = history(t.Context(), client, bug.known, bug.world); err != nil {
+			return bug.known, err
+		}
+		for number = range most {
+			if number == bug.known {
+				continue // its people have been used
+			}
+			if err = history(t.Context(), client, number, bug.world); err != nil {
+				break
+			}
+		}
+		return number, err
+	})
+}
+
+func TestLongFeedsFindEveryPlantedBug(t *testing.T) {
+	plant(t, trimmingBugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+		const most = 300
+		if err = longHistory(t, client, bug.known, bug.world); err != nil {
+			return bug.known, err
+		}
+		for number = range most {
+			if number == bug.known {
+				continue
+			}
+			if err = longHistory(t, client, number, bug.world); err != nil {
+				break
+			}
+		}
+		return number, err
+	})
+}

@@ -1,0 +1,354 @@
+package rdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"tidings/services"
+)
+
+// A world is the facts of a few people, in maps where the program has SQL, and the work that the facts cause. The work
+// is done on a real Redis by the real scripts, in the steps in which services/fanout does it: between any two steps
+// others may run, a step may be repeated, and a worker may die. One world is one history; a seed makes it anew.
+type world struct {
+	ctx    context.Context
+	client *Client
+	random *rand.Rand
+	users  []services.UserNumber
+
+	deck   []int  // of events, to draw from
+	pair   bool   // everything happens between two of them
+	lost   [2]int // from which to which of a user's keys are lost: the document, the inbox, both
+	stalls int    // one pause in so many is a long one
+
+	posts map[services.PostID]*services.Post
+	edges map[edge]services.PostID // since
+	seen  map[services.UserNumber]services.PostID
+	last  services.PostID   // greatest id given away
+	held  []services.PostID // ids given away to transactions that have not committed
+
+	queue   []*worker
+	shown   map[services.UserNumber]snapshot
+	trace   []string
+	rereads bool // off is a planted bug: a removal does not read its edge again
+	sweeps  bool // off is a planted bug: a follow does not look for what was deleted before it
+	depth   int  // how many posts of an author a follow reads: one more than an inbox holds, so that it is trimmed and has a floor
+}
+
+type edge struct{ reader, author services.UserNumber }
+
+// A worker does a job from one pause to the next. It is started by its first step.
+type worker struct {
+	name    string
+	do      func(pause func()) error
+	next    func() (error, bool)
+	stop    func()
+	stalled bool
+}
+
+const (
+	people = 3
+	// worldChunk is how many followers a chunk has: two, so that three people are two chunks.
+	worldChunk = 2
+	worldRound = 20
+	// worldEntries is how many posts an inbox can hold.
+	worldEntries = services.Retention + 32
+)
+
+// errDead unwinds the job of a worker that dies.
+var errDead = errors.New("the worker died")
+
+func newWorld(ctx context.Context, client *Client, seed uint64, first services.UserNumber) *world {
+	w := &world{
+		ctx: ctx, client: client, random: rand.New(rand.NewPCG(seed, 1)), rereads: true, sweeps: true, depth: worldEntries + 1, last: 1 << 21,
+		posts: map[services.PostID]*services.Post{}, edges: map[edge]services.PostID{},
+		seen: map[services.UserNumber]services.PostID{}, shown: map[services.UserNumber]snapshot{},
+	}
+	for i := range 2 + w.random.IntN(people-1) {
+		w.users = append(w.users, first+services.UserNumber(i))
+	}
+	w.deck, w.pair, w.stalls = w.mix(), w.random.IntN(3) > 0, []int{4, 8, 16}[w.random.IntN(3)]
+	w.lost = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.random.IntN(3)]
+	return w
+}
+
+// run lets a history happen, brings it to rest and compares what is there with the facts. The views are checked
+// after every step as well.
+func (w *world) run(steps int) (err error) {
+	defer func() {
+		for _, worker := range w.queue {
+			worker.kill()
+		}
+		if err != nil {
+			err = fmt.Errorf("%w\n\t%s", err, strings.Join(w.trace, "\n\t"))
+		}
+	}()
+	for range steps {
+		if err := w.event(); err != nil {
+			return err
+		}
+	}
+	for len(w.queue) > 0 {
+		if err := w.work(false); err != nil {
+			return err
+		}
+	}
+	return w.compare()
+}
+
+// The kinds of events. Each history has a mix of its own, in which some do not occur at all: what takes several events
+// of a few kinds is met far sooner than where everything happens all the time.
+const (
+	publish = iota
+	follow
+	unfollow
+	remove
+	see
+	lose
+	visit
+	work
+	kinds
+)
+
+func (w *world) mix() (deck []int) {
+	for kind, parts := range [kinds][]int{
+		publish: {1, 2, 4}, follow: {2, 4, 8}, unfollow: {0, 4, 8}, remove: {0, 0, 1, 4}, see: {0, 0, 2},
+		lose: {0, 0, 2, 4}, visit: {1, 2, 4}, work: {6, 12, 24},
+	} {
+		for range parts[w.random.IntN(len(parts))] {
+			deck = append(deck, kind)
+		}
+	}
+	return deck
+}
+
+// event lets one thing happen.
+func (w *world) event() error {
+	user, other := w.anyone(), w.anyone()
+	if w.pair {
+		user, other = w.users[0], w.users[1]
+	}
+	_, follows := w.edges[edge{user, other}]
+	switch w.deck[w.random.IntN(len(w.deck))] {
+	case publish:
+		w.publish(other)
+	case follow:
+		if !follows && user != other {
+			w.follow(user, other)
+		}
+	case unfollow:
+		if follows {
+			delete(w.edges, edge{user, other})
+			w.say("%d unfollows %d", user, other)
+			w.carryEdge(user, other)
+			if w.random.IntN(3) == 0 {
+				w.follow(user, other)
+			}
+		}
+	case remove:
+		if id, ok := w.anyPost(); ok && !w.posts[id].Deleted {
+			w.posts[id].Deleted = true
+			w.say("post %d is deleted", id)
+			w.enqueue(fmt.Sprintf("remove %d", id), func(pause func()) error { return w.spread(pause, id, true) })
+		}
+	case see:
+		if id, ok := w.anyPost(); ok {
+			w.seen[user] = max(w.seen[user], id)
+			w.say("%d has seen up to %d", user, id)
+			w.enqueue(fmt.Sprintf("seen %d", user), func(pause func()) error { return w.carrySeen(pause, user) })
+		}
+	case lose:
+		return w.lose(user)
+	case visit:
+		return w.visit(user)
+	case work:
+		return w.work(true)
+	}
+	return nil
+}
+
+func (w *world) follow(reader, author services.UserNumber) {
+	since := w.id()
+	w.edges[edge{reader, author}] = since
+	w.say("%d follows %d since %d", reader, author, since)
+	w.carryEdge(reader, author)
+}
+
+// carryEdge leaves a job. Where one of this pair waits already, the two may be claimed together and become one.
+func (w *world) carryEdge(reader, author services.UserNumber) {
+	name := fmt.Sprintf("edge %d/%d", reader, author)
+	if w.random.IntN(2) == 0 {
+		w.queue = slices.DeleteFunc(w.queue, func(other *worker) bool { return other.name == name && other.next == nil })
+	}
+	w.enqueue(name, func(pause func()) error { return w.reconcile(pause, reader, author) })
+}
+
+// publish commits a post. Its id may have been given away long before.
+func (w *world) publish(author services.UserNumber) {
+	id := w.id()
+	if w.random.IntN(6) == 0 {
+		w.held = append(w.held, id)
+		return
+	}
+	if len(w.held) > 0 && w.random.IntN(3) == 0 {
+		id, w.held = w.held[0], w.held[1:]
+	}
+	w.posts[id] = &services.Post{ID: id, Author: author}
+	w.say("%d posts %d", author, id)
+	w.enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.spread(pause, id, false) })
+}
+
+// lose takes keys away, as an eviction or a flush does.
+func (w *world) lose(user services.UserNumber) error {
+	keys := inboxKeys(user)[w.lost[0]:w.lost[1]]
+	w.say("lost: %v", keys)
+	if err := w.client.rds().Del(w.ctx, keys...).Err(); err != nil {
+		return err
+	}
+	return w.check()
+}
+
+// visit is a user who looks: what is missing is rebuilt. Now and then it is rebuilt although it is there.
+func (w *world) visit(user services.UserNumber) error {
+	ready, err := w.ready(user)
+	if err != nil || ready && w.random.IntN(2) == 0 {
+		return err
+	}
+	refill := w.random.IntN(4) == 0
+	w.enqueue(fmt.Sprintf("rebuild %d", user), func(pause func()) error { return w.rebuild(pause, user, refill) })
+	return nil
+}
+
+func (w *world) ready(user services.UserNumber) (bool, error) {
+	documents, err := w.client.Documents(w.ctx, []services.UserNumber{user})
+	if err != nil {
+		return false, err
+	}
+	page, err := w.client.Inbox(w.ctx, user, services.MaxPostID, services.Retention)
+	return documents[0].Ready && page.Ready, err
+}
+
+// work lets one worker go on, to the end or until it stalls; the stalled ones go on only now and then, when much has
+// happened since their last step. With trouble the job may be given to a second worker as well, and a worker may die in
+// the middle, when its job begins anew.
+func (w *world) work(trouble bool) error {
+	if len(w.queue) == 0 {
+		return nil
+	}
+	late := w.random.IntN(6) == 0
+	at := w.random.IntN(len(w.queue))
+	for tries := 0; tries < len(w.queue) && w.queue[at].stalled != late; tries++ {
+		at = (at + 1) % len(w.queue)
+	}
+	worker := w.queue[at]
+	worker.stalled = false
+	if trouble && w.random.IntN(12) == 0 {
+		w.say("%s: taken by another as well", worker.name)
+		w.enqueue(worker.name, worker.do)
+	}
+	if trouble && worker.next != nil && w.random.IntN(12) == 0 {
+		w.say("%s: died", worker.name)
+		worker.kill()
+		return nil
+	}
+	if worker.next == nil {
+		worker.start()
+	}
+	for {
+		err, more := worker.next()
+		if !more {
+			w.queue = slices.Delete(w.queue, at, at+1)
+			w.say("%s: done", worker.name)
+			return w.check()
+		}
+		if err == nil {
+			err = w.check()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", worker.name, err)
+		}
+		if worker.stalled = w.random.IntN(w.stalls) == 0; worker.stalled {
+			w.say("%s: stalls", worker.name)
+			return nil
+		}
+	}
+}
+
+func (w *worker) start() {
+	w.next, w.stop = iter.Pull(func(yield func(error) bool) {
+		defer func() {
+			if reason := recover(); reason != nil && reason != errDead {
+				panic(reason)
+			}
+		}()
+		err := w.do(func() {
+			if !yield(nil) {
+				panic(errDead)
+			}
+		})
+		if err != nil {
+			yield(err)
+		}
+	})
+}
+
+func (w *worker) kill() {
+	if w.stop != nil {
+		w.stop()
+		w.next, w.stop = nil, nil
+	}
+}
+
+func (w *world) enqueue(name string, do func(pause func()) error) {
+	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.random.IntN(w.stalls) == 0})
+}
+
+func (w *world) say(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
+func (w *world) anyone() services.UserNumber { return w.users[w.random.IntN(len(w.users))] }
+
+func (w *world) anyPost() (services.PostID, bool) {
+	ids := w.ids(func(*services.Post) bool { return true })
+	if len(ids) == 0 {
+		return 0, false
+	}
+	return ids[w.random.IntN(len(ids))], true
+}
+
+func (w *world) id() services.PostID {
+	w.last += 1 << 21
+	return w.last
+}
+
+// ids are the posts that fit, newest first.
+func (w *world) ids(fits func(*services.Post) bool) []services.PostID {
+	var ids []services.PostID
+	for id, post := range w.posts {
+		if fits(post) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	return ids
+}
+
+// homeFeed is what SQL says of a reader's feed, newest first.
+func (w *world) homeFeed(reader services.UserNumber) []services.FeedEntry {
+	var entries []services.FeedEntry
+	for _, id := range w.ids(func(post *services.Post) bool { return !post.Deleted }) {
+		author := w.posts[id].Author
+		since, follows := w.edges[edge{reader, author}]
+		if follows || author == reader {
+			entries = append(entries, services.FeedEntry{Post: id, Author: author, Counts: follows && id > since})
+		}
+	}
+	return entries
+}

@@ -1,0 +1,231 @@
+package rdb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+func TestARebuildBeginsWithWhatIsMissing(t *testing.T) {
+	eachView(t, func(v view) {
+		before, err := v.c.Now(v.Context())
+		v.must(err)
+		stamp := v.begin(false)
+		if v.document().Ready || v.field("st") != "0" || v.field("rm") == "" || fmt.Sprint(stamp) <= v.field("rm") {
+			v.Errorf("born with st %q, rm %q, stamp %d", v.field("st"), v.field("rm"), stamp)
+		}
+		v.want("a read from before the birth", v.add(before, counted(1)), Retry, "0")
+		if result := v.add(stamp, counted(2)); result.Status != Applied || v.document().Ready {
+			v.Errorf("a post pushed meanwhile: %+v, ready %v", result, v.document().Ready)
+		}
+		if versions, err := v.c.Versions(v.Context(), []services.UserNumber{reader}); err != nil || versions[0] != 0 {
+			v.Errorf("a building document has the version %v, %v", versions, err)
+		}
+		v.want("the end", v.build(FeedFacts{Stamp: stamp, Entries: []services.FeedEntry{listed(1), counted(3)}}), Applied, "2", listed(1), counted(2), counted(3))
+		again := v.begin(false)
+		if d := v.document(); !d.Ready || d.FeedCount != 2 || again <= stamp {
+			v.Errorf("begun again although all is there: %+v, stamp %d after %d", d, again, stamp)
+		}
+		v.drop(other)
+		v.want("ended after a removal", v.build(FeedFacts{Stamp: again, Entries: posts(4, 9, counted)}), Retry, "2", listed(1), counted(2), counted(3))
+		v.lose(badgeKey(reader))
+		v.want("the document lost", v.build(FeedFacts{Stamp: 1 << 62, Entries: posts(4, 9, counted)}), Missing, "")
+		v.want("and the inbox not trusted", v.build(FeedFacts{Entries: posts(8, 9, counted)}), Applied, "2", posts(8, 9, counted)...)
+	})
+}
+
+func TestARebuildMendsEveryBrokenField(t *testing.T) {
+	eachView(t, func(v view) {
+		facts := FeedFacts{Seen: 2, Entries: posts(1, 9, counted)}
+		v.build(facts)
+		good := v.document()
+		fields, err := v.c.rds().HKeys(v.Context(), badgeKey(reader)).Result()
+		v.must(err)
+		for _, field := range fields {
+			for _, value := range []string{"", "?", "-1", "OOOOOOOOOOOOO", "none"} {
+				if value == "none" {
+					v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), field).Err())
+				} else {
+					v.set(field, value)
+				}
+				unread := slices.Contains([]string{"rm", "fq", "ft"}, field) // the scripts' own
+				if d := v.document(); d.Ready && !unread {
+					v.Errorf("%s = %q: the document is %+v, want not ready", field, value, d)
+				}
+				result := v.build(facts)
+				d := v.document()
+				if d.N != result.N || result.N <= good.N && field != "n" {
+					v.Errorf("%s = %q: version %d after %d, answered %d", field, value, d.N, good.N, result.N)
+				}
+				good.N = d.N
+				if fmt.Sprint(d) != fmt.Sprint(good) {
+					v.Errorf("%s = %q was rebuilt to %+v, want %+v", field, value, d, good)
+				}
+				if result := v.add(v.stamp(), counted(9)); result.Status != Same {
+					v.Errorf("%s = %q: a push after the rebuild: %+v", field, value, result)
+				}
+			}
+		}
+	})
+}
+
+func TestTheFloorOfARebuild(t *testing.T) {
+	eachView(t, func(v view) {
+		v.want("more below, unseen", v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9}), Applied, "30+", posts(11, 40, counted)...)
+		stamp := v.stamp()
+		v.want("a listed post below the floor", v.add(stamp, listed(10)), Same, "30+", posts(11, 40, counted)...)
+		v.want("a counting one below the trimmed", v.add(stamp, counted(9)), Same, "30+", posts(11, 40, counted)...)
+		v.want("merged below the floor", v.merge(stamp, false, counted(8), listed(7)), Same, "30+", posts(11, 40, counted)...)
+		v.want("seen up to the trimmed", v.see(9), Applied, "30", posts(11, 40, counted)...)
+		v.want("a late one below the floor", v.add(stamp, counted(10)), Applied, "30+", posts(11, 40, counted)...)
+		v.want("the same again", v.add(stamp, counted(10)), Same, "30+", posts(11, 40, counted)...)
+		v.want("a higher floor", v.build(FeedFacts{Floor: 20}), Applied, "20+", posts(21, 40, counted)...)
+		v.want("a lower floor", v.build(FeedFacts{Floor: 5, Entries: posts(6, 30, counted)}), Applied, "20+", posts(21, 40, counted)...)
+		page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 50)
+		if v.must(err); !page.Cut {
+			v.Error("posts lie below the floor, and nothing is cut")
+		}
+		// A refill opens it, and nobody is shown the state between.
+		stamp = v.begin(true)
+		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Ready || v.document().Ready {
+			v.Errorf("a feed that is being refilled is shown: %+v, %v", page, err)
+		}
+		v.want("a refill", v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 40, counted)}), Applied, "31", posts(1, 40, counted)...)
+		if page, err = v.c.Inbox(v.Context(), reader, services.MaxPostID, 50); err != nil || page.Cut {
+			v.Errorf("all is listed: cut %v, %v", page.Cut, err)
+		}
+	})
+}
+
+func TestWhatIsMergedBelowTheFloorCountsAsMore(t *testing.T) {
+	eachView(t, func(v view) {
+		v.want("a floor", v.build(FeedFacts{Entries: posts(11, 20, listed), Floor: 10}), Applied, "0", posts(11, 20, listed)...)
+		v.want("a post that counts, below it", v.merge(v.stamp(), false, counted(9)), Applied, "0+", posts(11, 20, listed)...)
+	})
+}
+
+func TestAFeedIsTrimmedInSlices(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 332, counted)})
+		page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 400)
+		if v.must(err); len(page.Entries) != services.Retention || !page.Cut || v.field("fc") != "300+" {
+			v.Errorf("332 posts: %d listed, cut %v, count %s", len(page.Entries), page.Cut, v.field("fc"))
+		}
+		if kept, err := v.c.AuthorInInbox(v.Context(), reader, author); err != nil || len(kept) != 332 {
+			v.Errorf("332 posts: %d kept, %v", len(kept), err)
+		}
+		v.add(v.stamp(), counted(333))
+		kept, err := v.c.AuthorInInbox(v.Context(), reader, author)
+		if v.must(err); len(kept) != 316 || kept[0] != 18 || kept[315] != 333 || v.field("ft") != services.PostID(17).String() {
+			v.Errorf("333 posts: %d kept from %d on, ft %s: want 316 from 18 on, ft 17", len(kept), kept[0], v.field("ft"))
+		}
+		if kept, err = v.c.AuthorInInbox(v.Context(), reader, other); err != nil || kept != nil {
+			v.Errorf("of somebody else: %v, %v", kept, err)
+		}
+	})
+}
+
+func TestShortAsksForARefill(t *testing.T) {
+	eachView(t, func(v view) {
+		foreign := func(id services.PostID) services.FeedEntry {
+			return services.FeedEntry{Post: id, Author: other, Counts: true}
+		}
+		v.build(FeedFacts{Entries: append(posts(11, 13, counted), posts(14, 312, foreign)...), Floor: 10})
+		if result := v.delete(11); result.Short {
+			v.Errorf("301 of 302 are left: %+v", result)
+		}
+		v.delete(12)
+		if result := v.delete(13); result.Status != Applied || !result.Short {
+			v.Errorf("299 are left and more lie below: %+v, want short", result)
+		}
+		if result := v.build(FeedFacts{Stamp: v.begin(true), Entries: posts(14, 312, foreign)}); result.Short {
+			v.Errorf("299 are all there are: %+v", result)
+		}
+		// Everything of the author was trimmed unseen: only SQL knows what is left of the count.
+		facts := FeedFacts{Entries: posts(13, 312, foreign), Floor: 12, TrimmedCounted: 12}
+		v.build(facts)
+		if result := v.drop(author); result.Status != Applied || !result.Short {
+			v.Errorf("dropped, and what was trimmed may be his: %+v, want short", result)
+		}
+		v.see(12)
+		if result := v.drop(author); result.Status != Same {
+			v.Errorf("dropped, and what was trimmed was seen: %+v, want nothing", result)
+		}
+	})
+}
+
+func TestPagesFollowOneAnother(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 310, counted)})
+		for _, limit := range []int{1, 7, 100, 299, 300, 301} {
+			var all []services.FeedEntry
+			before, cut := services.MaxPostID, false
+			for {
+				page, err := v.c.Inbox(v.Context(), reader, before, limit)
+				v.must(err)
+				cut = page.Cut
+				if len(page.Entries) == 0 {
+					break
+				}
+				all = append(all, page.Entries...)
+				before = page.Entries[len(page.Entries)-1].Post
+			}
+			slices.Reverse(all)
+			if !slices.Equal(all, posts(11, 310, counted)) || !cut {
+				v.Errorf("in pages of %d: %d entries, cut %v", limit, len(all), cut)
+			}
+		}
+		for _, empty := range []services.PostID{0, 1, 11} {
+			if page, err := v.c.Inbox(v.Context(), reader, empty, 5); err != nil || len(page.Entries) != 0 || !page.Ready {
+				v.Errorf("before %d: %+v, %v", empty, page, err)
+			}
+		}
+	})
+}
+
+func TestActivityLetsKeysLive(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		n := v.field("n")
+		v.must(v.c.MarkActive(v.Context(), []services.UserNumber{reader, other}, 20_009, 48*time.Hour))
+		for _, key := range inboxKeys(reader)[:2] {
+			if left, err := v.c.rds().TTL(v.Context(), key).Result(); err != nil || left <= 47*time.Hour || left > 48*time.Hour {
+				v.Errorf("%s lives for %s, %v: want 48h", key, left, err)
+			}
+		}
+		if d := v.document(); d.Day != 20_009 || v.field("n") != n {
+			v.Errorf("the document is %+v, version %s after %s", d, v.field("n"), n)
+		}
+	})
+}
+
+func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	v := view{t, connect(t, Options{URL: server.URL()})}
+	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
+	// A real moment: ids of 2026, greatest author numbers, the count at its longest.
+	first := services.PostIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
+	entries := posts(first, first+worldEntries-1, counted)
+	for i := range entries {
+		entries[i].Author = ^services.UserNumber(0) - services.UserNumber(i)
+	}
+	v.build(FeedFacts{Entries: entries, Seen: first - 1, Floor: first - 1, TrimmedCounted: first - 1})
+	if n := server.Do("ZCARD", inboxKey(reader)).(int64); n != worldEntries+1 {
+		t.Fatalf("the inbox has %d members, want %d", n, worldEntries+1)
+	}
+	inbox, document := usage(inboxKey(reader)), usage(badgeKey(reader))
+	if inbox > 12<<10 || document > 400 {
+		t.Errorf("a full inbox takes %d bytes, an idle document %d: want at most 12,288 and 400", inbox, document)
+	}
+	t.Logf("a full inbox %d bytes, an idle document %d", inbox, document)
+	for _, key := range []string{inboxKey(reader), badgeKey(reader)} {
+		if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", key)); !strings.Contains("listpack ziplist", encoding) {
+			t.Errorf("%s is a %s, want it compact", key, encoding)
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package rdb
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// A long feed is one reader's, of hundreds of posts: what an inbox trims, refuses and reads again. Nothing happens at
+// the same time here; that is what worlds are for.
+type longFeed struct {
+	world
+	reader  services.UserNumber
+	authors []services.UserNumber
+	own     int  // of ten posts so many are the reader's own, which do not count
+	loud    bool // one author writes nearly everything
+}
+
+func newLongFeed(t *testing.T, client *Client, seed uint64) *longFeed {
+	f := &longFeed{world: *newWorld(t.Context(), client, seed, services.UserNumber(10*seed+1))}
+	f.reader, f.users = f.users[0], f.users[:1]
+	f.own, f.loud = []int{0, 3, 10}[f.random.IntN(3)], f.random.IntN(3) == 0
+	for i := range 3 {
+		f.authors = append(f.authors, f.reader+services.UserNumber(i)+1)
+		f.edges[edge{f.reader, f.authors[i]}] = 0
+	}
+	return f
+}
+
+func (f *longFeed) push(ids ...services.PostID) error {
+	stamp, err := f.client.StampOf(f.ctx, f.reader)
+	if err != nil {
+		return err
+	}
+	adds := make([]Add, 0, len(ids))
+	for _, id := range ids {
+		author := f.posts[id].Author
+		if since, follows := f.edges[edge{f.reader, author}]; follows {
+			adds = append(adds, Add{f.reader, services.FeedEntry{Post: id, Author: author, Counts: id > since}})
+		} else if author == f.reader {
+			adds = append(adds, Add{f.reader, services.FeedEntry{Post: id, Author: author}})
+		}
+	}
+	results, err := f.client.AddToInboxes(f.ctx, stamp, adds)
+	for i, result := range results {
+		if result.Status == Retry {
+			err = f.addAgain(func() {}, f.reader, adds[i].Entry.Post)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// publishMany commits posts and pushes most of them; the others are committed and pushed much later.
+func (f *longFeed) publishMany(number int) error {
+	var ids []services.PostID
+	for range number {
+		id := f.id()
+		if f.random.IntN(12) == 0 {
+			f.held = append(f.held, id)
+			continue
+		}
+		author := f.reader
+		if f.random.IntN(10) >= f.own {
+			author = f.authors[f.random.IntN(3)]
+		}
+		if f.loud && f.random.IntN(50) > 0 {
+			author = f.authors[0]
+		}
+		f.posts[id] = &services.Post{ID: id, Author: author}
+		ids = append(ids, id)
+	}
+	f.say("%d posts up to %d", len(ids), f.last)
+	return f.push(ids...)
+}
+
+// commitLate publishes a post whose id was given away long ago. It comes by a push, or alone as after a RETRY.
+func (f *longFeed) commitLate() error {
+	if len(f.held) == 0 {
+		return nil
+	}
+	at := max(f.random.IntN(len(f.held)), f.random.IntN(len(f.held)))
+	id := f.held[at]
+	f.held = slices.Delete(f.held, at, at+1)
+	f.posts[id] = &services.Post{ID: id, Author: f.authors[f.random.IntN(3)]}
+	f.say("%d committed late", id)
+	if f.random.IntN(2) == 0 {
+		return f.push(id)
+	}
+	return f.addAgain(func() {}, f.reader, id)
+}
+
+// longRebuild is what a rebuild reads of a long feed: what an inbox holds, and what lies below.
+func (f *longFeed) longRebuild(refill bool) error {
+	f.say("rebuild, refill %v", refill)
+	stamps, err := f.client.BeginRebuild(f.ctx, f.users, refill)
+	if err != nil {
+		return err
+	}
+	facts := FeedFacts{Reader: f.reader, Stamp: stamps[0], Seen: f.seen[f.reader], Day: 20_000, Lifetime: 3600e9, Entries: f.homeFeed(f.reader)}
+	if len(facts.Entries) > worldEntries {
+		below := facts.Entries[worldEntries:]
+		facts.Floor, facts.Entries = below[0].Post, facts.Entries[:worldEntries]
+		if at := slices.IndexFunc(below, func(entry services.FeedEntry) bool { return entry.Counts }); at >= 0 {
+			facts.TrimmedCounted = below[at].Post
+		}
+	}
+	result, err := f.client.EndRebuild(f.ctx, facts)
+	if err == nil && (result.Status != Applied || result.Short) {
+		err = fmt.Errorf("the rebuild answers %+v", result)
+	}
+	return err
+}
+
+func (f *longFeed) unfollowOrFollow() error {
+	pair := edge{f.reader, f.authors[f.random.IntN(3)]}
+	if _, follows := f.edges[pair]; !follows {
+		f.edges[pair] = f.id()
+		f.say("follows %d", pair.author)
+		return f.reconcile(func() {}, f.reader, pair.author)
+	}
+	if f.random.IntN(3) == 0 {
+		// Both before either was carried.
+		f.edges[pair] = f.id()
+		f.say("unfollows and follows %d", pair.author)
+		return f.reconcile(func() {}, f.reader, pair.author)
+	}
+	delete(f.edges, pair)
+	f.say("unfollows %d", pair.author)
+	result, err := f.client.DropFromInbox(f.ctx, f.reader, pair.author)
+	if err == nil && result.Short {
+		err = f.longRebuild(true)
+	}
+	return err
+}
+
+func (f *longFeed) deleteSome() error {
+	for range f.random.IntN(12) {
+		id, ok := f.anyPost()
+		if !ok || f.posts[id].Deleted {
+			continue
+		}
+		f.posts[id].Deleted = true
+		f.say("%d is deleted", id)
+		results, err := f.client.DeleteFromInboxes(f.ctx, f.users, id, f.posts[id].Author)
+		if err == nil && results[0].Short {
+			err = f.longRebuild(true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *longFeed) look() error {
+	if id, ok := f.anyPost(); ok && id > f.seen[f.reader] {
+		f.seen[f.reader] = id
+		f.say("seen up to %d", id)
+	}
+	return f.carrySeen(func() {}, f.reader)
+}
+
+func (f *longFeed) event() error {
+	switch dice := f.random.IntN(20); {
+	case dice < 6:
+		return f.publishMany(1 + f.random.IntN(90))
+	case dice < 11:
+		return f.commitLate()
+	case dice < 13:
+		return f.unfollowOrFollow()
+	case dice < 16:
+		return f.deleteSome()
+	case dice < 17:
+		return f.look()
+	case dice < 18:
+		if err := f.lose(f.reader); err != nil {
+			return err
+		}
+		return f.longRebuild(f.random.IntN(2) == 0)
+	default:
+		return f.longRebuild(f.random.IntN(2) == 0)
+	}
+}
+
+// hold compares the view with the facts: the newest 300 are listed, neither more nor fewer, in pages of any length, and
+// the count is the true one, or says that it may be more.
+func (f *longFeed) hold() error {
+	facts, true_ := f.homeFeed(f.reader), 0
+	for _, entry := range facts {
+		if entry.Counts && entry.Post > f.seen[f.reader] {
+			true_++
+		}
+	}
+	var listed []services.FeedEntry
+	for before := services.MaxPostID; ; {
+		page, err := f.client.Inbox(f.ctx, f.reader, before, 1+f.random.IntN(services.Retention))
+		if err != nil || !page.Ready {
+			return fmt.Errorf("the inbox is %+v, %w", page, err)
+		}
+		if listed = append(listed, page.Entries...); len(page.Entries) > 0 {
+			before = page.Entries[len(page.Entries)-1].Post
+			continue
+		}
+		want := facts[:min(len(facts), services.Retention)]
+		if !slices.Equal(listed, want) {
+			return fmt.Errorf("%d are listed and differ from the %d newest: %s", len(listed), len(want), firstDifference(listed, want))
+		}
+		if len(facts) > services.Retention && !page.Cut || len(facts) < services.Retention && page.Cut {
+			return fmt.Errorf("of %d posts some are cut: %v", len(facts), page.Cut)
+		}
+		break
+	}
+	documents, err := f.client.Documents(f.ctx, f.users)
+	if err != nil {
+		return err
+	}
+	d := documents[0]
+	exact := d.FeedCount == true_ && true_ <= services.Retention
+	if !d.Ready || d.FeedCount > true_ || !exact && !d.FeedMore || d.Seen != f.seen[f.reader] {
+		return fmt.Errorf("the document is %+v, the facts have %d above %d", d, true_, f.seen[f.reader])
+	}
+	return nil
+}
+
+func firstDifference(got, want []services.FeedEntry) string {
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			return fmt.Sprintf("at %d %+v, want %+v", i, got[i], want[i])
+		}
+	}
+	return "one ends before the other"
+}
+
+func (f *longFeed) run(events int) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\n\tafter %d events: %v", err, len(f.trace), f.trace)
+		}
+	}()
+	if err := f.longRebuild(false); err != nil {
+		return err
+	}
+	if err := f.publishMany(services.Retention + f.random.IntN(150)); err != nil {
+		return err
+	}
+	for range events {
+		for _, step := range []func() error{f.event, f.hold, f.check} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// longHistory runs one long feed of a reader of its own. The same number is the same feed.
+func longHistory(t *testing.T, client *Client, number int, plant func(*world)) error {
+	feed := newLongFeed(t, client, uint64(number))
+	if plant != nil {
+		plant(&feed.world)
+	}
+	return feed.run(40)
+}
+
+func TestALongFeedIsItsNewestThreeHundred(t *testing.T) {
+	test := func(t *testing.T, url string, number int) {
+		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		for i := range number {
+			if err := longHistory(t, client, i, nil); err != nil {
+				t.Fatalf("feed %d: %v", i, err)
+			}
+		}
+	}
+	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 20) })
+	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 2) })
+	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 2) })
+}
+
+// trimmingBugs are what long feeds must find.
+var trimmingBugs = map[string]plantedBug{
+	"a trim that forgets what counted":    {scripts: []replacement{{&inboxAdd, "if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end", ""}}, known: 1},
+	"a trim that keeps the old floor":     {scripts: []replacement{{&inboxAdd, "d.floor = gone[#gone]:sub(1, 13)\n", ""}}, known: 7},
+	"a late push below the floor":         {scripts: []replacement{{&inboxAdd, "if id <= d.floor then\n  if not", "if false then\n  if not"}}, known: 1},
+	"a late push that nobody notes":       {scripts: []replacement{{&inboxAdd, "  d.ft = id\n", "  return { 2 }\n"}}, known: 111},
+	"a late merge that nobody notes":      {scripts: []replacement{{&inboxMerge, "added == 0 and d.ft == ft", "added == 0"}}, known: 150},
+	"a refill that keeps the floor":       {scripts: []replacement{{&rebuildBegin, "elseif ARGV[1] == '1' and", "elseif false and"}}, known: 1},
+	"a drop that does not ask for more":   {scripts: []replacement{{&inboxDrop, "redis.call('ZCARD', i) - 1 < KEEP", "false"}}, known: 3},
+	"a rebuild without a floor":           {scripts: []replacement{{&rebuildMerge, "if ARGV[3] > d.floor then", "if false then"}}, known: 1},
+	"a rebuild that forgets what counted": {scripts: []replacement{{&rebuildMerge, "if ARGV[4] > d.ft then d.ft = ARGV[4] end", ""}}, known: 1},
+	"a count beyond the limit":            {scripts: []replacement{{&inboxAdd, "if count > KEEP then return KEEP .. '+' end", ""}}, known: 2},
+	"a follow that reads what is listed":  {world: func(w *world) { w.depth = services.Retention }, known: 6},
+}

@@ -1,0 +1,369 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+const (
+	reader = services.UserNumber(7)
+	author = services.UserNumber(8)
+	other  = services.UserNumber(9)
+)
+
+// view is one reader's feed on one Redis, for tests that take a script down every way it has.
+type view struct {
+	*testing.T
+	c *Client
+}
+
+// eachView runs a test with an empty Redis of each kind.
+func eachView(t *testing.T, run func(v view)) {
+	rdbtest.Each(t, func(t *testing.T, url string) { run(view{t, connect(t, Options{URL: url, ReadTimeout: patience})}) })
+}
+
+func (v view) must(err error) {
+	v.Helper()
+	if err != nil {
+		v.Fatal(err)
+	}
+}
+
+// build makes the reader's document and inbox from facts.
+func (v view) build(facts FeedFacts) Result {
+	v.Helper()
+	if facts.Stamp == 0 {
+		facts.Stamp = v.begin(false)
+	}
+	facts.Reader, facts.Day, facts.Lifetime = reader, 20_000, time.Hour
+	result, err := v.c.EndRebuild(v.Context(), facts)
+	v.must(err)
+	return result
+}
+
+func (v view) begin(refill bool) Stamp {
+	v.Helper()
+	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserNumber{reader}, refill)
+	v.must(err)
+	return stamps[0]
+}
+
+// stamp is one of this moment; on a cluster a removal would refuse those of Now for a second.
+func (v view) stamp() Stamp {
+	v.Helper()
+	stamp, err := v.c.StampOf(v.Context(), reader)
+	v.must(err)
+	return stamp
+}
+
+func (v view) add(stamp Stamp, entry services.FeedEntry) Result {
+	v.Helper()
+	results, err := v.c.AddToInboxes(v.Context(), stamp, []Add{{reader, entry}})
+	v.must(err)
+	return results[0]
+}
+
+func (v view) merge(stamp Stamp, fence bool, entries ...services.FeedEntry) Result {
+	v.Helper()
+	result, err := v.c.MergeIntoInbox(v.Context(), reader, stamp, fence, entries)
+	v.must(err)
+	return result
+}
+
+func (v view) drop(author services.UserNumber) Result {
+	v.Helper()
+	result, err := v.c.DropFromInbox(v.Context(), reader, author)
+	v.must(err)
+	return result
+}
+
+func (v view) delete(post services.PostID) Result {
+	v.Helper()
+	results, err := v.c.DeleteFromInboxes(v.Context(), []services.UserNumber{reader}, post, author)
+	v.must(err)
+	return results[0]
+}
+
+func (v view) see(upTo services.PostID) Result {
+	v.Helper()
+	result, err := v.c.MarkFeedSeen(v.Context(), reader, upTo)
+	v.must(err)
+	return result
+}
+
+func (v view) field(name string) string {
+	v.Helper()
+	value, err := v.c.rds().HGet(v.Context(), badgeKey(reader), name).Result()
+	if err != redis.Nil {
+		v.must(err)
+	}
+	return value
+}
+
+func (v view) set(name string, value any) {
+	v.Helper()
+	v.must(v.c.rds().HSet(v.Context(), badgeKey(reader), name, value).Err())
+}
+
+func (v view) lose(keys ...string) {
+	v.Helper()
+	v.must(v.c.rds().Del(v.Context(), keys...).Err())
+}
+
+func (v view) document() Document {
+	v.Helper()
+	documents, err := v.c.Documents(v.Context(), []services.UserNumber{reader})
+	v.must(err)
+	return documents[0]
+}
+
+// want checks what a script did, and that the reader's feed is as it should be after it.
+func (v view) want(what string, result Result, status Status, count string, entries ...services.FeedEntry) {
+	v.Helper()
+	if result.Status != status || (result.N > 0) != (status == Applied) {
+		v.Errorf("%s: %+v, want the status %d", what, result, status)
+	}
+	if got := v.field("fc"); got != count {
+		v.Errorf("%s: the count is %q, want %q", what, got, count)
+	}
+	if status == Applied && v.field("n") != strconv.FormatUint(result.N, 10) {
+		v.Errorf("%s: answered version %d, stored %s", what, result.N, v.field("n"))
+	}
+	page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, services.Retention)
+	v.must(err)
+	slices.Reverse(entries)
+	if !slices.Equal(page.Entries, entries) {
+		v.Errorf("%s: the inbox is %v, want %v", what, page.Entries, entries)
+	}
+}
+
+func counted(id services.PostID) services.FeedEntry {
+	return services.FeedEntry{Post: id, Author: author, Counts: true}
+}
+
+func listed(id services.PostID) services.FeedEntry {
+	return services.FeedEntry{Post: id, Author: author}
+}
+
+// posts are entries with the ids from first to last.
+func posts(first, last services.PostID, make func(services.PostID) services.FeedEntry) (entries []services.FeedEntry) {
+	for id := first; id <= last; id++ {
+		entries = append(entries, make(id))
+	}
+	return entries
+}
+
+// everyWrite are the scripts that change what is there, each with arguments that would change something.
+func (v view) everyWrite() map[string]func(Stamp) Result {
+	return map[string]func(Stamp) Result{
+		"add":    func(stamp Stamp) Result { return v.add(stamp, counted(50)) },
+		"merge":  func(stamp Stamp) Result { return v.merge(stamp, true, counted(51)) },
+		"end":    func(stamp Stamp) Result { return v.build(FeedFacts{Stamp: stamp}) },
+		"drop":   func(Stamp) Result { return v.drop(author) },
+		"delete": func(Stamp) Result { return v.delete(1) },
+		"see":    func(Stamp) Result { return v.see(60) },
+	}
+}
+
+func TestNothingIsWrittenWhereNoDocumentIs(t *testing.T) {
+	eachView(t, func(v view) {
+		if stamp := v.stamp(); stamp != 0 {
+			v.Errorf("a stamp of %d without a document, want 0", stamp)
+		}
+		for name, write := range v.everyWrite() {
+			v.want(name, write(1<<62), Missing, "")
+		}
+		v.must(v.c.MarkActive(v.Context(), []services.UserNumber{reader}, 20_001, time.Hour))
+		for _, key := range inboxKeys(reader) {
+			if n, err := v.c.rds().Exists(v.Context(), key).Result(); err != nil || n != 0 {
+				v.Errorf("%s was made: %d, %v", key, n, err)
+			}
+		}
+	})
+}
+
+func TestALostInboxMakesTheDocumentSaySo(t *testing.T) {
+	eachView(t, func(v view) {
+		for name := range v.everyWrite() {
+			for what, spoil := range map[string]func(){
+				"lost":             func() { v.lose(inboxKey(reader)) },
+				"without sentinel": func() { v.must(v.c.rds().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
+				"without st":       func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "st").Err()) },
+				"without T":        func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "T").Err()) },
+				"with a broken n":  func() { v.set("n", "soon") },
+			} {
+				v.lose(badgeKey(reader), inboxKey(reader))
+				v.build(FeedFacts{Entries: posts(1, 3, counted)})
+				spoil()
+				if result := v.everyWrite()[name](v.stamp()); result.Status != Missing {
+					v.Errorf("%s into an inbox %s: %+v, want the status %d", name, what, result, Missing)
+				}
+				page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 10)
+				if d := v.document(); err != nil || page.Ready || d.Ready {
+					v.Errorf("%s into an inbox %s: %+v, %+v, %v: want neither ready", name, what, d, page, err)
+				}
+				v.want("the rebuild", v.build(FeedFacts{Seen: 1, Entries: posts(1, 3, counted)}), Applied, "2", posts(1, 3, counted)...)
+				if d := v.document(); !d.Ready || d.Seen != 1 {
+					v.Errorf("%s into an inbox %s: rebuilt to %+v", name, what, d)
+				}
+			}
+		}
+	})
+}
+
+func TestAnAdd(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: []services.FeedEntry{listed(1), counted(2)}})
+		stamp := v.stamp()
+		v.want("a post that counts", v.add(stamp, counted(3)), Applied, "2", listed(1), counted(2), counted(3))
+		v.want("the same again", v.add(stamp, counted(3)), Same, "2", listed(1), counted(2), counted(3))
+		v.want("a post that is listed", v.add(stamp, listed(4)), Applied, "2", listed(1), counted(2), counted(3), listed(4))
+		v.want("one that counted", v.add(stamp, listed(2)), Retry, "2", listed(1), counted(2), counted(3), listed(4))
+		v.want("one that was listed", v.add(stamp, counted(1)), Retry, "2", listed(1), counted(2), counted(3), listed(4))
+		v.drop(other)
+		v.want("a read from before a removal", v.add(stamp, counted(5)), Retry, "2", listed(1), counted(2), counted(3), listed(4))
+		rm, err := strconv.ParseUint(v.field("rm"), 10, 64)
+		v.must(err)
+		v.want("a read at the removal", v.add(Stamp(rm), counted(5)), Retry, "2", listed(1), counted(2), counted(3), listed(4))
+		v.want("a read right after it", v.add(Stamp(rm+1), counted(5)), Applied, "3", listed(1), counted(2), counted(3), listed(4), counted(5))
+	})
+}
+
+func TestAMerge(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		stamp := v.stamp()
+		v.want("other flags", v.merge(stamp, false, listed(1), listed(2), counted(4)), Applied, "2", listed(1), listed(2), counted(3), counted(4))
+		v.want("and back", v.merge(stamp, false, counted(2)), Applied, "3", listed(1), counted(2), counted(3), counted(4))
+		v.want("what is there", v.merge(stamp, false, counted(2), listed(1)), Same, "3", listed(1), counted(2), counted(3), counted(4))
+		v.want("nothing", v.merge(stamp, false), Same, "3", listed(1), counted(2), counted(3), counted(4))
+		v.want("without a fence", v.add(stamp, counted(5)), Applied, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
+		v.want("a fence alone", v.merge(stamp, true), Same, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
+		v.want("behind the fence", v.merge(stamp, true, counted(6)), Retry, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
+		v.want("and a push", v.add(stamp, counted(6)), Retry, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
+		v.want("read again", v.merge(v.stamp(), true, counted(6)), Applied, "5", listed(1), counted(2), counted(3), counted(4), counted(5), counted(6))
+	})
+}
+
+func TestRemovals(t *testing.T) {
+	eachView(t, func(v view) {
+		foreign := services.FeedEntry{Post: 4, Author: other, Counts: true}
+		v.build(FeedFacts{Entries: append(posts(1, 3, counted), foreign, listed(5))})
+		old := v.stamp()
+		v.want("a post of another author's", v.delete(4), Same, "4", counted(1), counted(2), counted(3), foreign, listed(5))
+		v.want("a read from before it", v.add(old, counted(6)), Retry, "4", counted(1), counted(2), counted(3), foreign, listed(5))
+		v.want("a post that counts", v.delete(2), Applied, "3", counted(1), counted(3), foreign, listed(5))
+		v.want("a post that is listed", v.delete(5), Applied, "3", counted(1), counted(3), foreign)
+		v.want("the same again", v.delete(5), Same, "3", counted(1), counted(3), foreign)
+		old = v.stamp()
+		v.want("somebody without posts", v.drop(10), Same, "3", counted(1), counted(3), foreign)
+		v.want("a read from before that", v.add(old, counted(6)), Retry, "3", counted(1), counted(3), foreign)
+		v.want("an author", v.drop(author), Applied, "1", foreign)
+		v.want("the same again", v.drop(author), Same, "1", foreign)
+	})
+}
+
+func TestTheMarkMovesForwardOnly(t *testing.T) {
+	eachView(t, func(v view) {
+		all := posts(1, 5, counted)
+		v.build(FeedFacts{Seen: 2, Entries: slices.Clone(all)})
+		v.want("back", v.see(1), Same, "3", slices.Clone(all)...)
+		v.want("where it is", v.see(2), Same, "3", slices.Clone(all)...)
+		v.want("forward", v.see(4), Applied, "1", slices.Clone(all)...)
+		v.want("a rebuild from an older mark", v.build(FeedFacts{Seen: 3}), Applied, "1", slices.Clone(all)...)
+		v.want("a rebuild from a newer mark", v.build(FeedFacts{Seen: 5}), Applied, "0", slices.Clone(all)...)
+		v.want("to the end of time", v.see(services.MaxPostID), Applied, "0", slices.Clone(all)...)
+		if d := v.document(); d.Seen != services.MaxPostID || d.FeedMore {
+			v.Errorf("the document is %+v", d)
+		}
+	})
+}
+
+func TestVersionsAndFencesRiseThoughTheClockStandsBehind(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 9, counted)})
+		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+		v.set("n", ahead)
+		v.set("rm", ahead)
+		for i, write := range []func() Result{
+			func() Result { return v.delete(1) }, func() Result { return v.see(3) }, func() Result { return v.drop(author) },
+			func() Result { return v.add(v.stamp(), counted(20)) }, func() Result { return v.merge(v.stamp(), true, counted(21)) },
+			func() Result { return v.build(FeedFacts{Stamp: v.begin(true)}) },
+		} {
+			if result := write(); result.Status != Applied || result.N != ahead+uint64(i)+1 {
+				v.Errorf("write %d: %+v, want the version %d", i, result, ahead+uint64(i)+1)
+			}
+		}
+		if rm := v.field("rm"); rm != fmt.Sprint(ahead+3) {
+			v.Errorf("after three removals rm is %s, want %d", rm, ahead+3)
+		}
+		v.lose(inboxKey(reader))
+		if stamp := v.begin(false); stamp != Stamp(ahead+5) || v.field("rm") != fmt.Sprint(ahead+4) {
+			v.Errorf("an inbox born at %s, stamp %d: want %d and %d", v.field("rm"), stamp, ahead+4, ahead+5)
+		}
+	})
+}
+
+func TestLiveLeasesAreToldAndNoOthers(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 9, counted)})
+		now := time.Now().UnixMilli()
+		v.must(v.c.rds().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
+		for name, result := range map[string]Result{
+			"add": v.add(v.stamp(), counted(20)), "merge": v.merge(v.stamp(), false, counted(21)), "delete": v.delete(1), "see": v.see(3),
+			"drop": v.drop(author), "end": v.build(FeedFacts{}),
+		} {
+			slices.Sort(result.Nodes)
+			if !slices.Equal(result.Nodes, []string{"here", "there"}) {
+				v.Errorf("%s tells %q, want here and there", name, result.Nodes)
+			}
+		}
+		if result := v.see(3); result.Nodes != nil {
+			v.Errorf("nothing changed and %q are told", result.Nodes)
+		}
+	})
+}
+
+func TestRoundTripsOfInboxes(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 9, counted)})
+		adds, many := make([]Add, 1200), make([]services.UserNumber, 1200)
+		for i := range adds {
+			adds[i], many[i] = Add{services.UserNumber(i), counted(10)}, services.UserNumber(i)
+		}
+		var page InboxPage
+		for _, test := range []struct {
+			name string
+			want int
+			run  func(ctx context.Context) (int, error)
+		}{
+			{"a page", 1, func(ctx context.Context) (_ int, err error) {
+				page, err = v.c.Inbox(ctx, reader, 5, 20)
+				return len(page.Entries), err
+			}},
+			{"1,200 pushes", 3, func(ctx context.Context) (int, error) {
+				results, err := v.c.AddToInboxes(ctx, 1<<62, adds)
+				return len(results), err
+			}},
+			{"1,200 deletions", 3, func(ctx context.Context) (int, error) {
+				results, err := v.c.DeleteFromInboxes(ctx, many, 10, author)
+				return len(results), err
+			}},
+		} {
+			ctx, trips := WithRoundTrips(v.Context())
+			n, err := test.run(ctx)
+			if err != nil || trips.Count() != test.want || n != 1200 && n != 4 {
+				v.Errorf("%s: %d answers in %d round trips, %v: want %d", test.name, n, trips.Count(), err, test.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,53 @@
+package rdb
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+func TestKeysAreWhatTheModelSays(t *testing.T) {
+	for got, want := range map[string]string{
+		badgeKey(0):                 "{u0}:b",
+		badgeKey(17):                "{u17}:b",
+		inboxKey(17):                "{u17}:i",
+		onlineKey(17):               "{u17}:on",
+		profileKey(17):              "{u17}:p",
+		badgeKey(4_294_967_295):     "{u4294967295}:b",
+		postKey(1):                  "p:0000000000001",
+		postKey(services.MaxPostID): "p:7ZZZZZZZZZZZZ",
+		hintChannel("node-1"):       "node:node-1",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
+	of := func(user services.UserNumber) []string {
+		return []string{badgeKey(user), inboxKey(user), onlineKey(user), profileKey(user)}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := services.UserNumber(rapid.Uint32().Draw(t, "a")), services.UserNumber(rapid.Uint32().Draw(t, "b"))
+		seen := map[string]bool{}
+		for _, key := range of(a) {
+			tag, _, _ := strings.Cut(key, "}")
+			if first, _, _ := strings.Cut(badgeKey(a), "}"); tag != first || seen[key] {
+				t.Fatalf("the keys of %d: %q", a, of(a))
+			}
+			seen[key] = true
+		}
+		for _, key := range of(b) {
+			if seen[key] != (a == b) {
+				t.Fatalf("%d and %d share %q", a, b, key)
+			}
+		}
+		if keys := inboxKeys(a); keys[0] != badgeKey(a) || keys[1] != inboxKey(a) || keys[2] != onlineKey(a) {
+			t.Fatalf("the scripts' keys are %q", keys)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package rdb
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+func likes(version uint64) services.CategoryCounts {
+	return services.CategoryCounts{Category: services.CategoryLike, Version: version, Newest: services.PostID(version), Day: 20_000, Days: [8]int{int(version)}}
+}
+
+func (v view) put(counts ...services.CategoryCounts) Result {
+	v.Helper()
+	results, err := v.c.PutNotifications(v.Context(), []NotificationCounts{{reader, counts}})
+	v.must(err)
+	return results[0]
+}
+
+func TestCountsOfTheNewestVersionStay(t *testing.T) {
+	eachView(t, func(v view) {
+		if result := v.put(likes(1)); result.Status != Missing {
+			v.Errorf("without a document: %+v, want the status %d", result, Missing)
+		}
+		stamp := v.begin(false)
+		if result := v.put(likes(2)); result.Status != Applied || v.document().Ready {
+			v.Errorf("while it is built: %+v, ready %v", result, v.document().Ready)
+		}
+		v.build(FeedFacts{Stamp: stamp})
+		last := v.document().N
+		for _, test := range []struct {
+			version uint64
+			status  Status
+			holds   uint64
+		}{{2, Same, 2}, {1, Same, 2}, {0, Same, 2}, {3, Applied, 3}, {10, Applied, 10}, {9, Same, 10}, {1 << 52, Applied, 1 << 52}, {1<<52 - 1, Same, 1 << 52}} {
+			result, d := v.put(likes(test.version)), v.document()
+			if result.Status != test.status || d.Notifications[0] != likes(test.holds) {
+				v.Errorf("version %d: %+v and %+v, want %d and the counts of %d", test.version, result, d.Notifications[0], test.status, test.holds)
+			}
+			if result.Status == Applied && (result.N <= last || d.N != result.N) || result.Status == Same && d.N != last {
+				v.Errorf("version %d: the document's is %d after %d, answered %+v", test.version, d.N, last, result)
+			}
+			last = d.N
+		}
+		if result := v.put(); result.Status != Same {
+			v.Errorf("no counts at all: %+v", result)
+		}
+	})
+}
+
+func TestCategoriesWinEachForItself(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		v.put(likes(5))
+		mentions := likes(3)
+		mentions.Category = "MENTION"
+		if result := v.put(likes(4), mentions); result.Status != Applied {
+			v.Errorf("%+v", result)
+		}
+		if v.field("NLIKE") != countsText(likes(5)) || v.field("NMENTION") != countsText(mentions) || v.field("HMENTION") != mentions.Newest.String() {
+			v.Errorf("likes %q, mentions %q at %q", v.field("NLIKE"), v.field("NMENTION"), v.field("HMENTION"))
+		}
+	})
+}
+
+func TestCountsInAnyOrderEndTheSame(t *testing.T) {
+	eachView(t, func(v view) {
+		for seed := range uint64(5) {
+			v.lose(badgeKey(reader))
+			v.build(FeedFacts{})
+			random := rand.New(rand.NewPCG(seed, 2))
+			var versions []uint64
+			for range 12 {
+				versions = append(versions, random.Uint64N(30))
+			}
+			before := v.document().N
+			for _, version := range versions {
+				result := v.put(likes(version))
+				if now := v.document().N; now < before || result.Status == Applied && now == before {
+					v.Errorf("version %d after %d", now, before)
+				}
+				before = v.document().N
+			}
+			if got := v.document().Notifications[0]; got != likes(slices.Max(versions)) {
+				v.Errorf("after %v: %+v", versions, got)
+			}
+		}
+	})
+}
+
+func TestCountsAreCarriedToThoseWhoWatch(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		now := time.Now().UnixMilli()
+		v.must(v.c.rds().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "gone", now-1).Err())
+		if result := v.put(likes(1)); !slices.Equal(result.Nodes, []string{"here"}) {
+			v.Errorf("%q are told, want here", result.Nodes)
+		}
+		if result := v.put(likes(1)); result.Nodes != nil {
+			v.Errorf("nothing changed and %q are told", result.Nodes)
+		}
+		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+		v.set("n", ahead)
+		if result := v.put(likes(2)); result.N != ahead+1 {
+			v.Errorf("version %d behind a clock, want %d", result.N, ahead+1)
+		}
+		v.set("NLIKE", "broken")
+		if result := v.put(likes(1)); result.Status != Applied || v.document().Notifications[0] != likes(1) {
+			v.Errorf("over a broken value: %+v, %+v", result, v.document())
+		}
+	})
+}
+
+func TestManyUsersAreInTheirOrder(t *testing.T) {
+	eachView(t, func(v view) {
+		users := make([]NotificationCounts, 501)
+		for i := range users {
+			users[i] = NotificationCounts{services.UserNumber(i), []services.CategoryCounts{likes(1)}}
+		}
+		_, err := v.c.BeginRebuild(v.Context(), []services.UserNumber{3, 500}, false)
+		v.must(err)
+		ctx, trips := WithRoundTrips(v.Context())
+		results, err := v.c.PutNotifications(ctx, users)
+		v.must(err)
+		for i, result := range results {
+			if want := map[bool]Status{true: Applied, false: Missing}[i == 3 || i == 500]; result.Status != want {
+				v.Errorf("user %d: %+v, want the status %d", i, result, want)
+			}
+		}
+		if len(results) != 501 || trips.Count() != 2 {
+			v.Errorf("%d results in %d round trips, want 501 in 2", len(results), trips.Count())
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package rdb
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// handClock stands still until a test moves it.
+type handClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *handClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *handClock) move(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(by)
+}
+
+// twoNodes are two clients of one Redis, each a node of its own.
+func twoNodes(t *testing.T, url string) (here, there view, clock *handClock) {
+	clock = &handClock{now: time.Now()}
+	here = view{t, connect(t, Options{URL: url, Node: "here", Clock: clock, ReadTimeout: patience})}
+	there = view{t, connect(t, Options{URL: url, Node: "there", Clock: clock, ReadTimeout: patience})}
+	return here, there, clock
+}
+
+func TestWhoEntersIsToldUntilTheLeaseEnds(t *testing.T) {
+	test := func(t *testing.T, url string) {
+		here, there, clock := twoNodes(t, url)
+		here.build(FeedFacts{})
+		version := uint64(0)
+		told := func(what string, want ...string) {
+			t.Helper()
+			version++
+			nodes := there.put(likes(version)).Nodes
+			slices.Sort(nodes)
+			if !slices.Equal(nodes, want) {
+				t.Errorf("%s: %q are told, want %q", what, nodes, want)
+			}
+		}
+		users := []services.UserNumber{reader, other}
+		told("nobody has entered")
+		here.must(here.c.Enter(t.Context(), users, time.Minute))
+		told("one node", "here")
+		there.must(there.c.Enter(t.Context(), users, 2*time.Minute))
+		told("two nodes", "here", "there")
+		here.must(here.c.Leave(t.Context(), users[:1]))
+		told("one has left", "there")
+		here.must(here.c.Leave(t.Context(), users[:1]))
+		told("it leaves again", "there")
+		// A node whose lease has ended is not told, also while the other keeps the key alive.
+		clock.move(-2 * time.Minute)
+		here.must(here.c.Enter(t.Context(), users, time.Minute))
+		clock.move(2 * time.Minute)
+		there.must(there.c.Enter(t.Context(), users, time.Minute))
+		told("one lease has ended", "there")
+		here.must(here.c.Enter(t.Context(), users, time.Minute))
+		told("and is renewed", "here", "there")
+		there.must(there.c.Leave(t.Context(), users))
+		here.must(here.c.Leave(t.Context(), users))
+		told("all have left")
+		if n, err := here.c.rds().Exists(t.Context(), onlineKey(reader)).Result(); err != nil || n != 0 {
+			t.Errorf("the presence of nobody is kept: %d, %v", n, err)
+		}
+	}
+	// The embedded Redis of one client is not another's.
+	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t)) })
+	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t)) })
+}
+
+func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
+	rdbtest.Each(t, func(t *testing.T, url string) {
+		clock := &handClock{now: time.UnixMilli(1_700_000_000_123)}
+		v := view{t, connect(t, Options{URL: url, Node: "here", Clock: clock})}
+		users := make([]services.UserNumber, 300)
+		for i := range users {
+			users[i] = services.UserNumber(i)
+		}
+		ctx, trips := WithRoundTrips(t.Context())
+		v.must(v.c.Enter(ctx, users, 90*time.Second))
+		if trips.Count() != 1 {
+			t.Errorf("300 users entered in %d round trips, want 1", trips.Count())
+		}
+		for _, user := range []services.UserNumber{0, 150, 299} {
+			until, err := v.c.rds().HGet(t.Context(), onlineKey(user), "here").Result()
+			if want := strconv.Itoa(1_700_000_090_123); err != nil || until != want {
+				t.Errorf("user %d: the lease ends at %q, %v: want %s", user, until, err, want)
+			}
+			if left, err := v.c.rds().TTL(t.Context(), onlineKey(user)).Result(); err != nil || left <= 80*time.Second || left > 90*time.Second {
+				t.Errorf("user %d: the key lives for %s, %v", user, left, err)
+			}
+		}
+		ctx, trips = WithRoundTrips(t.Context())
+		v.must(v.c.Leave(ctx, users))
+		if n, err := v.c.rds().Exists(t.Context(), onlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
+			t.Errorf("after all have left: %d keys, %v, %d round trips", n, err, trips.Count())
+		}
+		v.must(v.c.Enter(t.Context(), nil, time.Minute))
+		v.must(v.c.Leave(t.Context(), nil))
+	})
+}
+
+func TestPresenceReportsWhatRedisRefuses(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	v := view{t, connect(t, Options{URL: server.URL(), Node: "here"})}
+	v.must(v.c.rds().Set(t.Context(), onlineKey(reader), "not a hash", 0).Err())
+	for what, err := range map[string]error{
+		"enter": v.c.Enter(t.Context(), []services.UserNumber{other, reader}, time.Minute),
+		"leave": v.c.Leave(t.Context(), []services.UserNumber{other, reader}),
+	} {
+		if err == nil || services.IsUnavailable(err) {
+			t.Errorf("%s on a key of another kind: %v", what, err)
+		}
+	}
+	server.Kill()
+	for what, err := range map[string]error{
+		"enter":    v.c.Enter(t.Context(), []services.UserNumber{reader}, time.Minute),
+		"document": func() error { _, err := v.c.Documents(t.Context(), []services.UserNumber{reader}); return err }(),
+		"versions": func() error { _, err := v.c.Versions(t.Context(), []services.UserNumber{reader}); return err }(),
+		"page":     func() error { _, err := v.c.Inbox(t.Context(), reader, 9, 9); return err }(),
+		"author":   func() error { _, err := v.c.AuthorInInbox(t.Context(), reader, author); return err }(),
+		"stamp":    func() error { _, err := v.c.Now(t.Context()); return err }(),
+		"stamp of": func() error { _, err := v.c.StampOf(t.Context(), reader); return err }(),
+		"push":     func() error { _, err := v.c.AddToInboxes(t.Context(), 1, []Add{{reader, counted(1)}}); return err }(),
+		"copies":   func() error { _, _, err := v.c.Copies(t.Context(), []services.PostID{1}, nil); return err }(),
+		"put":      v.c.PutCopies(t.Context(), []services.Post{{ID: 1}}, nil),
+		"active":   v.c.MarkActive(t.Context(), []services.UserNumber{reader}, 1, time.Hour),
+	} {
+		if !services.IsUnavailable(err) {
+			t.Errorf("%s without Redis: %v, want UNAVAILABLE", what, err)
+		}
+	}
+}
