@@ -363,6 +363,9 @@ func ask(url, as, query string, variables map[string]any, into any) error {
 	if len(got.Errors) > 0 {
 		return fmt.Errorf("%s (%s)", got.Errors[0].Message, got.code())
 	}
+	if into == nil {
+		return nil
+	}
 	return json.Unmarshal(got.Data, into)
 }
 

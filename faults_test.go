@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -23,13 +24,15 @@ func (l *load) watchAll(url string) []*watch {
 	return watches
 }
 
-// witness follows somebody who has published a number of posts, and does nothing more: whoever reads his badges, at
-// any moment and from whatever engine, must get that number.
+// witness follows somebody who has published a number of posts, of which he has seen the first two; an old device of
+// his reports the first one as seen again and again. Whoever reads his badges, at any moment and from whatever engine,
+// must get the number of the others.
 type witness struct {
-	load *load
-	name string
-	want int
-	stop func()
+	load  *load
+	name  string
+	want  int
+	first string // the first post
+	stop  func()
 
 	mu        sync.Mutex
 	precision string // of the last read
@@ -39,15 +42,22 @@ func newWitness(l *load, posts int) *witness {
 	l.tb.Helper()
 	w := &witness{load: l, name: l.run + "-witness", want: posts}
 	author := l.run + "-quiet"
-	must := func(as, query string, variables map[string]any) {
-		if code := l.mutate(as, query, variables, nil); code != "" {
+	must := func(as, query string, variables map[string]any) (id string) {
+		var data struct {
+			R struct{ Post struct{ ID string } }
+		}
+		if code := l.mutate(as, query, variables, &data); code != "" {
 			l.tb.Fatalf("%s: %s", query, code)
 		}
+		return data.R.Post.ID
 	}
 	must(w.name, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author})
-	for range posts {
-		must(author, `mutation($key:String){publishPost(input:{body:"old",idempotencyKey:$key}){post{id}}}`, nil)
+	var ids []string
+	for range posts + 2 {
+		ids = append(ids, must(author, `mutation($key:String){r:publishPost(input:{body:"old",idempotencyKey:$key}){post{id}}}`, nil))
 	}
+	w.first = ids[0]
+	must(w.name, `mutation($key:String,$p:ID){markHomeFeedSeen(input:{upTo:$p,idempotencyKey:$key}){badges{version}}}`, map[string]any{"p": ids[1]})
 	converge(l.tb, convergence, func() error {
 		got, err := l.badgesOf(w.name)
 		if err == nil && got.Total.Value != posts {
@@ -83,6 +93,9 @@ func (w *witness) look() {
 
 func (w *witness) lookOnce() {
 	got, err := w.load.badgesOf(w.name)
+	if err == nil && rand.IntN(5) == 0 {
+		err = ask(w.load.url(), w.name, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{version}}}`, map[string]any{"p": w.first}, nil)
+	}
 	if err == nil {
 		err = got.holds()
 	}

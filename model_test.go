@@ -249,9 +249,7 @@ func (w *world) markNotificationsSeen(t *rapid.T) {
 
 // work does some of the waiting jobs, so that reads fall between them.
 func (w *world) work(t *rapid.T) {
-	if _, err := rapid.SampledFrom(w.n.workers).Draw(t, "worker").RunOnce(w.n.tb.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.n.work(rapid.SampledFrom(w.n.workers).Draw(t, "worker"))
 }
 
 func (w *world) actions() map[string]func(*rapid.T) {

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// number gives a person's number.
+func (w *world) number(person string) services.UserNumber { return w.n.numbersOf(person)[0] }
+
+// again puts jobs into the queue that have been there before, or that nothing asked for.
+func (w *world) again(t *rapid.T) {
+	var jobs []store.NewJob
+	if post := w.somePost(t); post != nil {
+		id, err := services.ParsePostGlobalID("post", post.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, fanout.FanOutJob(id))
+		if post.deleted {
+			jobs = append(jobs, fanout.RemoveJob(id))
+		}
+		for liker := range w.liked[post.id] {
+			cause := store.Cause{Recipient: w.number(post.author), Category: services.CategoryLike, Subject: id, Actor: w.number(liker)}
+			job, err := fanout.NotifyJob(cause)
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobs = append(jobs, job, job)
+		}
+	}
+	reader, author := w.number(w.person(t, "reader")), w.number(w.person(t, "author"))
+	if reader != author { // nobody follows himself
+		jobs = append(jobs, fanout.FollowJob(reader, author))
+	}
+	jobs = append(jobs, fanout.SeenJob(reader), fanout.CountsJob(author))
+	jobs = rapid.Permutation(jobs).Draw(t, "order")
+	err := w.n.store.Write(w.n.tb.Context(), func(tx *store.Tx) error { return tx.Enqueue(w.n.tb.Context(), jobs...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// early marks a post as seen that is still on its way to the reader, as another device may have shown it, and reports
+// an older one after it.
+func (w *world) early(t *rapid.T) {
+	w.publish(t)
+	newest := w.posts[len(w.posts)-1]
+	for _, reader := range w.people {
+		if _, follows := w.follows[reader][newest.author]; !follows || !rapid.Bool().Draw(t, "marks") {
+			continue
+		}
+		w.look(t, reader) // he is here, and has a document
+		w.n.markFeedSeen(reader, newest.id)
+		w.n.markFeedSeen(reader, w.posts[rapid.IntRange(0, len(w.posts)-1).Draw(t, "late")].id)
+		w.seen[reader] = len(w.posts)
+	}
+}
+
+// lose makes Redis lose one person's document, or inbox, or both.
+func (w *world) lose(t *rapid.T, server *rdbtest.Server) {
+	number := w.number(w.person(t, "person"))
+	for _, key := range rapid.SampledFrom([][]string{{"b"}, {"i"}, {"b", "i"}}).Draw(t, "keys") {
+		server.Do("DEL", fmt.Sprintf("{u%d}:%s", number, key))
+	}
+}
+
+// Jobs come late, twice, in another order and unasked for; marks come before what they mark; single keys are lost. The
+// badges and feeds equal the model all the same.
+func TestLateAndRepeatedJobs(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), manual: true})
+	n.badges("somebody")
+	if got := server.Do("KEYS", "{u*}:b"); len(got.([]any)) == 0 {
+		t.Fatal("documents are not at {u<number>}:b: losing them would prove nothing")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(n, nil)
+		// Everybody follows the next two, so that what is done reaches somebody.
+		for i, reader := range w.people {
+			for step := 1; step <= 2; step++ {
+				author := w.people[(i+step)%len(w.people)]
+				n.follow(reader, author)
+				w.follows[reader][author] = 0
+			}
+		}
+		actions := map[string]func(*rapid.T){
+			"again": w.again, "again and again": w.again, "early": w.early, "early and compare": func(t *rapid.T) {
+				w.early(t)
+				w.compare(t)
+			},
+			"lose":  func(t *rapid.T) { w.lose(t, server) },
+			"flush": func(*rapid.T) { server.Flush() },
+		}
+		maps.Copy(actions, map[string]func(*rapid.T){
+			"publish": w.publish, "delete": w.delete, "follow": w.follow, "unfollow": w.unfollow, "mark": w.markSeen,
+			"like": w.like, "work": w.work, "compare": w.compare, "look": func(t *rapid.T) { w.look(t, w.person(t, "person")) },
+		})
+		t.Repeat(actions)
+		w.compare(t)
+	})
+}
