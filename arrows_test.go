@@ -39,9 +39,10 @@ var lines = map[string]int{
 
 // testHelpers are packages that only tests import. Each belongs to its parent, and may import it.
 var testHelpers = map[string]string{
-	"services/store/storetest": "services/store",
-	"services/rdb/rdbtest":     "services/rdb",
-	"web/browsertest":          "web",
+	"services/store/storetest":   "services/store",
+	"services/rdb/rdbtest":       "services/rdb",
+	"services/fanout/fanouttest": "services/fanout",
+	"web/browsertest":            "web",
 }
 
 // owners says which package alone speaks with an outside technology. The tests of the whole program are clients,

@@ -32,7 +32,8 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 			}
 			continue
 		}
-		posts, err := f.store.AuthorPosts(ctx, author, services.Retention)
+		// More than an inbox holds: it trims itself then, and knows from its floor that older posts exist.
+		posts, err := f.store.AuthorPosts(ctx, author, rebuildEntries+1)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,274 @@
+package fanout_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// op is a mutation that remembers a log entry, and how often it was applied.
+type op struct {
+	fanout.Op
+	applied, owned int
+}
+
+func newOp(actor services.UserNumber, name string) *op {
+	o := &op{Op: fanout.Op{Name: name, Actor: actor, Input: "input"}}
+	o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		o.applied++
+		_, err := tx.AppendLog(ctx, name, fmt.Sprint(o.applied), nil)
+		return []string{"made:" + name}, err
+	}
+	o.Own = func(context.Context) error {
+		o.owned++
+		return nil
+	}
+	return o
+}
+
+// entries is how many log entries the mutations of a name have left.
+func entries(w *fanouttest.World, name string) int {
+	w.TB.Helper()
+	list, err := w.Store.LogAfter(w.TB.Context(), name, 0, 100)
+	w.Must(err)
+	return len(list)
+}
+
+func commit(w *fanouttest.World, o *op) error { return w.Fanout.Commit(w.TB.Context(), &o.Op)[0] }
+
+func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		for range 3 {
+			again := newOp(1, "publish")
+			again.Key = "k"
+			w.Must(commit(w, again))
+			if ids := again.IDs(); len(ids) != 1 || ids[0] != "made:publish" {
+				t.Errorf("the answer names %v", ids)
+			}
+			if again.owned != 1 {
+				t.Errorf("the actor's own views were brought up to date %d times", again.owned)
+			}
+		}
+		if n := entries(w, "publish"); n != 1 {
+			t.Errorf("%d effects of one key", n)
+		}
+		other := newOp(2, "publish")
+		other.Key = "k"
+		w.Must(commit(w, other))
+		if n := entries(w, "publish"); n != 2 {
+			t.Error("another user's key is another key")
+		}
+		w.Clock.Advance(fanout.KeepIdempotencyFor + time.Second)
+		late := newOp(1, "publish")
+		late.Key = "k"
+		w.Must(commit(w, late))
+		if n := entries(w, "publish"); n != 3 {
+			t.Error("a key is good for 24 hours")
+		}
+	})
+}
+
+func TestTheSameKeyForSomethingElseIsAConflict(t *testing.T) {
+	w := world(t, nil)
+	first := newOp(1, "publish")
+	first.Key = "k"
+	w.Must(commit(w, first))
+	for what, change := range map[string]func(*op){
+		"another input":    func(o *op) { o.Input = "else" },
+		"another mutation": func(o *op) { o.Name = "delete" },
+	} {
+		again := newOp(1, "publish")
+		again.Key = "k"
+		change(again)
+		err := commit(w, again)
+		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "idempotencyKey") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if again.applied != 0 || again.owned != 0 {
+			t.Errorf("%s: it was applied", what)
+		}
+	}
+}
+
+// What failed is not remembered: the same key may try again.
+func TestAFailureLeavesItsKeyFree(t *testing.T) {
+	w := world(t, nil)
+	failing := newOp(1, "publish")
+	failing.Key = "k"
+	apply := failing.Apply
+	failing.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		if _, err := apply(ctx, tx); err != nil {
+			return nil, err
+		}
+		return nil, services.Errorf(services.Conflict, "of the test")
+	}
+	if err := commit(w, failing); services.CodeOf(err) != services.Conflict {
+		t.Fatal(err)
+	}
+	if n := entries(w, "publish"); n != 0 || failing.owned != 0 {
+		t.Errorf("what failed left %d entries and was shown %d times", n, failing.owned)
+	}
+	again := newOp(1, "publish")
+	again.Key = "k"
+	w.Must(commit(w, again))
+	if n := entries(w, "publish"); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+func TestOneKeyAtOnceHasOneEffect(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		const callers = 10
+		var together sync.WaitGroup
+		errs := make([]error, callers)
+		for i := range callers {
+			together.Go(func() {
+				o := newOp(1, "publish")
+				o.Key = "k"
+				errs[i] = w.Fanout.Commit(t.Context(), &o.Op)[0]
+			})
+		}
+		together.Wait()
+		answered := 0
+		for _, err := range errs {
+			if err == nil {
+				answered++
+			} else if !errors.Is(err, store.ErrRemembered) {
+				t.Errorf("a caller was told %v", err)
+			}
+		}
+		if n := entries(w, "publish"); n != 1 || answered == 0 {
+			t.Errorf("%d effects of one key, %d answers", n, answered)
+		}
+	})
+}
+
+// Of several ops each fails by itself, and errs[i] is of ops[i].
+func TestOneFailureLeavesTheOthers(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		ops := make([]*fanout.Op, 5)
+		mine := make([]*op, 5)
+		for i := range ops {
+			mine[i] = newOp(services.UserNumber(i+1), fmt.Sprint("op", i))
+			ops[i] = &mine[i].Op
+		}
+		reason := services.Errorf(services.NotFound, "of the test")
+		ops[1].Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			_, err := tx.AppendLog(ctx, "op1", "half", nil)
+			return nil, errors.Join(err, reason)
+		}
+		ops[3].Apply = func(context.Context, *store.Tx) ([]string, error) { panic("of the test") }
+		errs := w.Fanout.Commit(t.Context(), ops...)
+		for i, err := range errs {
+			want := services.Code("")
+			switch i {
+			case 1:
+				want = services.NotFound
+			case 3:
+				want = services.Internal
+			}
+			if services.CodeOf(err) != want {
+				t.Errorf("op %d: %v, want code %q", i, err, want)
+			}
+			left, shown := 1, 1
+			if want != "" {
+				left, shown = 0, 0
+			}
+			if entries(w, fmt.Sprint("op", i)) != left || mine[i].owned != shown {
+				t.Errorf("op %d left %d entries, and was shown %d times", i, entries(w, fmt.Sprint("op", i)), mine[i].owned)
+			}
+		}
+	})
+}
+
+// The fact is safe whatever becomes of the view: the answer says that the view is behind.
+func TestAViewThatFailsIsBehind(t *testing.T) {
+	w := world(t, func(cfg *fanout.Config) { cfg.Own = 10 * time.Millisecond })
+	good, bad, slow := newOp(1, "good"), newOp(2, "bad"), newOp(3, "slow")
+	bad.Own = func(context.Context) error { return errors.New("of the test") }
+	slow.Own = func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, err := range w.Fanout.Commit(t.Context(), &good.Op, &bad.Op, &slow.Op) {
+		w.Must(err)
+	}
+	if good.Behind() || !bad.Behind() || !slow.Behind() {
+		t.Errorf("behind: good %t, failing %t, slow %t", good.Behind(), bad.Behind(), slow.Behind())
+	}
+	for _, name := range []string{"good", "bad", "slow"} {
+		if entries(w, name) != 1 {
+			t.Errorf("%s has no fact", name)
+		}
+	}
+}
+
+// A client that goes away once the fact is there still gets its view.
+func TestTheViewFollowsThoughTheClientLeft(t *testing.T) {
+	w := world(t, nil)
+	ctx, leave := context.WithCancel(t.Context())
+	o := newOp(1, "publish")
+	apply := o.Apply
+	o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		defer leave()
+		return apply(ctx, tx)
+	}
+	var seen error
+	o.Own = func(ctx context.Context) error {
+		seen = ctx.Err()
+		o.owned++
+		return nil
+	}
+	if err := w.Fanout.Commit(ctx, &o.Op)[0]; err != nil {
+		t.Fatalf("SQLite commits what has begun: %v", err)
+	}
+	if o.owned != 1 || seen != nil || o.Behind() {
+		t.Errorf("owned %d times under %v, behind %t", o.owned, seen, o.Behind())
+	}
+}
+
+// The views of one actor are brought up to date in the order of his ops.
+func TestOneActorsViewsAreInOrder(t *testing.T) {
+	w := world(t, nil)
+	var order []int
+	ops := make([]*fanout.Op, 20)
+	for i := range ops {
+		o := newOp(7, fmt.Sprint("op", i))
+		o.Own = func(context.Context) error {
+			order = append(order, i)
+			return nil
+		}
+		ops[i] = &o.Op
+	}
+	for _, err := range w.Fanout.Commit(t.Context(), ops...) {
+		w.Must(err)
+	}
+	for i, was := range order {
+		if was != i {
+			t.Fatalf("the order was %v", order)
+		}
+	}
+	if len(order) != len(ops) {
+		t.Errorf("%d of %d views", len(order), len(ops))
+	}
+}
+
+func TestKeysOfOneTo64Characters(t *testing.T) {
+	for key, fits := range map[string]bool{
+		"": false, "a": true, strings.Repeat("é", 64): true, strings.Repeat("é", 65): false, "a\x00": false, "\xff": false,
+	} {
+		err := fanout.CheckKey(key)
+		if (err == nil) != fits || err != nil && (services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "idempotencyKey")) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package fanout
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// What the tests do between two steps of the machinery.
+
+// Kinds are all kinds of jobs that workers claim.
+func Kinds() []string { return append(append([]string{}, lanes[laneQuick]...), lanes[laneBulk]...) }
+
+// RefillJob reads an inbox again.
+func RefillJob(user string) store.NewJob { return keyed(jobRefill, user) }
+
+// RunJobs does claimed jobs under ctx, which, unlike a worker's, may end between two steps.
+func (f *Fanout) RunJobs(ctx context.Context, jobs []store.Job) error { return f.runJobs(ctx, jobs) }
+
+// Push adds a post to inboxes with a stamp and edges that were read before.
+func (f *Fanout) Push(ctx context.Context, stamp rdb.Stamp, post services.Post, edges []services.Edge) error {
+	return f.push(ctx, stamp, post, edges)
+}
+
+// MaxTries is after how many failures a job is dead.
+const MaxTries = maxTries
+
+// KeepLog and KeepIdempotencyFor are what the janitor leaves.
+const (
+	KeepLog            time.Duration = keepLog
+	KeepIdempotencyFor time.Duration = keepIdempotencyFor
+)

@@ -1,0 +1,344 @@
+// Package fanouttest gives tests everything below the services: real engines, a clock that is moved by hand, jobs
+// that are done when the test says so, and a comparison of what readers are shown with the facts.
+//
+// It guarantees that no two worlds share data. A step that fails ends the test.
+package fanouttest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// Start is where every world's clock starts: noon of a day.
+var Start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// Clock stands still until it is moved. It is safe for concurrent use.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// Now is where the clock stands.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock; a negative time sets it back.
+func (c *Clock) Advance(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(by)
+}
+
+// World is a node without its edges: the engines and the machinery of fan-out.
+type World struct {
+	TB     testing.TB
+	Clock  *Clock
+	Store  *store.Store
+	Redis  *rdb.Client
+	Server *rdbtest.Server // nil on the embedded Redis
+	Mirror *mirror.Mirror
+	IDs    *services.IDClock
+	Fanout *fanout.Fanout
+	Log    *slog.Logger
+
+	cfg  fanout.Config
+	made int
+}
+
+// Options choose engines and settings; the zero value is SQLite and a redis-server.
+type Options struct {
+	SQL    string // a store URL; "" is a new SQLite file
+	Redis  string // an rdb URL; "" is a new redis-server
+	Fanout func(*fanout.Config)
+}
+
+// New makes a world that ends with the test.
+func New(tb testing.TB, options Options) *World {
+	tb.Helper()
+	w := &World{TB: tb, Clock: &Clock{now: Start}, Log: slog.New(slog.DiscardHandler)}
+	if options.SQL == "" {
+		options.SQL = storetest.SQLite(tb)
+	}
+	if options.Redis == "" {
+		w.Server = rdbtest.NewServer(tb)
+		options.Redis = w.Server.URL()
+	}
+	w.Store = storetest.Open(tb, store.Config{URL: options.SQL, Clock: w.Clock, Log: w.Log})
+	redis, err := rdb.Open(tb.Context(), rdb.Options{
+		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
+	})
+	w.Must(err)
+	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye
+	w.Redis = redis
+	w.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Log: w.Log})
+	w.IDs = services.NewIDClock(w.Clock, 1)
+	w.cfg = fanout.Config{
+		Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Clock: w.Clock, IDs: w.IDs, Log: w.Log, Own: 5 * time.Second,
+	}
+	if options.Fanout != nil {
+		options.Fanout(&w.cfg)
+	}
+	w.Fanout = w.Another()
+	return w
+}
+
+// Each runs a test on both engine pairs: SQLite with the embedded Redis, PostgreSQL with a redis-server.
+func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *World)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, New(t, Options{Redis: "embedded", Fanout: settings})) })
+	t.Run("production", func(t *testing.T) { test(t, New(t, Options{SQL: storetest.Postgres(t), Fanout: settings})) })
+}
+
+// Another makes the machinery of one more node on the same engines.
+func (w *World) Another() *fanout.Fanout { return fanout.New(w.cfg) }
+
+// Must ends the test when there is an error.
+func (w *World) Must(err error) {
+	w.TB.Helper()
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+}
+
+// Write runs a transaction.
+func (w *World) Write(fn func(ctx context.Context, tx *store.Tx) error) {
+	w.TB.Helper()
+	ctx := w.TB.Context()
+	w.Must(w.Store.Write(ctx, func(tx *store.Tx) error { return fn(ctx, tx) }))
+}
+
+// Users makes that many active users, whose documents are there.
+func (w *World) Users(count int) []services.UserNumber {
+	w.TB.Helper()
+	users := w.Strangers(count)
+	for _, user := range users {
+		w.Must(w.Fanout.Rebuild(w.TB.Context(), user))
+	}
+	return users
+}
+
+// Strangers makes users who were never seen: SQL knows their numbers, and Redis nothing.
+func (w *World) Strangers(count int) []services.UserNumber {
+	w.TB.Helper()
+	keys := make([]string, count)
+	for i := range keys {
+		w.made++
+		keys[i] = fmt.Sprintf("user%04d", w.made)
+	}
+	users := make([]services.UserNumber, count)
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		numbers, err := tx.EnsureUsers(ctx, keys)
+		for i, key := range keys {
+			users[i] = numbers[key]
+		}
+		return err
+	})
+	return users
+}
+
+// Follow writes edges from now on, each with its job.
+func (w *World) Follow(author services.UserNumber, readers ...services.UserNumber) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for _, reader := range readers {
+			edge := services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}
+			if _, err := tx.InsertFollow(ctx, edge); err != nil {
+				return err
+			}
+			if err := tx.Enqueue(ctx, fanout.FollowJob(reader, author)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Unfollow takes edges away, each with its job.
+func (w *World) Unfollow(author services.UserNumber, readers ...services.UserNumber) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for _, reader := range readers {
+			if _, err := tx.DeleteFollow(ctx, reader, author); err != nil {
+				return err
+			}
+			if err := tx.Enqueue(ctx, fanout.FollowJob(reader, author)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Post publishes, with the job that carries it.
+func (w *World) Post(author services.UserNumber) services.PostID {
+	w.TB.Helper()
+	id := w.IDs.Next()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.InsertPost(ctx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body"}); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.FanOutJob(id))
+	})
+	return id
+}
+
+// Posts publishes many at once, without a job: what a rebuild or a follow finds.
+func (w *World) Posts(author services.UserNumber, count int) []services.PostID {
+	w.TB.Helper()
+	ids := make([]services.PostID, count)
+	for i := range ids {
+		ids[i] = w.IDs.Next()
+	}
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for _, id := range ids {
+			if err := tx.InsertPost(ctx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ids
+}
+
+// Delete deletes a post, with its job.
+func (w *World) Delete(id services.PostID) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if _, _, err := tx.DeletePost(ctx, id); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.RemoveJob(id))
+	})
+}
+
+// Like writes a like and its job.
+func (w *World) Like(post services.PostID, author, liker services.UserNumber) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if _, err := tx.InsertLike(ctx, post, liker); err != nil {
+			return err
+		}
+		job, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, job)
+	})
+}
+
+// Work does everything that is due now, with the workers of one node.
+func (w *World) Work(f *fanout.Fanout) {
+	w.TB.Helper()
+	for busy := true; busy; {
+		busy = false
+		for _, worker := range f.Workers(1) {
+			claimed, err := worker.RunOnce(w.TB.Context())
+			w.Must(err)
+			busy = busy || claimed > 0
+		}
+	}
+}
+
+// Quiet does all jobs there are, also those that are due later or leased to nobody who lives, by letting time pass.
+func (w *World) Quiet(f *fanout.Fanout) {
+	w.TB.Helper()
+	for range 20 {
+		w.Work(f)
+		if waiting, _ := w.Jobs(); waiting == 0 {
+			return
+		}
+		w.Clock.Advance(31 * time.Second)
+	}
+	waiting, dead := w.Jobs()
+	w.TB.Fatalf("%d jobs still wait after ten minutes, %d are dead", waiting, dead)
+}
+
+// Jobs says how many jobs wait and how many are dead.
+func (w *World) Jobs() (waiting, dead int) {
+	w.TB.Helper()
+	waiting, dead, _, err := w.Store.JobCounts(w.TB.Context())
+	w.Must(err)
+	return waiting, dead
+}
+
+// Document reads one user's document.
+func (w *World) Document(user services.UserNumber) rdb.Document {
+	w.TB.Helper()
+	documents, err := w.Redis.Documents(w.TB.Context(), []services.UserNumber{user})
+	w.Must(err)
+	return documents[0]
+}
+
+// Inbox reads what one user's inbox lists.
+func (w *World) Inbox(user services.UserNumber) []services.FeedEntry {
+	w.TB.Helper()
+	page, err := w.Redis.Inbox(w.TB.Context(), user, services.MaxPostID, services.Retention)
+	w.Must(err)
+	return page.Entries
+}
+
+// Agree compares what the users are shown with the facts: document and inbox are there, list and count are SQL's.
+func (w *World) Agree(users ...services.UserNumber) {
+	w.TB.Helper()
+	for _, user := range users {
+		if difference := w.Difference(user); difference != "" {
+			w.TB.Errorf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
+		}
+	}
+}
+
+// shown is what a reader is shown, and what he should be.
+type shown struct {
+	Ready   bool
+	Entries []services.FeedEntry
+	Count   int
+	More    bool
+	Counts  services.CategoryCounts
+}
+
+// Difference is what a user is shown against the facts, "" when there is none.
+func (w *World) Difference(user services.UserNumber) string {
+	w.TB.Helper()
+	ctx := w.TB.Context()
+	document := w.Document(user)
+	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
+	if document.Ready {
+		got.Counts = document.Notifications[0]
+	}
+	entries, err := w.Store.HomeFeed(ctx, user, services.MaxPostID, services.Retention)
+	w.Must(err)
+	seen, err := w.Store.Position(ctx, user, store.HomePage, "")
+	w.Must(err)
+	count, err := w.Store.CountNew(ctx, user, seen, services.Retention+1)
+	w.Must(err)
+	want := shown{Ready: true, Entries: slices.Clip(entries), Count: min(count, services.Retention), More: count > services.Retention}
+	states, err := w.Store.NotificationStates(ctx, user)
+	w.Must(err)
+	want.Counts.Category = services.CategoryLike
+	for _, state := range states {
+		want.Counts = fanout.CountsOf(state)
+	}
+	// A version of 0 says that there never was anything, in whatever day.
+	if got.Counts.Version == 0 && want.Counts.Version == 0 {
+		got.Counts.Day = want.Counts.Day
+	}
+	return cmp.Diff(want, got)
+}

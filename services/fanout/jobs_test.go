@@ -1,0 +1,299 @@
+package fanout_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// step is a fact with its job: the users around whom it happens, and what happened before.
+type step struct {
+	name   string
+	before func(w *fanouttest.World, users []services.UserNumber)
+	happen func(w *fanouttest.World, users []services.UserNumber)
+}
+
+// crowd is how many users a step needs: an author, who is the first, and five others.
+const crowd = 6
+
+// steps have every kind of job between them.
+func steps() []step {
+	follow := func(w *fanouttest.World, users []services.UserNumber) { w.Follow(users[0], users[1:]...) }
+	withPost := func(w *fanouttest.World, users []services.UserNumber) {
+		follow(w, users)
+		w.Post(users[0])
+	}
+	newest := func(w *fanouttest.World, author services.UserNumber) services.PostID {
+		posts, err := w.Store.AuthorPosts(w.TB.Context(), author, 1)
+		w.Must(err)
+		return posts[0]
+	}
+	return []step{
+		{"a post", follow, func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }},
+		{"a deletion", withPost, func(w *fanouttest.World, users []services.UserNumber) { w.Delete(newest(w, users[0])) }},
+		{"a follow", func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }, follow},
+		{"an unfollow", withPost, func(w *fanouttest.World, users []services.UserNumber) { w.Unfollow(users[0], users[1:4]...) }},
+		{"a look at the feed", withPost, func(w *fanouttest.World, users []services.UserNumber) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				if _, err := tx.RaisePosition(ctx, users[1], store.HomePage, "", newest(w, users[0])); err != nil {
+					return err
+				}
+				return tx.Enqueue(ctx, fanout.SeenJob(users[1]))
+			})
+		}},
+		{"likes", withPost, func(w *fanouttest.World, users []services.UserNumber) {
+			for _, liker := range users[1:] {
+				w.Like(newest(w, users[0]), users[0], liker)
+			}
+		}},
+		{"a look at the notifications", func(w *fanouttest.World, users []services.UserNumber) {
+			withPost(w, users)
+			w.Like(newest(w, users[0]), users[0], users[1])
+		}, func(w *fanouttest.World, users []services.UserNumber) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				if _, err := tx.RaiseNotificationsSeen(ctx, users[0], services.CategoryLike, 0); err != nil {
+					return err
+				}
+				return tx.Enqueue(ctx, fanout.CountsJob(users[0]))
+			})
+		}},
+		{"a profile", follow, func(w *fanouttest.World, users []services.UserNumber) {
+			name := "A name"
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				if err := tx.SetProfile(ctx, users[0], &name, nil); err != nil {
+					return err
+				}
+				return tx.Enqueue(ctx, fanout.ProfileJob(users[0]))
+			})
+		}},
+		{"a refill", withPost, func(w *fanouttest.World, users []services.UserNumber) {
+			enqueue(w, fanout.RefillJob(mirror.UserNumberText(users[1])))
+		}},
+	}
+}
+
+// Every kind of job brings what readers are shown in line with the facts, and doing it all again changes nothing.
+func TestEveryJobBringsTheViewsInLine(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		for _, step := range steps() {
+			t.Run(step.name, func(t *testing.T) {
+				users := w.Users(crowd)
+				step.before(w, users)
+				w.Quiet(w.Fanout)
+				w.Agree(users...)
+				step.happen(w, users)
+				if waiting, _ := w.Jobs(); waiting == 0 {
+					t.Fatal("nothing is to be done")
+				}
+				w.Quiet(w.Fanout)
+				w.Agree(users...)
+				versions, err := w.Redis.Versions(t.Context(), users)
+				w.Must(err)
+				for _, user := range users[1:] {
+					w.Must(w.Fanout.CarrySeen(t.Context(), user))
+					w.Must(w.Fanout.Reconcile(t.Context(), user, users[0]))
+				}
+				again, err := w.Redis.Versions(t.Context(), users)
+				w.Must(err)
+				for i := range versions {
+					if versions[i] != again[i] {
+						t.Errorf("user %d got a new version without a change", users[i])
+					}
+				}
+				if _, dead := w.Jobs(); dead != 0 {
+					t.Errorf("%d dead jobs", dead)
+				}
+			})
+		}
+	})
+}
+
+func TestAPostCountsForFollowersAndNotForItsAuthor(t *testing.T) {
+	w := world(t, smallChunks)
+	users := w.Users(4)
+	author, before, stranger := users[0], users[1], users[3]
+	w.Follow(author, before)
+	w.Quiet(w.Fanout)
+	post := w.Post(author)
+	w.Quiet(w.Fanout)
+	w.Follow(author, users[2])
+	w.Quiet(w.Fanout)
+	for _, expected := range []struct {
+		who            string
+		user           services.UserNumber
+		listed, counts bool
+	}{{"the author", author, true, false}, {"a follower", before, true, true}, {"a later follower", users[2], true, false}, {"a stranger", stranger, false, false}} {
+		if listed, counts := lists(w, expected.user, post); listed != expected.listed || counts != expected.counts {
+			t.Errorf("for %s it is listed %t, counts %t", expected.who, listed, counts)
+		}
+	}
+}
+
+func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
+	w := world(t, nil)
+	author, dormant := w.Users(1)[0], w.Strangers(1)[0]
+	w.Follow(author, dormant)
+	post := w.Post(author)
+	w.Quiet(w.Fanout)
+	if w.Document(dormant).Ready {
+		t.Fatal("a document was made for somebody who was never here")
+	}
+	w.Must(w.Fanout.Rebuild(t.Context(), dormant))
+	if listed, counts := lists(w, dormant, post); !listed || !counts {
+		t.Errorf("after the return the post is listed %t, counts %t", listed, counts)
+	}
+	next := w.Post(author)
+	w.Quiet(w.Fanout)
+	if listed, _ := lists(w, dormant, next); !listed {
+		t.Error("who came back gets nothing pushed")
+	}
+	w.Agree(dormant)
+}
+
+func TestAProfileReachesItsCopy(t *testing.T) {
+	w := world(t, nil)
+	user := w.Users(1)[0]
+	name := "Ada"
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.SetProfile(ctx, user, &name, nil); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.ProfileJob(user))
+	})
+	w.Quiet(w.Fanout)
+	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserNumber{user})
+	w.Must(err)
+	if copies[user].Name != name {
+		t.Errorf("the copy is %+v", copies[user])
+	}
+}
+
+// A job that can never be done is tried five times and put aside; all others of the same claim are done at once.
+func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
+	poisons := map[string]store.NewJob{
+		"no such post":      fanout.FanOutJob(12345),
+		"not a post":        {Kind: "post.fanout", Key: "x"},
+		"not a payload":     {Kind: "post.push", Payload: []byte("{")},
+		"no post in it":     {Kind: "post.drop", Payload: []byte(`{"post":99,"after":0,"to":9}`)},
+		"not a pair":        {Kind: "follow", Key: "7"},
+		"not a reader":      {Kind: "follow", Key: "x/7"},
+		"not a user":        {Kind: "counts", Key: "-1"},
+		"not a cause":       {Kind: "notify", Payload: []byte("[]")},
+		"not a removal":     {Kind: "post.remove", Key: "!!!!!!!!!!!!!"},
+		"nobody's profile?": {Kind: "profile", Key: ""},
+	}
+	for name, poison := range poisons {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, nil)
+			users := w.Users(3)
+			w.Follow(users[0], users[1:]...)
+			post := w.Post(users[0])
+			w.Like(post, users[0], users[1])
+			enqueue(w, poison)
+			for try := 1; try <= fanout.MaxTries; try++ {
+				w.Work(w.Fanout)
+				waiting, dead := w.Jobs()
+				if last := try == fanout.MaxTries; last != (dead == 1) || !last && waiting == 0 {
+					t.Fatalf("after try %d: %d wait, %d are dead", try, waiting, dead)
+				}
+				if try == 1 {
+					w.Agree(users...)
+				}
+				w.Clock.Advance(time.Minute)
+			}
+			w.Quiet(w.Fanout)
+			w.Agree(users...)
+		})
+	}
+}
+
+// Redis that does not answer is nobody's fault: jobs are given back, and however often that happens they do not die.
+func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(3)
+	w.Follow(users[0], users[1:]...)
+	w.Post(users[0])
+	w.Server.Kill()
+	for range 2 * fanout.MaxTries {
+		claimed, err := w.Fanout.Workers(1)[0].RunOnce(t.Context())
+		if claimed == 0 || !services.IsUnavailable(err) {
+			t.Fatalf("%d claimed, %v", claimed, err)
+		}
+		if claimed, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); claimed != 0 || err != nil {
+			t.Fatalf("claimed again at once: %d, %v", claimed, err)
+		}
+		w.Clock.Advance(time.Second)
+	}
+	if waiting, dead := w.Jobs(); waiting != 3 || dead != 0 {
+		t.Errorf("%d wait, %d are dead", waiting, dead)
+	}
+	w.Server.Start()
+	until(t, "Redis answers again", func() bool { return w.Redis.Ping(t.Context()) == nil })
+	for _, user := range users {
+		w.Must(w.Fanout.Rebuild(t.Context(), user))
+	}
+	for _, job := range claim(w) {
+		if job.Tries != 0 {
+			t.Errorf("%s counts %d tries", job.Kind, job.Tries)
+		}
+	}
+	w.Clock.Advance(time.Minute)
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+}
+
+// Likes are one transaction for all; when one of them is at fault, it fails alone.
+func TestNotificationsWithoutRedisWaitInTheirJob(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(3)
+	post := w.Posts(users[0], 1)[0]
+	w.Like(post, users[0], users[1])
+	w.Like(post, users[0], users[2])
+	w.Server.Kill()
+	if err := w.Fanout.RunJobs(t.Context(), claim(w)); err != nil {
+		t.Fatalf("SQL alone suffices for the first half: %v", err)
+	}
+	states, err := w.Store.NotificationStates(t.Context(), users[0])
+	w.Must(err)
+	if len(states) != 1 || states[0].Days[0] != 1 {
+		t.Errorf("the facts say %+v, want one group of today", states)
+	}
+	if waiting, _ := w.Jobs(); waiting != 1 {
+		t.Errorf("%d jobs, want the one that carries the count", waiting)
+	}
+	w.Server.Start()
+	until(t, "Redis answers again", func() bool { return w.Redis.Ping(t.Context()) == nil })
+	w.Must(w.Fanout.Rebuild(t.Context(), users[0]))
+	w.Quiet(w.Fanout)
+	w.Agree(users[0])
+}
+
+// Of two workers that hold the same notifications, after the lease of the first has run out, one has an effect.
+func TestATakenOverNotificationHasNoEffectTwice(t *testing.T) {
+	w := world(t, nil)
+	users := w.Users(2)
+	post := w.Post(users[0])
+	w.Quiet(w.Fanout)
+	w.Like(post, users[0], users[1])
+	late := claim(w)
+	w.Clock.Advance(31 * time.Second)
+	w.Work(w.Another())
+	states, err := w.Store.NotificationStates(t.Context(), users[0])
+	w.Must(err)
+	if err := w.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
+		t.Errorf("the late worker was told %v", err)
+	}
+	after, err := w.Store.NotificationStates(t.Context(), users[0])
+	w.Must(err)
+	if after[0].Version != states[0].Version {
+		t.Errorf("version %d became %d", states[0].Version, after[0].Version)
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+}

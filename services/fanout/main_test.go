@@ -1,0 +1,71 @@
+package fanout_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a world on the engines that are quickest to start.
+func world(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+	t.Helper()
+	return fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings})
+}
+
+// served is a world on a redis-server, which the test may flush and kill.
+func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+	t.Helper()
+	return fanouttest.New(t, fanouttest.Options{Fanout: settings})
+}
+
+// smallChunks make three chunks of five followers.
+func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
+
+func enqueue(w *fanouttest.World, jobs ...store.NewJob) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) })
+}
+
+// claim takes all jobs that are due, as a worker does.
+func claim(w *fanouttest.World) []store.Job {
+	w.TB.Helper()
+	jobs, err := w.Store.Claim(w.TB.Context(), fanout.Kinds(), 1000, 30*time.Second)
+	w.Must(err)
+	return jobs
+}
+
+// lists says whether a user's inbox lists a post, and whether it counts.
+func lists(w *fanouttest.World, user services.UserNumber, post services.PostID) (listed, counts bool) {
+	w.TB.Helper()
+	for _, entry := range w.Inbox(user) {
+		if entry.Post == post {
+			return true, entry.Counts
+		}
+	}
+	return false, false
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within 30 s", what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package fanout_test
+
+import (
+	"context"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// held is a push that has read everything and not yet written: its stamp, its post and its edges.
+type held struct {
+	stamp rdb.Stamp
+	post  services.Post
+	edges []services.Edge
+}
+
+func hold(w *fanouttest.World, id services.PostID) held {
+	w.TB.Helper()
+	ctx := w.TB.Context()
+	stamp, err := w.Redis.Now(ctx)
+	w.Must(err)
+	posts, err := w.Store.Posts(ctx, []services.PostID{id})
+	w.Must(err)
+	edges, err := w.Store.Followers(ctx, posts[id].Author, 0, 100, fanouttest.Start.AddDate(-1, 0, 0))
+	w.Must(err)
+	if len(edges) == 0 {
+		w.TB.Fatal("nobody is to be served")
+	}
+	return held{stamp, posts[id], edges}
+}
+
+func (h held) write(w *fanouttest.World) {
+	w.TB.Helper()
+	w.Must(w.Fanout.Push(w.TB.Context(), h.stamp, h.post, h.edges))
+}
+
+// What happens between the reads of a push and its write decides: the push is late, and never wins.
+func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
+	histories := []struct {
+		name           string
+		meanwhile      func(w *fanouttest.World, author, reader services.UserNumber, post services.PostID)
+		listed, counts bool
+	}{
+		{"nothing", func(*fanouttest.World, services.UserNumber, services.UserNumber, services.PostID) {}, true, true},
+		{"an unfollow", func(w *fanouttest.World, author, reader services.UserNumber, _ services.PostID) {
+			w.Unfollow(author, reader)
+		}, false, false},
+		{"an unfollow and a new follow", func(w *fanouttest.World, author, reader services.UserNumber, _ services.PostID) {
+			w.Unfollow(author, reader)
+			w.Follow(author, reader)
+		}, true, false},
+		{"a deletion", func(w *fanouttest.World, _, _ services.UserNumber, post services.PostID) { w.Delete(post) }, false, false},
+		{"another push of the same", func(w *fanouttest.World, _, _ services.UserNumber, post services.PostID) {
+			hold(w, post).write(w)
+		}, true, true},
+		{"a loss of the document", func(w *fanouttest.World, _, reader services.UserNumber, _ services.PostID) {
+			w.Server.Flush()
+			w.Must(w.Fanout.Rebuild(w.TB.Context(), reader))
+		}, true, true},
+		{"an unfollow of somebody else", func(w *fanouttest.World, _, reader services.UserNumber, _ services.PostID) {
+			other := w.Users(1)[0]
+			w.Follow(other, reader)
+			w.Unfollow(other, reader)
+		}, true, true},
+	}
+	for _, history := range histories {
+		t.Run(history.name, func(t *testing.T) {
+			w := served(t, nil)
+			users := w.Users(2)
+			author, reader := users[0], users[1]
+			w.Follow(author, reader)
+			w.Quiet(w.Fanout)
+			post := w.Post(author)
+			late := hold(w, post)
+			history.meanwhile(w, author, reader, post)
+			for _, job := range claim(w) { // all but the fan-out itself, which is late
+				if job.Kind == "post.fanout" {
+					continue
+				}
+				w.Must(w.Fanout.RunJobs(t.Context(), []store.Job{job}))
+			}
+			late.write(w)
+			if listed, counts := lists(w, reader, post); listed != history.listed || counts != history.counts {
+				t.Errorf("listed %t, counts %t; want %t, %t", listed, counts, history.listed, history.counts)
+			}
+			w.Agree(reader)
+		})
+	}
+}
+
+// A reader who has no document gets none from a push or from a follow: his next read builds it whole.
+func TestWhoHasNoDocumentIsLeftAlone(t *testing.T) {
+	w := world(t, nil)
+	author, reader := w.Users(1)[0], w.Strangers(1)[0]
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if _, err := tx.InsertFollow(ctx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}); err != nil {
+			return err
+		}
+		return tx.MarkActive(ctx, []services.UserNumber{reader})
+	})
+	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
+	w.Post(author)
+	w.Quiet(w.Fanout)
+	w.Must(w.Fanout.CarrySeen(t.Context(), reader))
+	if document := w.Document(reader); document.Ready {
+		t.Errorf("a document was made of a part: %+v", document)
+	}
+	w.Must(w.Fanout.Rebuild(t.Context(), reader))
+	w.Agree(reader)
+}
+
+// An unfollow that leaves an inbox short of what older posts could fill asks for them at once.
+func TestAnUnfollowRefills(t *testing.T) {
+	w := world(t, nil)
+	users := w.Users(3)
+	quiet, loud, reader := users[0], users[1], users[2]
+	w.Posts(quiet, services.Retention+100)
+	w.Posts(loud, services.Retention+100)
+	w.Follow(quiet, reader)
+	w.Follow(loud, reader)
+	w.Quiet(w.Fanout)
+	w.Agree(reader)
+	w.Unfollow(loud, reader)
+	w.Quiet(w.Fanout)
+	w.Agree(reader)
+	if entries := w.Inbox(reader); len(entries) != services.Retention {
+		t.Errorf("%d posts are listed, and older ones exist", len(entries))
+	}
+}
+
+// So does the deletion of many posts, by a job of its own.
+func TestMassDeletionRefills(t *testing.T) {
+	w := world(t, nil)
+	users := w.Users(2)
+	author, reader := users[0], users[1]
+	posts := w.Posts(author, services.Retention+100)
+	w.Follow(author, reader)
+	w.Quiet(w.Fanout)
+	for _, post := range posts[len(posts)-40:] {
+		w.Delete(post)
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(reader)
+	if entries := w.Inbox(reader); len(entries) != services.Retention {
+		t.Errorf("%d posts are listed, and older ones exist", len(entries))
+	}
+}
+
+// Callers at the same time share one rebuild, and each has the whole when it answers.
+func TestCallersShareARebuild(t *testing.T) {
+	w := served(t, nil)
+	author, reader := w.Users(1)[0], w.Strangers(1)[0]
+	w.Follow(author, reader)
+	w.Posts(author, 10)
+	const callers = 50
+	ctx, trips := rdb.WithRoundTrips(t.Context())
+	w.Must(w.Fanout.Rebuild(ctx, reader))
+	alone := trips.Count()
+	w.Server.Flush()
+	ctx, trips = rdb.WithRoundTrips(t.Context())
+	w.Server.Pause()
+	errs := make(chan error, callers)
+	for range callers {
+		go func() { errs <- w.Fanout.Rebuild(ctx, reader) }()
+	}
+	until(t, "the first rebuild waits for Redis", func() bool { return trips.Count() > 0 })
+	w.Server.Resume()
+	for range callers {
+		w.Must(<-errs)
+	}
+	// Who called after the end of the first rebuild began one more; fifty would be fifty times as much.
+	if trips.Count() > 10*alone {
+		t.Errorf("%d callers waited %d times for Redis, one alone %d times", callers, trips.Count(), alone)
+	}
+	w.Agree(reader)
+}
+
+// A caller who goes away is answered, and the rebuild goes on for the others.
+func TestARebuildOutlivesItsCaller(t *testing.T) {
+	w := world(t, nil)
+	author, reader := w.Users(1)[0], w.Strangers(1)[0]
+	w.Follow(author, reader)
+	w.Posts(author, 3)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if err := w.Fanout.Rebuild(ctx, reader); err != nil && !services.IsUnavailable(err) {
+		t.Errorf("who left was told %v", err)
+	}
+	until(t, "the document", func() bool { return w.Document(reader).Ready })
+	w.Agree(reader)
+}
+
+// However much is in it, whatever was trimmed and seen: a lost feed comes back as the facts say, never as 0.
+func TestALostFeedComesBackRight(t *testing.T) {
+	for _, posts := range []int{0, 1, services.Retention - 1, services.Retention, services.Retention + 1, services.Retention + 60} {
+		w := served(t, nil)
+		users := w.Users(2)
+		w.Follow(users[0], users[1])
+		w.Quiet(w.Fanout)
+		ids := w.Posts(users[0], posts)
+		w.Server.Flush()
+		if w.Document(users[1]).Ready {
+			t.Fatal("the flush left the document")
+		}
+		w.Must(w.Fanout.Rebuild(t.Context(), users[1]))
+		w.Must(w.Fanout.Rebuild(t.Context(), users[0]))
+		w.Agree(users...)
+		if posts < 2 {
+			continue
+		}
+		w.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.RaisePosition(ctx, users[1], store.HomePage, "", ids[posts-2])
+			return err
+		})
+		w.Server.Flush()
+		w.Must(w.Fanout.Rebuild(t.Context(), users[1]))
+		if count := w.Document(users[1]).FeedCount; count != 1 {
+			t.Errorf("of %d posts all but one were seen: %d", posts, count)
+		}
+		w.Agree(users[1])
+	}
+}

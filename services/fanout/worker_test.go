@@ -1,0 +1,229 @@
+package fanout_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// A post of many followers is split: the chunks stand in the place of their parent, all or none.
+func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
+	w := world(t, smallChunks)
+	users := w.Users(6)
+	w.Follow(users[0], users[1:]...)
+	w.Quiet(w.Fanout)
+	w.Post(users[0])
+	quick := w.Fanout.Workers(1)[0]
+	if claimed, err := quick.RunOnce(t.Context()); claimed != 1 || err != nil {
+		t.Fatalf("%d claimed, %v", claimed, err)
+	}
+	if waiting, _ := w.Jobs(); waiting != 3 {
+		t.Fatalf("%d jobs stand for five followers in chunks of two, want 3", waiting)
+	}
+	if claimed, err := quick.RunOnce(t.Context()); claimed != 0 || err != nil {
+		t.Errorf("the lane of short work took %d chunks, %v", claimed, err)
+	}
+	bulk := w.Fanout.Workers(1)[1]
+	for done := range 3 {
+		if claimed, err := bulk.RunOnce(t.Context()); claimed != 1 || err != nil {
+			t.Fatalf("chunk %d: %d claimed, %v", done, claimed, err)
+		}
+	}
+	if claimed, err := bulk.RunOnce(t.Context()); claimed != 0 || err != nil {
+		t.Errorf("a fourth chunk: %d, %v", claimed, err)
+	}
+	w.Agree(users...)
+}
+
+// Followers who come and go between the split and the chunk are served as they are when it runs.
+func TestAChunkServesItsFollowersOfNow(t *testing.T) {
+	w := world(t, smallChunks)
+	users := w.Users(8)
+	w.Follow(users[0], users[1:6]...)
+	w.Quiet(w.Fanout)
+	w.Post(users[0])
+	if _, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Unfollow(users[0], users[2])
+	w.Follow(users[0], users[6], users[7])
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+}
+
+// A split that another worker has made already leaves nothing behind: its chunks are not there twice.
+func TestALateSplitLeavesNothing(t *testing.T) {
+	w := world(t, smallChunks)
+	users := w.Users(6)
+	w.Follow(users[0], users[1:]...)
+	w.Quiet(w.Fanout)
+	w.Post(users[0])
+	late := claim(w)
+	w.Clock.Advance(31 * time.Second)
+	if _, err := w.Another().Workers(1)[0].RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Fanout.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
+		t.Errorf("the late worker was told %v", err)
+	}
+	if waiting, _ := w.Jobs(); waiting != 3 {
+		t.Errorf("%d chunks of 3", waiting)
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+}
+
+// Workers of two nodes share the work, and each piece is done.
+func TestTwoNodesShareTheWork(t *testing.T) {
+	w := world(t, smallChunks)
+	users := w.Users(6)
+	w.Follow(users[0], users[1:]...)
+	for range 10 {
+		w.Post(users[0])
+	}
+	var group errgroup.Group
+	for _, node := range []*fanout.Fanout{w.Fanout, w.Another()} {
+		for _, worker := range node.Workers(2) {
+			group.Go(func() error {
+				for idle := 0; idle < 3; {
+					claimed, err := worker.RunOnce(t.Context())
+					if err != nil && !services.IsUnavailable(err) {
+						return err
+					}
+					idle++
+					if claimed > 0 {
+						idle = 0
+					}
+				}
+				return nil
+			})
+		}
+	}
+	w.Must(group.Wait())
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+}
+
+// A worker at a long job keeps its lease: nobody else takes the job meanwhile.
+func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
+	w := served(t, func(cfg *fanout.Config) { cfg.Lease = 20 * time.Millisecond })
+	users := w.Users(2)
+	w.Follow(users[0], users[1])
+	w.Server.Pause()
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.Fanout.Workers(1)[0].RunOnce(t.Context())
+		done <- err
+	}()
+	until(t, "the job is claimed", func() bool {
+		due, found, err := w.Store.NextDue(t.Context(), fanout.Kinds())
+		return err == nil && found && due.After(w.Clock.Now())
+	})
+	for range 3 {
+		w.Clock.Advance(15 * time.Millisecond)
+		until(t, "the lease is renewed", func() bool {
+			due, found, err := w.Store.NextDue(t.Context(), fanout.Kinds())
+			return err == nil && found && !due.Before(w.Clock.Now().Add(20*time.Millisecond))
+		})
+	}
+	if jobs := claim(w); len(jobs) != 0 {
+		t.Errorf("%d jobs were taken from a worker that lives", len(jobs))
+	}
+	w.Server.Resume()
+	w.Must(<-done)
+	w.Agree(users...)
+}
+
+// Run does what comes, sleeps between, is woken by Wake alone, and ends when it is told to.
+func TestRunIsWokenAndEnds(t *testing.T) {
+	w := world(t, func(cfg *fanout.Config) { cfg.Poll = time.Hour })
+	users := w.Users(2)
+	ctx, stop := context.WithCancel(t.Context())
+	var group errgroup.Group
+	for _, worker := range w.Fanout.Workers(1) {
+		group.Go(func() error { return worker.Run(ctx) })
+	}
+	for range 3 {
+		w.Follow(users[0], users[1])
+		w.Post(users[0])
+		w.Fanout.Wake()
+		until(t, "the jobs are done", func() bool {
+			waiting, _ := w.Jobs()
+			return waiting == 0
+		})
+		w.Agree(users...)
+		w.Unfollow(users[0], users[1])
+	}
+	stop()
+	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the workers ended with %v", err)
+	}
+}
+
+// A worker that is told to stop finishes the job that it is at.
+func TestRunFinishesWhatItHolds(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(2)
+	w.Follow(users[0], users[1])
+	ctx, stop := context.WithCancel(t.Context())
+	w.Server.Pause()
+	ended := make(chan error, 1)
+	go func() { ended <- w.Fanout.Workers(1)[0].Run(ctx) }()
+	until(t, "the job is claimed", func() bool {
+		due, found, err := w.Store.NextDue(t.Context(), fanout.Kinds())
+		return err == nil && found && due.After(w.Clock.Now())
+	})
+	stop()
+	w.Server.Resume()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if waiting, _ := w.Jobs(); waiting != 0 {
+		t.Errorf("%d jobs are left: what was held is given up", waiting)
+	}
+	w.Agree(users...)
+}
+
+// The janitor takes what is old, and nothing that is not.
+func TestTheJanitorTakesWhatIsOld(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		user := w.Users(1)[0]
+		janitor := w.Fanout.Janitor()
+		remember := func(key string) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				if _, err := tx.AppendLog(ctx, "post", key, nil); err != nil {
+					return err
+				}
+				return tx.Remember(ctx, "u1", key, []byte(key), nil)
+			})
+		}
+		remember("first")
+		remember("second")
+		for _, turn := range []struct {
+			after   time.Duration
+			dropped int
+		}{{0, 0}, {fanout.KeepLog, 0}, {time.Second, 1}, {0, 0}, {fanout.KeepIdempotencyFor - fanout.KeepLog, 2}, {0, 0}} {
+			w.Clock.Advance(turn.after)
+			if dropped, err := janitor.RunOnce(t.Context()); dropped != turn.dropped || err != nil {
+				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.Start), dropped, err, turn.dropped)
+			}
+		}
+		if head, oldest, err := w.Store.LogHead(t.Context(), "post"); head != 2 || oldest != 2 || err != nil {
+			t.Errorf("the log goes from %d to %d, %v: the newest entry stays", oldest, head, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := janitor.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+		w.Agree(user)
+	})
+}
