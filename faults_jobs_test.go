@@ -109,3 +109,43 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 		w.compare(t)
 	})
 }
+
+// Counts of notifications that were read long ago and arrive late change nothing, and those that arrive twice neither.
+func TestLateCounts(t *testing.T) {
+	eachPair(t, func(t *testing.T, options nodeOptions) {
+		options.manual = true
+		n := startNode(t, options)
+		author := n.numbersOf("author")[0]
+		n.badges("author")
+		var late [][]store.NotificationState
+		states := func() {
+			t.Helper()
+			now, err := n.store.NotificationStates(t.Context(), author)
+			if err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, now)
+		}
+		for _, liker := range []string{"a", "b", "c"} {
+			n.must(liker, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.publish("author", liker)}, nil)
+			n.settle()
+			states()
+		}
+		n.must("author", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, nil, nil)
+		states()
+		n.must("d", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.publish("author", "d")}, nil)
+		n.settle()
+		want := n.badges("author")
+		if want.Notifications.Like.Value != 1 {
+			t.Fatalf("%+v, want 1 like", want.Notifications.Like)
+		}
+		for i, old := range late {
+			if err := n.fanout.CarryStates(t.Context(), old); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.badges("author"); got.Notifications.Like != want.Notifications.Like || got.Version != want.Version {
+				t.Errorf("after the late counts %d: %+v at %s, want %+v at %s", i, got.Notifications.Like, got.Version, want.Notifications.Like, want.Version)
+			}
+		}
+	})
+}
