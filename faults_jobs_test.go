@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
@@ -146,6 +148,58 @@ func TestLateCounts(t *testing.T) {
 			if got := n.badges("author"); got.Notifications.Like != want.Notifications.Like || got.Version != want.Version {
 				t.Errorf("after the late counts %d: %+v at %s, want %+v at %s", i, got.Notifications.Like, got.Version, want.Notifications.Like, want.Version)
 			}
+		}
+	})
+}
+
+// What was read from SQL before an unfollow and arrives after it does not bring the author back: neither a post that was
+// pushed meanwhile, nor a rebuild that had begun.
+func TestLateReadings(t *testing.T) {
+	eachPair(t, func(t *testing.T, options nodeOptions) {
+		options.manual = true
+		n := startNode(t, options)
+		ctx := t.Context()
+		numbers := n.numbersOf("reader", "author")
+		reader, author := numbers[0], numbers[1]
+		n.follow("reader", "author")
+		id, err := services.ParsePostGlobalID("post", n.publish("author", "one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.settle()
+		if got := n.badges("reader").HomeFeed.Value; got != 1 {
+			t.Fatalf("at first %d count, want 1", got)
+		}
+
+		stamp, err := n.redis.Now(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stamps, err := n.redis.BeginRebuild(ctx, []services.UserNumber{reader}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := services.FeedEntry{Post: id, Author: author, Counts: true}
+		n.must("reader", `mutation{unfollow(input:{userId:"user:author"}){user{id}}}`, nil, nil)
+
+		results, err := n.redis.AddToInboxes(ctx, stamp, []rdb.Add{{Reader: reader, Entry: entry}})
+		if err != nil || results[0].Status != rdb.Retry {
+			t.Errorf("the late push: %+v, %v, want to be read again", results, err)
+		}
+		facts := rdb.FeedFacts{Reader: reader, Stamp: stamps[0], Entries: []services.FeedEntry{entry}, Lifetime: time.Hour}
+		result, err := n.redis.EndRebuild(ctx, facts)
+		if err != nil || result.Status != rdb.Retry {
+			t.Errorf("the late rebuild: %+v, %v, want to be read again", result, err)
+		}
+		if got := n.badges("reader").HomeFeed; got.Value != 0 || got.Precision != "EXACT" {
+			t.Errorf("after the unfollow %+v, want 0", got)
+		}
+		if listed := n.walk("reader", 10); len(listed) > 0 {
+			t.Errorf("after the unfollow the feed lists %v", listed)
+		}
+		n.settle()
+		if listed := n.walk("reader", 10); len(listed) > 0 {
+			t.Errorf("after the job the feed lists %v", listed)
 		}
 	})
 }
