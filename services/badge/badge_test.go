@@ -1,0 +1,359 @@
+package badge
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+func TestReadAnswersWhatTheFactsSay(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.fan(3)
+		stranger := n.Strangers(1)[0]
+		badges, errs := n.ReadMany(t.Context(), []services.UserNumber{author, stranger, reader})
+		for i, want := range []struct{ feed, likes int }{{0, 3}, {0, 0}, {3, 0}} {
+			w.Must(errs[i])
+			n.holds(badges[i])
+			got := badges[i]
+			if got.HomeFeed.Value != want.feed || got.Notifications.Like.Value != want.likes || got.Total.Precision != services.Exact {
+				t.Errorf("user %d of 3: %+v", i, got)
+			}
+		}
+	})
+}
+
+// However many are read and however much they follow, it is one wait for Redis.
+func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
+	n := served(t)
+	users := n.Users(20)
+	for count := 1; count <= len(users); count += 19 {
+		ctx, trips := rdb.WithRoundTrips(t.Context())
+		if _, errs := n.ReadMany(ctx, users[:count]); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		if trips.Count() != 1 {
+			t.Errorf("%d documents: %d round trips", count, trips.Count())
+		}
+	}
+}
+
+// A lost document is rebuilt before it is answered: whoever reads, whenever, sees the number or more, and never 0.
+func TestALostDocumentIsNeverZero(t *testing.T) {
+	n := served(t)
+	author, reader := n.fan(5)
+	before := n.read(reader)
+	for range 3 {
+		n.Server.Flush()
+		for user, value := range map[services.UserNumber]int{reader: 5, author: 5} {
+			if got := n.read(user).Total; got.Value != value || got.Precision != services.Exact {
+				t.Errorf("after a flush user %d is shown %+v", user, got)
+			}
+		}
+	}
+	for _, field := range []string{"st", "fc", "T", "NLIKE", "HLIKE", "rm", "n"} {
+		n.Server.Do("HDEL", documentKey(n, reader), field)
+		if got := n.read(reader).Total; got.Value != 5 {
+			t.Errorf("without the field %s: %+v", field, got)
+		}
+	}
+	if after := n.read(reader); after.Version <= before.Version {
+		t.Errorf("the rebuilt version %s would be dropped after %s", after.Version, before.Version)
+	}
+	n.Agree(author, reader)
+}
+
+// documentKey finds the key of a user's document by its tag.
+func documentKey(n node, user services.UserNumber) string {
+	n.TB.Helper()
+	n.Must(n.Redis.MarkActive(n.TB.Context(), []services.UserNumber{user}, 99999, activeFor))
+	keys, _ := n.Server.Do("KEYS", "*:b").([]any)
+	for _, key := range keys {
+		if n.Server.Do("HGET", key, "d") == "99999" {
+			return key.(string)
+		}
+	}
+	n.TB.Fatal("no document has the mark")
+	return ""
+}
+
+// Fifty readers of a lost document wait for one rebuild.
+func TestReadersShareARebuild(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(5)
+	n.Server.Flush()
+	ctx, trips := rdb.WithRoundTrips(t.Context())
+	n.read(reader)
+	if _, errs := n.ReadMany(ctx, []services.UserNumber{reader}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	n.Server.Flush()
+	const readers = 50
+	values := make([]int, readers)
+	ctx, trips = rdb.WithRoundTrips(t.Context())
+	var together sync.WaitGroup
+	for i := range readers {
+		together.Go(func() {
+			if badges, err := n.Read(ctx, reader); err == nil {
+				values[i] = badges.Total.Value
+			}
+		})
+	}
+	together.Wait()
+	for i, value := range values {
+		if value != 5 {
+			t.Errorf("reader %d of %d was shown %d", i, readers, value)
+		}
+	}
+	// A read before the rebuild and one after it are each reader's own; the rebuild's own calls are made by one.
+	if waits := trips.Count() - 2*readers; waits > 20 {
+		t.Errorf("%d calls beside the %d reads: there was more than one rebuild", waits, 2*readers)
+	}
+}
+
+func TestWithoutRedisTheNumbersAreTheSameAndStale(t *testing.T) {
+	n := served(t)
+	author, reader := n.fan(4)
+	exact := map[services.UserNumber]*services.Badges{author: n.read(author), reader: n.read(reader)}
+	n.Server.Kill()
+	for user, want := range exact {
+		got := n.read(user)
+		if got.HomeFeed.Value != want.HomeFeed.Value || got.Notifications.Like.Value != want.Notifications.Like.Value ||
+			got.Notifications.Newest != want.Notifications.Newest {
+			t.Errorf("user %d: %+v, with Redis %+v", user, got, want)
+		}
+		for _, count := range []services.Count{got.HomeFeed, got.Notifications.Like, got.Notifications.Total, got.Total} {
+			if count.Precision != services.Stale || !count.AsOf.Equal(n.Clock.Now()) {
+				t.Errorf("user %d: %+v does not say since when", user, count)
+			}
+		}
+	}
+	n.Server.Start()
+	for user, want := range exact {
+		for got := n.read(user); got.Total.Precision != services.Exact; got = n.read(user) {
+			if t.Context().Err() != nil {
+				t.Fatal("the readers never came back to Redis")
+			}
+		}
+		if got := n.read(user); got.Total != want.Total {
+			t.Errorf("user %d: %+v, before %+v", user, got.Total, want.Total)
+		}
+	}
+}
+
+// A feed with more new posts than it keeps says the same from SQL as from Redis, but for how old it is.
+func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
+	n := served(t)
+	users := n.Users(2)
+	n.Follow(users[0], users[1])
+	n.Quiet(n.World.Fanout)
+	n.Posts(users[0], services.Retention+5)
+	facts, err := n.ReadFacts(t.Context(), users[1])
+	n.Must(err)
+	n.holds(facts)
+	if facts.HomeFeed.Value != services.Retention || facts.HomeFeed.Display != "99+" {
+		t.Errorf("from SQL: %+v", facts.HomeFeed)
+	}
+	n.Server.Flush()
+	if got := n.read(users[1]).HomeFeed; got.Value != services.Retention || got.Precision != services.AtLeast {
+		t.Errorf("from Redis: %+v", got)
+	}
+}
+
+// When neither engine answers, the answer says so and replaces nothing.
+func TestWhenNothingAnswersItIsUnknown(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(2)
+	known := n.read(reader)
+	n.Server.Kill()
+	n.Must(n.Store.Close())
+	got := n.read(reader)
+	if got.Total.Precision != services.Unknown || got.Version >= known.Version {
+		t.Errorf("%+v after %s", got, known.Version)
+	}
+}
+
+// A caller who has no more time is told so, not shown a guess.
+func TestACallerWithoutTimeIsTold(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(1)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if badges, err := n.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
+		t.Errorf("got %+v, %v", badges, err)
+	}
+	full := New(Config{Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Clock: n.Clock, Log: n.Log, ActiveFor: activeFor, FallbackReaders: 1})
+	full.fallback <- struct{}{} // somebody is being counted, for long
+	if badges, err := full.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
+		t.Errorf("in the queue: got %+v, %v", badges, err)
+	}
+}
+
+// Looking at the feed lowers the number of who looked, and nobody else's.
+func TestLookingIsOnesOwn(t *testing.T) {
+	n := served(t)
+	author, reader := n.fan(3)
+	other := n.Users(1)[0]
+	n.Follow(author, other)
+	n.Quiet(n.World.Fanout)
+	post := n.Post(author)
+	n.Quiet(n.World.Fanout)
+	n.seen(reader, post)
+	if got := n.read(reader).HomeFeed.Value; got != 0 {
+		t.Errorf("after looking %d are new", got)
+	}
+	if got := n.read(other).HomeFeed.Value; got != 1 {
+		t.Errorf("for somebody else %d are new", got)
+	}
+	if got := n.read(author).HomeFeed.Value; got != 0 {
+		t.Errorf("one's own posts count %d", got)
+	}
+}
+
+// Who reads his badge is written down once a day: in SQL, where fan-out looks, and on his keys.
+func TestVisitsAreWrittenOnceADay(t *testing.T) {
+	n := served(t)
+	author, reader := n.fan(0)
+	written := func() int {
+		t.Helper()
+		count, err := n.WriteVisits(t.Context())
+		n.Must(err)
+		return count
+	}
+	n.read(reader)
+	if count := written(); count != 0 {
+		t.Errorf("%d visits on the day of the rebuild, which noted it", count)
+	}
+	n.Clock.Advance(day)
+	tomorrow := n.Clock.Now()
+	if n.active(author, reader, tomorrow) {
+		t.Fatal("active before any visit")
+	}
+	for range 3 {
+		n.read(reader)
+	}
+	if count := written(); count != 1 {
+		t.Errorf("three reads are %d visits", count)
+	}
+	if !n.active(author, reader, tomorrow) {
+		t.Error("SQL does not know of the visit: nothing would be pushed")
+	}
+	n.read(reader)
+	if count := written(); count != 0 {
+		t.Errorf("a second visit of the same day was written: %d", count)
+	}
+	n.Clock.Advance(day)
+	n.read(reader)
+	n.read(author)
+	if count := written(); count != 2 {
+		t.Errorf("%d visits of two on the next day", count)
+	}
+}
+
+// Visits keep the keys alive, and for less than the user counts as active: whoever has keys is pushed to.
+func TestKeysDoNotOutliveBeingActive(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(1)
+	n.Clock.Advance(day)
+	n.read(reader)
+	_, err := n.WriteVisits(t.Context())
+	n.Must(err)
+	keys, _ := n.Server.Do("KEYS", "*:b").([]any)
+	for _, key := range keys {
+		left, _ := n.Server.Do("TTL", key).(int64)
+		if left <= 0 || time.Duration(left)*time.Second >= activeFor {
+			t.Errorf("%v lives for %d s, and its user is active for %s", key, left, activeFor)
+		}
+	}
+	if len(keys) != 2 {
+		t.Errorf("%d documents of two", len(keys))
+	}
+}
+
+// A visit that could not be written is not lost: the next read notes it again.
+func TestAVisitThatFailsIsNotedAgain(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(0)
+	n.Clock.Advance(day)
+	n.read(reader)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if _, err := n.WriteVisits(ctx); err == nil {
+		t.Fatal("written without an engine")
+	}
+	n.read(reader)
+	if count, err := n.WriteVisits(t.Context()); count != 1 || err != nil {
+		t.Errorf("%d visits, %v", count, err)
+	}
+}
+
+func TestVisitsWaitInABoundedSpace(t *testing.T) {
+	n := served(t)
+	for user := range services.UserNumber(maxWaiting + 10) {
+		n.visits.note(user, 0)
+	}
+	if len(n.visits.waiting) != maxWaiting {
+		t.Errorf("%d wait", len(n.visits.waiting))
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	n := served(t)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := n.Service.Run(ctx); err != context.Canceled {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// Likes that expire leave the number without a write, in Redis as in SQL.
+func TestLikesExpireInBothEngines(t *testing.T) {
+	n := served(t)
+	author, _ := n.fan(2)
+	for passed := 0; passed <= 9; passed++ {
+		want := 2
+		if passed > 7 {
+			want = 0
+		}
+		facts, err := n.ReadFacts(t.Context(), author)
+		n.Must(err)
+		if got := n.read(author).Notifications.Like.Value; got != want || facts.Notifications.Like.Value != want {
+			t.Errorf("after %d days: %d in Redis, %d in SQL, want %d", passed, got, facts.Notifications.Like.Value, want)
+		}
+		n.Clock.Advance(day)
+	}
+	n.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, fanout.CountsJob(author)) })
+	n.Quiet(n.World.Fanout)
+	if got := n.read(author).Notifications; got.Like.Value != 0 || got.Newest == 0 {
+		t.Errorf("after the counts were carried again: %+v", got)
+	}
+}
+
+// What was answered from SQL goes by this node's clock, which may be ahead of Redis': once Redis is back, the exact
+// document is newer than the guess, or clients would drop it.
+func TestTheExactDocumentPassesAGuess(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(2)
+	n.Clock.Advance(2000 * day)
+	guess, err := n.ReadFacts(t.Context(), reader)
+	n.Must(err)
+	if exact := n.read(reader); exact.Version > guess.Version {
+		t.Fatalf("the clock is not ahead: %s after %s", exact.Version, guess.Version)
+	}
+	for _, want := range []int{1, 0} {
+		if passed, err := n.PassGuesses(t.Context()); passed != want || err != nil {
+			t.Errorf("%d documents were raised, %v; want %d", passed, err, want)
+		}
+	}
+	exact := n.read(reader)
+	if exact.Version <= guess.Version || exact.HomeFeed.Value != guess.HomeFeed.Value || exact.Total.Precision != services.Exact {
+		t.Errorf("after the guess %+v comes %+v", guess, exact)
+	}
+}

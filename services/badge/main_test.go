@@ -1,0 +1,90 @@
+package badge
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const activeFor = 30 * day
+
+// node is the badges of one node on real engines.
+type node struct {
+	*fanouttest.World
+	*Service
+}
+
+func newNode(w *fanouttest.World) node {
+	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Clock: w.Clock, Log: w.Log, ActiveFor: activeFor})}
+}
+
+// served is a node on a redis-server, which the test may flush and kill.
+func served(t *testing.T) node {
+	t.Helper()
+	return newNode(fanouttest.New(t, fanouttest.Options{}))
+}
+
+func (n node) read(user services.UserNumber) *services.Badges {
+	n.TB.Helper()
+	badges, err := n.Read(n.TB.Context(), user)
+	n.Must(err)
+	n.holds(badges)
+	return badges
+}
+
+// holds checks what is true of every document that anyone can read.
+func (n node) holds(badges *services.Badges) {
+	n.TB.Helper()
+	if err := services.CheckVersion("version", badges.Version); err != nil {
+		n.TB.Error(err)
+	}
+	if sum := services.Sum(badges.HomeFeed, badges.Notifications.Total); sum != badges.Total {
+		n.TB.Errorf("the total is %+v, its parts make %+v", badges.Total, sum)
+	}
+	if badges.HomeFeed.Value < 0 || badges.Notifications.Like.Value < 0 {
+		n.TB.Errorf("a negative count: %+v", badges)
+	}
+}
+
+// fan is an author with posts and likes of his own, and a reader of his; both are shown everything.
+func (n node) fan(posts int) (author, reader services.UserNumber) {
+	n.TB.Helper()
+	users := n.Users(2)
+	n.Follow(users[0], users[1])
+	n.Quiet(n.World.Fanout)
+	for range posts {
+		n.Like(n.Post(users[0]), users[0], users[1])
+	}
+	n.Quiet(n.World.Fanout)
+	return users[0], users[1]
+}
+
+// active says whether fan-out takes a follower for one who was here since.
+func (n node) active(author, follower services.UserNumber, since time.Time) bool {
+	n.TB.Helper()
+	edges, err := n.Store.Followers(n.TB.Context(), author, 0, 100, since)
+	n.Must(err)
+	for _, edge := range edges {
+		if edge.Follower == follower {
+			return true
+		}
+	}
+	return false
+}
+
+func (n node) seen(user services.UserNumber, upTo services.PostID) {
+	n.TB.Helper()
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.RaisePosition(ctx, user, store.HomePage, "", upTo)
+		return err
+	})
+	n.Must(n.World.Fanout.CarrySeen(n.TB.Context(), user))
+}
