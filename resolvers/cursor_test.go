@@ -1,0 +1,95 @@
+package resolvers
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		viewer := services.UserNumber(rapid.Uint32().Draw(t, "viewer"))
+		place := services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "place"))
+		text := cursorText(viewer, place)
+		if got, err := parseCursor(viewer, text); got != place || err != nil {
+			t.Fatalf("%d became %d, %v", place, got, err)
+		}
+		stranger := viewer + services.UserNumber(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
+		if _, err := parseCursor(stranger, text); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
+			t.Fatalf("a stranger reads it: %v", err)
+		}
+	})
+}
+
+// Whatever is sent as a cursor is read or refused with a word on what is wrong; what is read prints the same again.
+func FuzzCursor(f *testing.F) {
+	good := cursorText(7, 99)
+	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", "!!!", "é", "AAAA", strings.Repeat("A", 18), strings.Repeat("_", 18), "\x00", strings.Repeat("A", 10_000)} {
+		f.Add(uint32(7), seed)
+	}
+	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
+		place, err := parseCursor(services.UserNumber(viewer), text)
+		switch {
+		case err == nil && (place > services.MaxPostID || cursorText(services.UserNumber(viewer), place) != text):
+			t.Errorf("%q was read as %d", text, place)
+		case err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "after: ") || len(err.Error()) > 500):
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
+
+func TestACursorOfAnotherKindIsRefused(t *testing.T) {
+	bytes, err := base64.RawURLEncoding.DecodeString(cursorText(7, 99))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, spoil := range map[string]func([]byte) []byte{
+		"another kind":    func(b []byte) []byte { b[0]++; return b },
+		"a longer one":    func(b []byte) []byte { return append(b, 0) },
+		"a shorter one":   func(b []byte) []byte { return b[:len(b)-1] },
+		"a place past it": func(b []byte) []byte { b[5] |= 0x80; return b },
+	} {
+		text := base64.RawURLEncoding.EncodeToString(spoil(append([]byte{}, bytes...)))
+		if _, err := parseCursor(7, text); services.CodeOf(err) != services.Invalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestPageSize(t *testing.T) {
+	for first, fits := range map[int]bool{-1: false, 0: false, 1: true, 20: true, 100: true, 101: false, 1 << 31: false} {
+		size, err := pageSize(&first)
+		if fits && (size != first || err != nil) || !fits && (services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "first: 1 to 100")) {
+			t.Errorf("first %d: %d, %v", first, size, err)
+		}
+	}
+	if size, err := pageSize(nil); size != 20 || err != nil {
+		t.Errorf("left out: %d, %v", size, err)
+	}
+}
+
+func TestAPageStartsAtOnePlace(t *testing.T) {
+	after, lastID, broken := cursorText(7, 99), "post:"+services.PostID(98).String(), "post:x"
+	for _, start := range []struct {
+		what          string
+		after, lastID *string
+		place         services.PostID
+		code          services.Code
+	}{
+		{"nowhere said", nil, nil, services.MaxPostID, ""},
+		{"after", &after, nil, 99, ""},
+		{"lastId", nil, &lastID, 98, ""},
+		{"both", &after, &lastID, 0, services.Invalid},
+		{"a broken lastId", nil, &broken, 0, services.Invalid},
+		{"lastId as after", &lastID, nil, 0, services.Invalid},
+		{"after as lastId", nil, &after, 0, services.Invalid},
+	} {
+		if place, err := startOf(7, start.after, start.lastID); place != start.place || services.CodeOf(err) != start.code {
+			t.Errorf("%s: %d, %v", start.what, place, err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package resolvers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tidings/services"
+)
+
+type event = map[string]any
+
+func publish(as string) event { return event{"publishPost": event{"as": as, "body": "hello"}} }
+
+// Each event has its result, in its place, and one that fails leaves the others alone.
+func TestIngestAnswersForEachEvent(t *testing.T) {
+	a := newAPI(t)
+	post := a.publish("alice")
+	events := []event{
+		{"follow": event{"as": "user:bob", "userId": "user:alice"}},
+		{"follow": event{"as": "user:bob", "userId": "user:alice"}},
+		publish("user:carol"),
+		{"publishPost": event{"as": "user:carol", "body": ""}},
+		{"likePost": event{"as": "user:bob", "postId": post}},
+		{"likePost": event{"as": "user:bob", "postId": "post:0000000000001"}},
+		{"likePost": event{"as": "bob", "postId": post}},
+		{"unlikePost": event{"as": "user:bob", "postId": post}},
+		{"setProfile": event{"as": "user:dora", "name": "Dora"}},
+		{"unfollow": event{"as": "user:bob", "userId": "user:nobody"}},
+		{"deletePost": event{"as": "user:bob", "postId": post}},
+		{"markHomeFeedSeen": event{"as": "user:bob"}},
+		{"markNotificationsSeen": event{"as": "user:alice", "categories": []string{"LIKE"}}},
+		{"deletePost": event{"as": "user:alice", "postId": post}},
+	}
+	want := []struct {
+		id   any
+		code services.Code
+	}{
+		{"user:alice", ""}, {nil, services.Conflict}, {"post:", ""}, {nil, services.Invalid}, {post, ""}, {nil, services.NotFound},
+		{nil, services.Invalid}, {post, ""}, {"user:dora", ""}, {nil, services.Conflict}, {nil, services.Forbidden}, {nil, ""}, {nil, ""}, {post, ""},
+	}
+	got := a.ingest(events...)
+	if len(got.Errors) > 0 {
+		t.Fatalf("%+v", got.Errors)
+	}
+	for i, want := range want {
+		id, code := got.at("ingest", "results", i, "id"), got.at("ingest", "results", i, "error", "code")
+		if want.id == "post:" && strings.HasPrefix(fmt.Sprint(id), "post:") {
+			id = want.id
+		}
+		if id != want.id || (want.code == "") != (code == nil) || code != nil && code != string(want.code) {
+			t.Errorf("event %d %v: id %v, error %v; want %+v", i, events[i], id, got.at("ingest", "results", i, "error"), want)
+		}
+	}
+	a.Quiet(a.Fanout)
+	if got := a.must("bob", `{ viewer { homeFeed { edges { node { id } } } } }`, nil); got.at("viewer", "homeFeed", "edges", 0) != nil {
+		t.Errorf("the deleted post is listed: %+v", got)
+	}
+	if got := a.must("dora", `{ viewer { user { name } } }`, nil); got.at("viewer", "user", "name") != "Dora" {
+		t.Errorf("the profile: %+v", got)
+	}
+}
+
+func TestOneTo500Events(t *testing.T) {
+	a := newAPI(t)
+	events := make([]event, 501)
+	for i := range events {
+		events[i] = publish(fmt.Sprint("user:u", i%7))
+	}
+	for _, count := range []int{0, 501} {
+		got := a.ingest(events[:count]...)
+		if got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "1 to 500") && count > 0 {
+			t.Errorf("%d events: %+v", count, got)
+		}
+	}
+	got := a.ingest(events[:500]...)
+	seen := map[any]bool{}
+	for i := range 500 {
+		id := got.at("ingest", "results", i, "id")
+		if id == nil || seen[id] {
+			t.Fatalf("event %d: %v", i, got.at("ingest", "results", i))
+		}
+		seen[id] = true
+	}
+}
+
+// The same events sent again have no second effect, and the same answers.
+func TestIngestAgainIsTheSame(t *testing.T) {
+	a := newAPI(t)
+	one := event{"publishPost": event{"as": "user:carol", "body": "hello", "key": "k1"}}
+	first, again := a.ingest(one), a.ingest(one)
+	if first.at("ingest", "results", 0, "id") == nil || first.at("ingest", "results", 0, "id") != again.at("ingest", "results", 0, "id") {
+		t.Errorf("first %v, again %v", first.Data, again.Data)
+	}
+	other := a.ingest(event{"publishPost": event{"as": "user:carol", "body": "else", "key": "k1"}})
+	if code := other.at("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
+		t.Errorf("another body under the key: %v", other.Data)
+	}
+	long := a.ingest(event{"publishPost": event{"as": "user:carol", "body": "else", "key": strings.Repeat("k", 65)}})
+	if code := long.at("ingest", "results", 0, "error", "code"); code != "INVALID" {
+		t.Errorf("a long key: %v", long.Data)
+	}
+}
+
+func TestIngestIsTheHostsAlone(t *testing.T) {
+	a := newAPI(t)
+	got := a.as("bob", ingestQuery, map[string]any{"events": []event{publish("user:alice")}})
+	if got.code() != services.Forbidden {
+		t.Errorf("a viewer acts for another: %+v", got)
+	}
+}
+
+// An event that names nothing, or two things, is refused as a whole or in its place, and nothing of it happens.
+func TestAnEventNamesExactlyOneThing(t *testing.T) {
+	a := newAPI(t)
+	two := publish("user:alice")
+	two["follow"] = event{"as": "user:bob", "userId": "user:alice"}
+	for what, bad := range map[string]event{"nothing": {}, "two things": two} {
+		got := a.ingest(bad)
+		code := got.at("ingest", "results", 0, "error", "code")
+		if got.code() != services.Invalid && code != string(services.Invalid) {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	if got := a.must("alice", `{ viewer { homeFeed { edges { node { id } } } } }`, nil); got.at("viewer", "homeFeed", "edges", 0) != nil {
+		t.Error("half an event happened")
+	}
+}

@@ -1,0 +1,155 @@
+package resolvers
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql/handler"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/badge"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/feed"
+	"tidings/services/notify"
+	"tidings/services/social"
+)
+
+// api is the schema behind a real HTTP server. What its viewer may do stands in headers: who he is is not checked here.
+type api struct {
+	*fanouttest.World
+	t        *testing.T
+	resolver *Resolver
+	server   *httptest.Server
+	log      *bytes.Buffer
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	w := fanouttest.New(t, fanouttest.Options{})
+	a := &api{World: w, t: t, log: &bytes.Buffer{}}
+	log := slog.New(slog.NewTextHandler(a.log, nil))
+	a.resolver = &Resolver{
+		Social: social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: 3}),
+		Feed:   feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Clock: w.Clock, Log: w.Log}),
+		Notify: notify.New(w.Fanout), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
+	}
+	schema := handler.New(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}))
+	schema.AddTransport(transport.POST{})
+	schema.SetErrorPresenter(ErrorPresenter(log))
+	schema.SetRecoverFunc(Recover)
+	Around(w.Mirror)(schema)
+	a.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if scopes, given := r.Header["Scope"]; given {
+			viewer := services.Viewer{Key: r.Header.Get("Key")}
+			for _, scope := range scopes {
+				viewer.Scopes = append(viewer.Scopes, services.Scope(scope))
+			}
+			r = r.WithContext(services.WithViewer(r.Context(), viewer))
+		}
+		schema.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(a.server.Close)
+	return a
+}
+
+// answer is a response as a client reads it.
+type answer struct {
+	Data   map[string]any
+	Errors []struct {
+		Message    string
+		Path       []any
+		Extensions map[string]any
+	}
+}
+
+// code is the code of the one error, "" without an error.
+func (a answer) code() services.Code {
+	if len(a.Errors) == 0 {
+		return ""
+	}
+	code, _ := a.Errors[0].Extensions["code"].(string)
+	return services.Code(code)
+}
+
+// at follows a path of fields and places into the data.
+func (a answer) at(path ...any) any {
+	var value any = a.Data
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			object, _ := value.(map[string]any)
+			value = object[step]
+		case int:
+			list, _ := value.([]any)
+			if step >= len(list) {
+				return nil
+			}
+			value = list[step]
+		}
+	}
+	return value
+}
+
+// ask sends one operation as a user with scopes; without a scope there is no token.
+func (a *api) ask(key string, scopes []services.Scope, query string, variables map[string]any) answer {
+	a.t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	a.Must(err)
+	request, err := http.NewRequestWithContext(a.t.Context(), http.MethodPost, a.server.URL, bytes.NewReader(body))
+	a.Must(err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Key", key)
+	for _, scope := range scopes {
+		request.Header.Add("Scope", string(scope))
+	}
+	response, err := a.server.Client().Do(request)
+	a.Must(err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	a.Must(err)
+	var got answer
+	if err := json.Unmarshal(text, &got); err != nil {
+		a.t.Fatalf("%s: %v", text, err)
+	}
+	return got
+}
+
+// as asks as a viewer.
+func (a *api) as(key, query string, variables map[string]any) answer {
+	a.t.Helper()
+	return a.ask(key, []services.Scope{services.ScopeViewer}, query, variables)
+}
+
+// must asks as a viewer what has to succeed.
+func (a *api) must(key, query string, variables map[string]any) answer {
+	a.t.Helper()
+	got := a.as(key, query, variables)
+	if len(got.Errors) > 0 {
+		a.t.Fatalf("%s answered %+v", query, got.Errors)
+	}
+	return got
+}
+
+// publish publishes as a viewer and answers the post's id.
+func (a *api) publish(key string) string {
+	a.t.Helper()
+	got := a.must(key, `mutation { publishPost(input: {body: "hello"}) { post { id } } }`, nil)
+	id, _ := got.at("publishPost", "post", "id").(string)
+	return id
+}
+
+// ingest sends events as the host application and answers their results.
+func (a *api) ingest(events ...map[string]any) answer {
+	a.t.Helper()
+	return a.ask("", []services.Scope{services.ScopeIngest}, ingestQuery, map[string]any{"events": events})
+}
+
+const ingestQuery = `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
