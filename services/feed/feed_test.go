@@ -1,0 +1,263 @@
+package feed
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is the feeds of one node on real engines.
+type node struct {
+	*fanouttest.World
+	*Service
+	fan *fanout.Fanout
+}
+
+func newNode(w *fanouttest.World) node {
+	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout}
+}
+
+func served(t *testing.T) node {
+	t.Helper()
+	return newNode(fanouttest.New(t, fanouttest.Options{}))
+}
+
+// pair is an author and a reader who follows him.
+func (n node) pair() (author, reader services.UserNumber) {
+	n.TB.Helper()
+	users := n.Users(2)
+	n.Follow(users[0], users[1])
+	n.Quiet(n.fan)
+	return users[0], users[1]
+}
+
+func (n node) do(op *fanout.Op) error {
+	n.TB.Helper()
+	n.Clock.Advance(time.Millisecond)
+	return n.fan.Commit(n.TB.Context(), op)[0]
+}
+
+func (n node) publish(author services.UserNumber, body string) services.PostID {
+	n.TB.Helper()
+	op, err := n.Publish(author, body)
+	n.Must(err)
+	n.Must(n.do(op))
+	id, err := services.ParsePostGlobalID("id", op.IDs()[0])
+	n.Must(err)
+	return id
+}
+
+func TestPublishReachesTheAuthorAtOnce(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.pair()
+		id := n.publish(author, "hello")
+		page, err := n.Page(t.Context(), author, services.MaxPostID, 20)
+		if err != nil || len(page.Items) != 1 || page.Items[0].Post.Body != "hello" || page.Items[0].Author.Number != author {
+			t.Errorf("the author's page before any job: %+v, %v", page, err)
+		}
+		n.Quiet(n.fan)
+		n.Agree(author, reader)
+		newest, err := n.Newest(t.Context(), reader)
+		if newest != id || err != nil {
+			t.Errorf("the newest is %d, %v", newest, err)
+		}
+	})
+}
+
+func TestBodies(t *testing.T) {
+	n := served(t)
+	for what, body := range map[string]struct {
+		text string
+		fits bool
+	}{
+		"nothing": {"", false}, "white space": {" \n\t\u00a0\u3000", false}, "one letter": {"a", true},
+		"the most": {strings.Repeat("é", services.MaxBodyCharacters), true}, "one more": {strings.Repeat("é", services.MaxBodyCharacters+1), false},
+		"a NUL": {"a\x00b", false}, "broken UTF-8": {"a\xff", false},
+	} {
+		_, err := n.Publish(1, body.text)
+		if (err == nil) != body.fits || err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "body: ")) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestDeleteIsTheAuthorsAloneAndOnce(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	id := n.publish(author, "hello")
+	n.Quiet(n.fan)
+	for _, attempt := range []struct {
+		what string
+		user services.UserNumber
+		post services.PostID
+		code services.Code
+	}{
+		{"a post that never was", author, 12345, services.NotFound},
+		{"another's post", reader, id, services.Forbidden},
+		{"one's own", author, id, ""},
+		{"again", author, id, services.Conflict},
+		{"another's, deleted", reader, id, services.Forbidden},
+	} {
+		if err := n.do(n.Service.Delete(attempt.user, attempt.post)); services.CodeOf(err) != attempt.code {
+			t.Errorf("%s: %v, want %q", attempt.what, err, attempt.code)
+		}
+		if attempt.code == services.Forbidden && attempt.post == id {
+			post, err := n.Store.Posts(t.Context(), []services.PostID{id})
+			n.Must(err)
+			if attempt.what == "another's post" && post[id].Deleted {
+				t.Fatal("refused, and deleted all the same")
+			}
+		}
+	}
+	if page, err := n.Page(t.Context(), author, services.MaxPostID, 20); err != nil || len(page.Items) != 0 {
+		t.Errorf("before any job the author still sees it: %+v, %v", page, err)
+	}
+	n.Quiet(n.fan)
+	n.Agree(author, reader)
+	if count := n.Document(reader).FeedCount; count != 0 {
+		t.Errorf("a deleted unseen post counts: %d", count)
+	}
+	for _, id := range []services.PostID{id, 12345} {
+		if _, err := n.Service.Post(t.Context(), id); services.CodeOf(err) != services.NotFound {
+			t.Errorf("post %s: %v", id, err)
+		}
+	}
+}
+
+func TestTheMarkOnlyGrows(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	var ids []services.PostID
+	for range 3 {
+		ids = append(ids, n.publish(author, "hello"))
+	}
+	n.Quiet(n.fan)
+	for _, look := range []struct {
+		upTo services.PostID
+		left int
+	}{{ids[0], 2}, {0, 2}, {ids[1], 1}, {ids[0], 1}, {ids[1] + 1, 1}, {ids[2], 0}, {ids[0], 0}} {
+		n.Must(n.do(n.MarkSeen(reader, look.upTo)))
+		if count := n.Document(reader).FeedCount; count != look.left {
+			t.Errorf("after looking up to %s %d are new, want %d", look.upTo, count, look.left)
+		}
+	}
+	n.Quiet(n.fan)
+	n.Agree(reader)
+}
+
+func TestTheFutureCannotBeSeen(t *testing.T) {
+	n := served(t)
+	_, reader := n.pair()
+	now := n.Clock.Now()
+	for _, look := range []struct {
+		at   time.Time
+		code services.Code
+	}{{now.Add(maxSkew), ""}, {now.Add(maxSkew + time.Second), services.Invalid}, {now.AddDate(10, 0, 0), services.Invalid}} {
+		err := n.do(n.MarkSeen(reader, services.PostIDAt(look.at)))
+		if services.CodeOf(err) != look.code || err != nil && !strings.HasPrefix(err.Error(), "upTo: ") {
+			t.Errorf("up to %s at %s: %v", look.at, now, err)
+		}
+	}
+	if err := n.do(n.MarkSeen(reader, services.MaxPostID)); services.CodeOf(err) != services.Invalid {
+		t.Errorf("up to the end of time: %v", err)
+	}
+	seen, err := n.Store.Position(t.Context(), reader, store.HomePage, "")
+	if err != nil || seen != services.PostIDAt(now.Add(maxSkew)) {
+		t.Errorf("the mark is at %s, %v", seen, err)
+	}
+}
+
+// A mutation under a key that is known answers with the post of the first time and touches nothing.
+func TestPublishAgainUnderItsKey(t *testing.T) {
+	n := served(t)
+	author, _ := n.pair()
+	var ids []string
+	for range 2 {
+		op, err := n.Publish(author, "hello")
+		n.Must(err)
+		op.Key = "k"
+		n.Must(n.do(op))
+		ids = append(ids, op.IDs()...)
+	}
+	if len(ids) != 2 || ids[0] != ids[1] || listed(n, author) != 1 {
+		t.Errorf("the answers name %v, and %d posts are listed", ids, listed(n, author))
+	}
+}
+
+// listed is how many posts a page lists.
+func listed(n node, reader services.UserNumber) int {
+	n.TB.Helper()
+	page, err := n.Page(n.TB.Context(), reader, services.MaxPostID, 20)
+	n.Must(err)
+	return len(page.Items)
+}
+
+// A page that is in Redis and in memory waits for Redis at most twice, whatever its size.
+func TestAPageIsTwoRoundTrips(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	n.Posts(author, 120)
+	n.Must(n.fan.Reconcile(t.Context(), reader, author))
+	for _, first := range []int{1, 20, 100} {
+		ctx, trips := rdb.WithRoundTrips(t.Context())
+		page, err := n.Page(ctx, reader, services.MaxPostID, first)
+		if err != nil || len(page.Items) != first || !page.HasNext {
+			t.Fatalf("first %d: %d items, %v", first, len(page.Items), err)
+		}
+		// What memory lacks is put into Redis once, which the answer does not need to wait for twice.
+		if trips.Count() > 3 {
+			t.Errorf("first %d: %d round trips", first, trips.Count())
+		}
+		ctx, trips = rdb.WithRoundTrips(t.Context())
+		if _, err := n.Page(ctx, reader, services.MaxPostID, first); err != nil || trips.Count() > 2 {
+			t.Errorf("first %d again: %d round trips, %v", first, trips.Count(), err)
+		}
+	}
+}
+
+func places(page Page) []services.PostID {
+	ids := make([]services.PostID, len(page.Items))
+	for i, item := range page.Items {
+		ids[i] = item.Post.ID
+	}
+	return ids
+}
+
+// walk reads a feed to its end.
+func (n node) walk(reader services.UserNumber, first int) (ids []services.PostID, end services.FeedEnd) {
+	n.TB.Helper()
+	before := services.MaxPostID
+	for range 2 * services.Retention {
+		page, err := n.Page(n.TB.Context(), reader, before, first)
+		n.Must(err)
+		if len(page.Items) > first || page.HasNext != (page.End == "") || page.HasNext && page.Next >= before {
+			n.TB.Fatalf("a page of %d before %s: %d items, next %s, more %t, end %q", first, before, len(page.Items), page.Next, page.HasNext, page.End)
+		}
+		ids = append(ids, places(page)...)
+		if !page.HasNext {
+			return ids, page.End
+		}
+		before = page.Next
+	}
+	n.TB.Fatal("the feed has no end")
+	return nil, ""
+}
+
+func newestFirst(ids []services.PostID) []services.PostID {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	return ids
+}

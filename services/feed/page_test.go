@@ -1,0 +1,231 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// deleteQuietly deletes posts without a job: their inboxes list them still.
+func (n node) deleteQuietly(ids ...services.PostID) {
+	n.TB.Helper()
+	n.Clock.Advance(time.Second)
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		for _, id := range ids {
+			if _, _, err := tx.DeletePost(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A page from which deleted posts are left out is filled up from further down.
+func TestAPageIsRefilledAfterFiltering(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	ids := newestFirst(n.Posts(author, 40))
+	n.Must(n.fan.Reconcile(t.Context(), reader, author))
+	n.deleteQuietly(append(slices.Clone(ids[2:12]), ids[30:]...)...)
+	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+	n.Must(err)
+	want := append(slices.Clone(ids[:2]), ids[12:20]...)
+	if !slices.Equal(places(page), want) || !page.HasNext || page.Next != ids[19] {
+		t.Errorf("got %v to %s, want %v", places(page), page.Next, want)
+	}
+	page, err = n.Page(t.Context(), reader, page.Next, 20)
+	n.Must(err)
+	// The last ten are gone: the page is short, and it is the last.
+	if !slices.Equal(places(page), ids[20:30]) || page.HasNext || page.End != services.EndOfFeed || page.Next != ids[39] {
+		t.Errorf("the last page: %v, next %s, more %t, %q", places(page), page.Next, page.HasNext, page.End)
+	}
+}
+
+// Looking for posts that are still there ends after 300 entries: the page may be empty and is none the less followed.
+func TestALookEndsAfter300Entries(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	ids := newestFirst(n.Posts(author, services.Retention))
+	n.Must(n.fan.Reconcile(t.Context(), reader, author))
+	n.deleteQuietly(ids[1:]...)
+	page, err := n.Page(t.Context(), reader, services.MaxPostID, 1)
+	n.Must(err)
+	if !slices.Equal(places(page), ids[:1]) || !page.HasNext {
+		t.Fatalf("the first page: %v, more %t", places(page), page.HasNext)
+	}
+	page, err = n.Page(t.Context(), reader, page.Next, 5)
+	n.Must(err)
+	if len(page.Items) != 0 || page.HasNext || page.Next != ids[len(ids)-1] || page.End != services.EndOfFeed {
+		t.Errorf("past 299 deleted posts: %v, more %t, next %s, end %q", places(page), page.HasNext, page.Next, page.End)
+	}
+	all, err := n.Page(t.Context(), reader, services.MaxPostID, services.Retention+100)
+	if err != nil || !slices.Equal(places(all), ids[:1]) {
+		t.Errorf("at once: %v, %v", places(all), err)
+	}
+}
+
+// The end says whether older posts exist that feeds do not keep, with Redis and without.
+func TestTheEndSaysWhy(t *testing.T) {
+	for _, posts := range []int{0, 1, 299, 300, 301, 333, 400} {
+		n := served(t)
+		author, reader := n.pair()
+		ids := newestFirst(n.Posts(author, posts))
+		n.Must(n.fan.Reconcile(t.Context(), reader, author))
+		want, end := ids[:min(posts, services.Retention)], services.EndOfFeed
+		if posts > services.Retention {
+			end = services.EndOfRetention
+		}
+		for _, engine := range []string{"Redis", "SQL"} {
+			if engine == "SQL" {
+				n.Server.Kill()
+			}
+			for _, first := range []int{100, 7} {
+				if got, said := n.walk(reader, first); !slices.Equal(got, want) || said != end {
+					t.Errorf("%d posts from %s by %d: %d listed, end %s; want %d, %s", posts, engine, first, len(got), said, len(want), end)
+				}
+			}
+		}
+	}
+}
+
+// The next page starts below a place, whether or not a post is there still, or ever was.
+func TestAPlaceNeedsNoPost(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	ids := newestFirst(n.Posts(author, 10))
+	n.Must(n.fan.Reconcile(t.Context(), reader, author))
+	n.Clock.Advance(time.Second)
+	n.World.Delete(ids[4])
+	n.Quiet(n.fan)
+	for what, from := range map[string]struct {
+		before services.PostID
+		want   []services.PostID
+	}{
+		"a deleted post":   {ids[4], ids[5:]},
+		"between two":      {ids[5] + 1, ids[5:]},
+		"the oldest":       {ids[9], nil},
+		"before all":       {1, nil},
+		"nothing":          {0, nil},
+		"after all":        {services.MaxPostID, append(slices.Clone(ids[:4]), ids[5:]...)},
+		"the newest there": {ids[0], append(slices.Clone(ids[1:4]), ids[5:]...)},
+	} {
+		page, err := n.Page(t.Context(), reader, from.before, 20)
+		if err != nil || !slices.Equal(places(page), from.want) || page.HasNext {
+			t.Errorf("%s: %v, %v; want %v", what, places(page), err, from.want)
+		}
+	}
+}
+
+// What is published while a reader walks is on no later page, and nothing is shown twice or left out.
+func TestAWalkIsSteadyWhilePostsCome(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	ids := newestFirst(n.Posts(author, 50))
+	n.Must(n.fan.Reconcile(t.Context(), reader, author))
+	before, got := services.MaxPostID, []services.PostID(nil)
+	for more := true; more; {
+		page, err := n.Page(t.Context(), reader, before, 7)
+		n.Must(err)
+		got, before, more = append(got, places(page)...), page.Next, page.HasNext
+		n.publish(author, "meanwhile")
+		n.Quiet(n.fan)
+	}
+	if !slices.Equal(got, ids) {
+		t.Errorf("walked %v, want %v", got, ids)
+	}
+}
+
+func TestAnEmptyFeedHasNoNewest(t *testing.T) {
+	n := served(t)
+	user := n.Users(1)[0]
+	if newest, err := n.Newest(t.Context(), user); newest != 0 || err != nil {
+		t.Errorf("%s, %v", newest, err)
+	}
+	if _, err := n.Page(t.Context(), user, services.MaxPostID, 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// A reader whose inbox is lost has it rebuilt before his page is shown.
+func TestALostInboxIsNoEmptyPage(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	ids := newestFirst(n.Posts(author, 30))
+	for range 2 {
+		n.Server.Flush()
+		if got, end := n.walk(reader, 20); !slices.Equal(got, ids) || end != services.EndOfFeed {
+			t.Errorf("after a flush: %v, %s", got, end)
+		}
+	}
+	n.Must(n.fan.Rebuild(t.Context(), author))
+	n.Agree(author, reader)
+}
+
+func TestWithoutEnginesAPageIsUnavailable(t *testing.T) {
+	n := served(t)
+	_, reader := n.pair()
+	n.Server.Kill()
+	n.Must(n.Store.Close())
+	if page, err := n.Page(t.Context(), reader, services.MaxPostID, 20); !services.IsUnavailable(err) {
+		t.Errorf("got %+v, %v", page, err)
+	}
+	if newest, err := n.Newest(t.Context(), reader); !services.IsUnavailable(err) {
+		t.Errorf("the newest is %s, %v", newest, err)
+	}
+}
+
+// Whatever was posted, followed and deleted: without Redis the pages are the same as with it.
+func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
+	with, readers := served(t), []services.UserNumber(nil)
+	rapid.Check(t, func(rt *rapid.T) {
+		if len(readers) == 20 { // enough histories for one server to be asked twice
+			return
+		}
+		users := with.Users(4)
+		reader := users[3]
+		var ids []services.PostID
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			author := users[rapid.IntRange(0, 3).Draw(rt, "author")] // the last is the reader himself
+			switch rapid.SampledFrom([]string{"post", "many", "follow", "unfollow", "delete"}).Draw(rt, "step") {
+			case "post":
+				ids = append(ids, with.World.Post(author))
+			case "many":
+				for range rapid.IntRange(2, 30).Draw(rt, "posts") {
+					ids = append(ids, with.World.Post(author))
+				}
+			case "follow":
+				if author != reader {
+					with.Follow(author, reader)
+				}
+			case "unfollow":
+				if author != reader {
+					with.Unfollow(author, reader)
+				}
+			case "delete":
+				if len(ids) > 0 {
+					with.Clock.Advance(time.Second)
+					with.World.Delete(ids[rapid.IntRange(0, len(ids)-1).Draw(rt, "which")])
+				}
+			}
+		}
+		with.Quiet(with.fan)
+		readers = append(readers, reader)
+	})
+	fromRedis := map[services.UserNumber][]services.PostID{}
+	for _, reader := range readers {
+		with.Agree(reader)
+		fromRedis[reader], _ = with.walk(reader, 9)
+	}
+	with.Server.Kill()
+	for _, reader := range readers {
+		if got, end := with.walk(reader, 9); !slices.Equal(got, fromRedis[reader]) || end != services.EndOfFeed {
+			t.Errorf("reader %d: from SQL %v to %s, from Redis %v", reader, got, end, fromRedis[reader])
+		}
+	}
+}
