@@ -1,0 +1,271 @@
+package notify
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is the notifications of one node on real engines.
+type node struct {
+	*fanouttest.World
+	service *Service
+}
+
+// each runs a test on both engine pairs.
+func each(t *testing.T, test func(t *testing.T, n node)) {
+	t.Helper()
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, node{w, New(w.Fanout)}) })
+}
+
+func (n node) do(op *fanout.Op) error {
+	n.TB.Helper()
+	n.Clock.Advance(time.Second)
+	return n.Fanout.Commit(n.TB.Context(), op)[0]
+}
+
+// like, unlike and so on happen, and all that follows from them.
+func (n node) must(op *fanout.Op) {
+	n.TB.Helper()
+	n.Must(n.do(op))
+	n.Quiet(n.Fanout)
+}
+
+// unseen is how many groups of likes a user has not seen, in the facts and in the document alike.
+func (n node) unseen(user services.UserNumber) (count int) {
+	n.TB.Helper()
+	n.Agree(user)
+	states, err := n.Store.NotificationStates(n.TB.Context(), user)
+	n.Must(err)
+	for _, state := range states {
+		count += state.Older
+		for _, groups := range state.Days {
+			count += groups
+		}
+	}
+	return count
+}
+
+func (n node) wants(user services.UserNumber, when string, want int) {
+	n.TB.Helper()
+	if got := n.unseen(user); got != want {
+		n.TB.Errorf("%s: %d are unseen, want %d", when, got, want)
+	}
+}
+
+func TestLikesOfOnePostAreOneGroup(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(4)
+		author := users[0]
+		first, second := n.Post(author), n.Post(author)
+		n.must(n.service.Like(users[1], first))
+		n.wants(author, "a like", 1)
+		n.must(n.service.Like(users[2], first))
+		n.wants(author, "another's like of the same post", 1)
+		n.must(n.service.Like(users[3], second))
+		n.wants(author, "a like of another post", 2)
+		n.wants(users[1], "for who liked", 0)
+	})
+}
+
+// A like is undone by an unlike, however often both are repeated, and counts once.
+func TestALikeAndAnUnlikeAgainAndAgain(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author, liker := users[0], users[1]
+		post := n.Post(author)
+		for range 3 {
+			n.must(n.service.Like(liker, post))
+			n.wants(author, "liked", 1)
+			if err := n.do(n.service.Like(liker, post)); services.CodeOf(err) != services.Conflict {
+				t.Errorf("liked twice: %v", err)
+			}
+			n.must(n.service.Unlike(liker, post))
+			n.wants(author, "unliked", 0)
+			if err := n.do(n.service.Unlike(liker, post)); services.CodeOf(err) != services.Conflict {
+				t.Errorf("unliked twice: %v", err)
+			}
+		}
+	})
+}
+
+// Jobs that run late, in any number, find the facts of now: an unlike before its like's job leaves nothing.
+func TestALikeThatIsTakenBackBeforeItIsTold(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		post := n.Post(users[0])
+		n.Must(n.do(n.service.Like(users[1], post)))
+		n.Must(n.do(n.service.Unlike(users[1], post)))
+		n.Quiet(n.Fanout)
+		n.wants(users[0], "taken back at once", 0)
+		n.Must(n.do(n.service.Like(users[1], post)))
+		n.Must(n.do(n.service.Unlike(users[1], post)))
+		n.Must(n.do(n.service.Like(users[1], post)))
+		n.Quiet(n.Fanout)
+		n.wants(users[0], "liked in the end", 1)
+	})
+}
+
+// What was seen stays seen when the same like comes back.
+func TestALikeThatComesBackIsNotNew(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author, liker := users[0], users[1]
+		post := n.Post(author)
+		n.must(n.service.Like(liker, post))
+		n.must(n.service.MarkSeen(author, nil, 0))
+		n.wants(author, "seen", 0)
+		n.must(n.service.Unlike(liker, post))
+		n.must(n.service.Like(liker, post))
+		n.wants(author, "the same like again", 0)
+	})
+}
+
+func TestOnesOwnLikeRaisesNothing(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		author := n.Users(1)[0]
+		post := n.Post(author)
+		n.Quiet(n.Fanout)
+		n.Must(n.do(n.service.Like(author, post)))
+		if waiting, _ := n.Jobs(); waiting != 0 {
+			t.Errorf("%d jobs for nobody", waiting)
+		}
+		n.wants(author, "liked oneself", 0)
+		if err := n.do(n.service.Like(author, post)); services.CodeOf(err) != services.Conflict {
+			t.Errorf("it was kept none the less: %v", err)
+		}
+	})
+}
+
+func TestADeletedPostIsNeitherLikedNorCounted(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(3)
+		author := users[0]
+		post, other := n.Post(author), n.Post(author)
+		n.must(n.service.Like(users[1], post))
+		n.must(n.service.Like(users[1], other))
+		n.Write(func(ctx context.Context, tx *store.Tx) error {
+			if _, _, err := tx.DeletePost(ctx, post); err != nil {
+				return err
+			}
+			job, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: post})
+			if err != nil {
+				return err
+			}
+			return tx.Enqueue(ctx, job, fanout.RemoveJob(post))
+		})
+		n.Quiet(n.Fanout)
+		n.wants(author, "one of two posts deleted", 1)
+		for what, op := range map[string]*fanout.Op{"like": n.service.Like(users[2], post), "unlike": n.service.Unlike(users[1], post)} {
+			if err := n.do(op); services.CodeOf(err) != services.NotFound {
+				t.Errorf("%s of a deleted post: %v", what, err)
+			}
+		}
+		if err := n.do(n.service.Like(users[2], 12345)); services.CodeOf(err) != services.NotFound {
+			t.Errorf("like of a post that never was: %v", err)
+		}
+	})
+}
+
+// The panel clears what it showed: what came after its newest still counts, and the mark only grows.
+func TestSeenUpToAPlace(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author, liker := users[0], users[1]
+		var places []services.PostID
+		for range 3 {
+			n.must(n.service.Like(liker, n.Post(author)))
+			places = append(places, n.Document(author).Notifications[0].Newest)
+		}
+		for _, look := range []struct {
+			upTo services.PostID
+			left int
+		}{{places[0], 2}, {places[0] - 1, 2}, {places[1], 1}, {places[0], 1}, {0, 0}, {places[1], 0}} {
+			n.must(n.service.MarkSeen(author, []services.Category{services.CategoryLike}, look.upTo))
+			n.wants(author, "seen up to "+look.upTo.String(), look.left)
+		}
+		if err := n.do(n.service.MarkSeen(author, nil, places[2]+1)); services.CodeOf(err) != services.Invalid {
+			t.Errorf("beyond the newest: %v", err)
+		}
+		n.must(n.service.Like(liker, n.Post(author)))
+		n.wants(author, "a like after the look", 1)
+	})
+}
+
+// One's own mark is in the document before any job has run.
+func TestOnesOwnMarkIsSeenAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		n.must(n.service.Like(users[1], n.Post(users[0])))
+		op := n.service.MarkSeen(users[0], nil, 0)
+		n.Must(n.do(op))
+		if days := n.Document(users[0]).Notifications[0].Days; days[0] != 0 || op.Behind() {
+			t.Errorf("the document says %v, behind %t", days, op.Behind())
+		}
+		n.Quiet(n.Fanout)
+		n.wants(users[0], "after the jobs", 0)
+	})
+}
+
+// Who never had a notification may look all the same; a category named twice is looked at once.
+func TestMarksOfNothingAndOfTheSameTwice(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		n.must(n.service.MarkSeen(users[1], nil, 0))
+		n.wants(users[1], "nothing to see", 0)
+		n.must(n.service.Like(users[1], n.Post(users[0])))
+		twice := []services.Category{services.CategoryLike, services.CategoryLike}
+		n.must(n.service.MarkSeen(users[0], twice, 0))
+		n.wants(users[0], "seen", 0)
+		if twice[0] != services.CategoryLike || len(twice) != 2 {
+			t.Error("the caller's list was changed")
+		}
+	})
+}
+
+// What a key stands for tells categories and places apart, and not the order of the categories.
+func TestInputsOfMarks(t *testing.T) {
+	service := New(nil)
+	base := service.MarkSeen(1, nil, 0).Input
+	if again := service.MarkSeen(1, services.Categories, 0).Input; again != base {
+		t.Errorf("all categories are %q and %q", base, again)
+	}
+	if other := service.MarkSeen(1, nil, 7).Input; other == base {
+		t.Error("two places are one input")
+	}
+}
+
+// Many like one post at once: each like is there, and the author has one group.
+func TestManyLikeAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(21)
+		author := users[0]
+		post := n.Post(author)
+		var together sync.WaitGroup
+		errs := make([]error, len(users))
+		for i, liker := range users[1:] {
+			together.Go(func() { errs[i] = n.Fanout.Commit(t.Context(), n.service.Like(liker, post))[0] })
+		}
+		together.Wait()
+		for _, err := range errs {
+			n.Must(err)
+		}
+		n.Quiet(n.Fanout)
+		n.wants(author, "twenty likes", 1)
+		for _, liker := range users[1:] {
+			n.Must(n.do(n.service.Unlike(liker, post)))
+		}
+		n.Quiet(n.Fanout)
+		n.wants(author, "none left", 0)
+	})
+}
