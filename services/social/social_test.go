@@ -1,0 +1,248 @@
+package social
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+)
+
+// node is the people of one node on real engines.
+type node struct {
+	*fanouttest.World
+	service *Service
+}
+
+const fewFollowees = 3
+
+func newNode(w *fanouttest.World) node {
+	return node{w, New(Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: fewFollowees})}
+}
+
+// eachNode runs a test on both engine pairs.
+func eachNode(t *testing.T, test func(t *testing.T, n node)) {
+	t.Helper()
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
+}
+
+func (n node) do(op *fanout.Op) error {
+	n.TB.Helper()
+	n.Clock.Advance(time.Second)
+	return n.Fanout.Commit(n.TB.Context(), op)[0]
+}
+
+func (n node) fails(what string, op *fanout.Op, code services.Code) {
+	n.TB.Helper()
+	if err := n.do(op); services.CodeOf(err) != code {
+		n.TB.Errorf("%s: %v, want %s", what, err, code)
+	}
+}
+
+// A follow shows in the feed before it is answered; so does its end.
+func TestAFollowIsSeenAtOnce(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author, reader := users[0], users[1]
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		for range 3 {
+			n.Must(n.do(n.service.Follow(reader, author)))
+			n.Agree(reader)
+			if entries := n.Inbox(reader); len(entries) != 1 || entries[0].Counts {
+				t.Errorf("after the follow: %+v; what is older is listed and does not count", entries)
+			}
+			n.Must(n.do(n.service.Unfollow(reader, author)))
+			n.Agree(reader)
+			if entries := n.Inbox(reader); len(entries) != 0 {
+				t.Errorf("after the unfollow: %+v", entries)
+			}
+		}
+		n.Quiet(n.Fanout)
+		n.Agree(users...)
+	})
+}
+
+func TestFollowsAndUnfollowsThatCannotBe(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		n.fails("oneself", n.service.Follow(users[0], users[0]), services.Invalid)
+		n.fails("who is not followed", n.service.Unfollow(users[0], users[1]), services.Conflict)
+		n.Must(n.do(n.service.Follow(users[0], users[1])))
+		n.Quiet(n.Fanout)
+		n.fails("twice", n.service.Follow(users[0], users[1]), services.Conflict)
+		n.fails("the other way", n.service.Unfollow(users[1], users[0]), services.Conflict)
+		if waiting, _ := n.Jobs(); waiting != 0 {
+			t.Errorf("what was refused left %d jobs", waiting)
+		}
+		if edge, follows, err := n.Store.Edge(t.Context(), users[0], users[1]); !follows || err != nil {
+			t.Errorf("%+v, %t, %v: the first follow stands", edge, follows, err)
+		}
+	})
+}
+
+// The limit holds to the last place, tells its number, and a place that is given back can be taken again.
+func TestTheNumberFollowedIsLimited(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(fewFollowees + 2)
+		reader, others := users[0], users[1:]
+		for _, other := range others[:fewFollowees] {
+			n.Must(n.do(n.service.Follow(reader, other)))
+		}
+		err := n.do(n.service.Follow(reader, others[fewFollowees]))
+		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "at most 3") {
+			t.Errorf("one too many: %v", err)
+		}
+		if _, follows, err := n.Store.Edge(t.Context(), reader, others[fewFollowees]); follows || err != nil {
+			t.Errorf("refused, and there: %v", err)
+		}
+		again := n.do(n.service.Follow(reader, others[0]))
+		if services.CodeOf(again) != services.Conflict || !strings.Contains(again.Error(), "already") {
+			t.Errorf("one of those followed, again: %v", again)
+		}
+		n.Must(n.do(n.service.Unfollow(reader, others[0])))
+		n.Must(n.do(n.service.Follow(reader, others[fewFollowees])))
+		n.Must(n.do(n.service.Follow(others[0], reader))) // being followed is nobody's limit
+	})
+}
+
+func TestTheDefaultLimit(t *testing.T) {
+	if service := New(Config{}); service.maxFollowees != 2000 {
+		t.Errorf("%d", service.maxFollowees)
+	}
+}
+
+// Posts from after the follow count; a new follow starts anew.
+func TestWhatIsPublishedAfterTheFollowCounts(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author, reader := users[0], users[1]
+		n.Must(n.do(n.service.Follow(reader, author)))
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		if count := n.Document(reader).FeedCount; count != 1 {
+			t.Errorf("%d are new", count)
+		}
+		n.Must(n.do(n.service.Unfollow(reader, author)))
+		if count := n.Document(reader).FeedCount; count != 0 {
+			t.Errorf("after the unfollow %d are new", count)
+		}
+		n.Must(n.do(n.service.Follow(reader, author)))
+		n.Agree(reader)
+		if count := n.Document(reader).FeedCount; count != 0 || len(n.Inbox(reader)) != 1 {
+			t.Errorf("after following again %d are new, %d listed", count, len(n.Inbox(reader)))
+		}
+	})
+}
+
+func TestANumberIsGivenOnce(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		if _, known, err := n.service.Known(t.Context(), "ada"); known || err != nil {
+			t.Errorf("known before she is mentioned: %v", err)
+		}
+		const callers = 10
+		numbers := make([]services.UserNumber, callers)
+		var together sync.WaitGroup
+		for i := range callers {
+			together.Go(func() { numbers[i], _ = n.service.Number(t.Context(), "ada") })
+		}
+		together.Wait()
+		for _, number := range numbers {
+			if number == 0 || number != numbers[0] {
+				t.Errorf("numbers %v of one key", numbers)
+			}
+		}
+		if number, known, err := n.service.Known(t.Context(), "ada"); !known || number != numbers[0] || err != nil {
+			t.Errorf("%d, %t, %v", number, known, err)
+		}
+		for _, key := range []string{"", "a b", "é", strings.Repeat("a", 65)} {
+			if _, err := n.service.Number(t.Context(), key); services.CodeOf(err) != services.Invalid {
+				t.Errorf("%q: %v", key, err)
+			}
+		}
+	})
+}
+
+// A profile is whole at once for its owner; nil leaves a half of it and "" removes it.
+func TestProfiles(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		user := n.Users(1)[0]
+		text := func(s string) *string { return &s }
+		for _, step := range []struct {
+			name, avatar         *string
+			wantName, wantAvatar string
+		}{
+			{text("Ada"), nil, "Ada", ""},
+			{nil, text("https://example.com/a.png"), "Ada", "https://example.com/a.png"},
+			{nil, nil, "Ada", "https://example.com/a.png"},
+			{text(""), nil, "", "https://example.com/a.png"},
+			{text("Ada L"), text(""), "Ada L", ""},
+		} {
+			op, err := n.service.SetProfile(user, step.name, step.avatar)
+			n.Must(err)
+			n.Must(n.do(op))
+			_, users, err := n.Mirror.Read(t.Context(), nil, []services.UserNumber{user})
+			if got := users[user]; got.Name != step.wantName || got.AvatarURL != step.wantAvatar || err != nil {
+				t.Errorf("read %+v, %v; want %q, %q", got, err, step.wantName, step.wantAvatar)
+			}
+		}
+		n.Quiet(n.Fanout)
+		_, copies, err := n.Redis.Copies(t.Context(), nil, []services.UserNumber{user})
+		if copies[user].Name != "Ada L" || err != nil {
+			t.Errorf("the copy is %+v, %v", copies[user], err)
+		}
+	})
+}
+
+func TestProfilesThatCannotBe(t *testing.T) {
+	service := New(Config{})
+	long := "https://example.com/"
+	for what, profile := range map[string]struct {
+		field, text string
+		fits        bool
+	}{
+		"the longest name":    {"name", strings.Repeat("é", maxName), true},
+		"a longer name":       {"name", strings.Repeat("é", maxName+1), false},
+		"a NUL":               {"name", "a\x00", false},
+		"broken UTF-8":        {"name", "\xff", false},
+		"no name":             {"name", "", true},
+		"http":                {"avatarUrl", "http://example.com", true},
+		"the longest address": {"avatarUrl", long + strings.Repeat("a", maxAvatarURL-len(long)), true},
+		"a longer address":    {"avatarUrl", long + strings.Repeat("a", maxAvatarURL-len(long)+1), false},
+		"a script":            {"avatarUrl", "javascript:alert(1)", false},
+		"data":                {"avatarUrl", "data:image/png;base64,AA==", false},
+		"no host":             {"avatarUrl", "https:///a.png", false},
+		"a path":              {"avatarUrl", "/a.png", false},
+		"no address":          {"avatarUrl", "", true},
+		"an address broken":   {"avatarUrl", "https://[", false},
+	} {
+		var err error
+		if profile.field == "name" {
+			_, err = service.SetProfile(1, &profile.text, nil)
+		} else {
+			_, err = service.SetProfile(1, nil, &profile.text)
+		}
+		if (err == nil) != profile.fits || err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), profile.field+": ")) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// For its idempotency key, leaving a name is not removing it, and a name is not an address.
+func TestInputsOfProfiles(t *testing.T) {
+	service, empty, url := New(Config{}), "", "https://example.com"
+	inputs := map[string]bool{}
+	for _, profile := range [][2]*string{{nil, nil}, {&empty, nil}, {nil, &empty}, {&url, nil}, {nil, &url}, {&empty, &empty}} {
+		op, err := service.SetProfile(1, profile[0], profile[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs[op.Input] = true
+	}
+	if len(inputs) != 6 {
+		t.Errorf("six profiles are %d inputs", len(inputs))
+	}
+}
