@@ -1,0 +1,196 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+// builtIn says whether a definition is GraphQL's own.
+func builtIn(definition *ast.Definition) bool {
+	return definition.BuiltIn || strings.HasPrefix(definition.Name, "__")
+}
+
+// speaks says what a type is by its name alone: an input says it in the mutation that takes it, a payload in the one
+// that answers it, and roots are what they are called.
+func speaks(definition *ast.Definition) bool {
+	return definition.Kind == ast.InputObject || strings.HasSuffix(definition.Name, "Payload") ||
+		definition.Name == "Query" || definition.Name == "Mutation" || definition.Name == "Subscription"
+}
+
+// undescribed lists every type, field, argument and value of a schema that nobody has described.
+func undescribed(schema *ast.Schema) (missing []string) {
+	for _, definition := range schema.Types {
+		if builtIn(definition) {
+			continue
+		}
+		if definition.Description == "" && !speaks(definition) {
+			missing = append(missing, definition.Name)
+		}
+		for _, field := range definition.Fields {
+			if strings.HasPrefix(field.Name, "__") || inherited(schema, definition, field) || ofOneOf(definition) {
+				continue
+			}
+			if field.Description == "" && field.Name != "results" {
+				missing = append(missing, definition.Name+"."+field.Name)
+			}
+			for _, argument := range field.Arguments {
+				if argument.Description == "" && argument.Name != "input" {
+					missing = append(missing, definition.Name+"."+field.Name+"("+argument.Name+")")
+				}
+			}
+		}
+		for _, value := range definition.EnumValues {
+			if value.Description == "" {
+				missing = append(missing, definition.Name+"."+value.Name)
+			}
+		}
+	}
+	return missing
+}
+
+// inherited says that an interface of the type describes the field.
+func inherited(schema *ast.Schema, definition *ast.Definition, field *ast.FieldDefinition) bool {
+	for _, name := range definition.Interfaces {
+		if of := schema.Types[name].Fields.ForName(field.Name); of != nil && of.Description != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// ofOneOf says that the type is a choice, whose alternatives are called as the mutations that they stand for.
+func ofOneOf(definition *ast.Definition) bool { return definition.Directives.ForName("oneOf") != nil }
+
+// schema is a copy of the contract that a test may damage.
+func schema() *ast.Schema { return gqlparser.MustLoadSchema(sources...) }
+
+func TestEverythingIsDescribed(t *testing.T) {
+	for _, missing := range undescribed(schema()) {
+		t.Errorf("%s has no description", missing)
+	}
+}
+
+// The check finds what it is there for.
+func TestWhatIsNotDescribedIsFound(t *testing.T) {
+	damaged := schema()
+	damaged.Types["Badges"].Description = ""
+	damaged.Types["Badges"].Fields.ForName("total").Description = ""
+	damaged.Types["Precision"].EnumValues.ForName("STALE").Description = ""
+	damaged.Types["Viewer"].Fields.ForName("homeFeed").Arguments.ForName("first").Description = ""
+	damaged.Types["FollowInput"].Fields.ForName("userId").Description = ""
+	if missing := undescribed(damaged); len(missing) != 5 {
+		t.Errorf("found %v", missing)
+	}
+}
+
+// Every alternative of an event is a mutation of the same name: whoever knows one knows the other.
+func TestEventsAreCalledLikeMutations(t *testing.T) {
+	types := schema().Types
+	for _, event := range types["IngestEvent"].Fields {
+		if types["Mutation"].Fields.ForName(event.Name) == nil {
+			t.Errorf("the event %s is no mutation", event.Name)
+		}
+		if fields := types[event.Type.Name()].Fields; fields.ForName("as") == nil || fields.ForName("key") == nil {
+			t.Errorf("the event %s does not say who does it, or takes no key", event.Name)
+		}
+	}
+	for _, mutation := range types["Mutation"].Fields {
+		if mutation.Name == "ingest" {
+			continue
+		}
+		if types["IngestEvent"].Fields.ForName(mutation.Name) == nil {
+			t.Errorf("the mutation %s is no event", mutation.Name)
+		}
+		input := mutation.Arguments.ForName("input")
+		if input == nil || types[input.Type.Name()].Fields.ForName("idempotencyKey") == nil {
+			t.Errorf("the mutation %s takes no idempotency key", mutation.Name)
+		}
+		if !mutation.Type.NonNull || !strings.HasSuffix(mutation.Type.Name(), "Payload") {
+			t.Errorf("the mutation %s answers %s", mutation.Name, mutation.Type)
+		}
+	}
+}
+
+// What the words say and what the contract says are the same lists.
+func TestEnumsAreTheWords(t *testing.T) {
+	categories := make([]string, len(services.Categories))
+	for i, category := range services.Categories {
+		categories[i] = string(category)
+	}
+	for name, values := range map[string][]string{
+		"Precision":            {string(services.Exact), string(services.AtLeast), string(services.Stale), string(services.Unknown)},
+		"FeedEnd":              {string(services.EndOfFeed), string(services.EndOfRetention)},
+		"PostKind":             {string(services.PostKindPost)},
+		"NotificationCategory": categories,
+	} {
+		enum := schema().Types[name]
+		for _, value := range values {
+			if enum.EnumValues.ForName(value) == nil {
+				t.Errorf("%s lacks %s", name, value)
+			}
+		}
+		if len(enum.EnumValues) != len(values) {
+			t.Errorf("%s has %d values, the words have %d", name, len(enum.EnumValues), len(values))
+		}
+	}
+}
+
+func printed(t time.Time) string {
+	var out bytes.Buffer
+	MarshalTime(t).MarshalGQL(&out)
+	return out.String()
+}
+
+func TestTimesArePrintedInUTCWithMilliseconds(t *testing.T) {
+	moment := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
+	for want, at := range map[string]time.Time{
+		`"2026-01-31T09:30:00.000Z"`: moment,
+		`"2026-01-31T09:30:00.001Z"`: moment.Add(time.Millisecond + 999*time.Microsecond),
+		`"2026-01-31T08:30:00.000Z"`: time.Date(2026, 1, 31, 9, 30, 0, 0, time.FixedZone("", 3600)),
+		`"0001-01-01T00:00:00.999Z"`: time.Time{}.Add(999 * time.Millisecond),
+		`null`:                       {},
+	} {
+		if got := printed(at); got != want {
+			t.Errorf("%s is printed %s, want %s", at, got, want)
+		}
+	}
+}
+
+// What is printed is JSON that is read back as the same millisecond.
+func TestTimesAreReadBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		moment := time.UnixMilli(rapid.Int64Range(0, 253402300799999).Draw(t, "ms")).Add(time.Duration(rapid.IntRange(0, 999_999).Draw(t, "ns")))
+		var text string
+		if err := json.Unmarshal([]byte(printed(moment)), &text); err != nil {
+			t.Fatal(err)
+		}
+		back, err := UnmarshalTime(text)
+		if err != nil || !back.Equal(moment.Truncate(time.Millisecond)) {
+			t.Fatalf("%s became %s, %v", moment, back, err)
+		}
+	})
+}
+
+func TestTimesThatAreNone(t *testing.T) {
+	for _, input := range []any{nil, 5, int64(5), json.Number("5"), math.Pi, true, []any{}, "", "now", "2026-01-31", "2026-01-31 09:30:00Z", "2026-13-31T09:30:00Z", "2026-01-31T09:30:00", strings.Repeat("9", 10_000)} {
+		got, err := UnmarshalTime(input)
+		if services.CodeOf(err) != services.Invalid || !got.IsZero() || len(err.Error()) > 300 {
+			t.Errorf("%v is read as %s, %v", input, got, err)
+		}
+	}
+	for _, input := range []string{"2026-01-31T09:30:00Z", "2026-01-31T10:30:00+01:00", "2026-01-31T09:30:00.000000000Z"} {
+		if got, err := UnmarshalTime(input); err != nil || !got.Equal(time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)) {
+			t.Errorf("%s is read as %s, %v", input, got, err)
+		}
+	}
+}
