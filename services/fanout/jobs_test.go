@@ -248,7 +248,7 @@ func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
 	w.Agree(users...)
 }
 
-// Likes are one transaction for all; when one of them is at fault, it fails alone.
+// Without Redis the facts are brought into the recipient's row all the same; a job carries the count when Redis is back.
 func TestNotificationsWithoutRedisWaitInTheirJob(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(3)
