@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -221,5 +222,34 @@ func TestALostFeedComesBackRight(t *testing.T) {
 			t.Errorf("of %d posts all but one were seen: %d", posts, count)
 		}
 		w.Agree(users[1])
+	}
+}
+
+// Follows that came in behind the jobs' back, as by an import, are mended by one refill for everyone who was here.
+func TestQueuedRefillsMendTheFeedsOfThoseWhoWereHere(t *testing.T) {
+	w := world(t, nil)
+	users, absent := w.Users(3), w.Strangers(1)[0]
+	author, readers := users[0], users[1:]
+	w.Post(author)
+	w.Quiet(w.Fanout)
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		var edges []services.Edge
+		for _, reader := range append([]services.UserNumber{absent}, readers...) {
+			edges = append(edges, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
+		}
+		_, err := tx.ImportFollows(ctx, edges)
+		return err
+	})
+	if w.Difference(readers[0]) == "" {
+		t.Fatal("there is nothing to mend")
+	}
+	queued, err := fanout.QueueRefills(t.Context(), w.Store, fanouttest.Start)
+	if queued != len(users) || err != nil {
+		t.Errorf("%d refills, %v; want one for each of the %d who were here", queued, err, len(users))
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+	if w.Document(absent).Ready {
+		t.Error("a document was made for somebody who was never here")
 	}
 }
