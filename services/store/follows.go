@@ -46,7 +46,7 @@ func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserNumber, 
 }
 
 // ImportFollows makes many edges at once and says how many are new; those that stand stay as they are. It is
-// fastest with thousands of edges a call, sorted by follower.
+// fastest with thousands of edges in a transaction.
 func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserted int, err error) {
 	all := make([][]any, len(edges))
 	for i, edge := range edges {

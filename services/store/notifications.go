@@ -26,16 +26,19 @@ const groupSpan = 12 * time.Hour
 // bucketsPerDay is how many groups of one subject a day can have.
 const bucketsPerDay = int64(24 * time.Hour / groupSpan)
 
-// stands is the predicate of a like that notifies: the like is there, of somebody else, on a post of the
-// recipient's that is not deleted. Count and list both come from it.
-const stands = `p.id = l.post AND p.author = c.recipient AND p.deleted_at IS NULL AND l.liker <> c.recipient`
+// A like l notifies the recipient of c while it is there and both of these hold: it is somebody else's, and its
+// post p is the recipient's and not deleted. Count and list both come from them.
+const (
+	othersLike = `l.liker <> c.recipient`
+	ownPost    = `p.id = c.subject AND p.author = c.recipient AND p.deleted_at IS NULL`
+)
 
 // lowerWrong ends an update of the causes that c names. A count is looked up for each cause; NOT EXISTS would be
 // planned as a join, which may read all the likes of a post for each of its causes. And a plain "standing" would
 // let both planners walk notification_causes_unseen instead of looking the causes up.
 const lowerWrong = ` AND CASE WHEN notification_causes.standing THEN 1 ELSE 0 END = 1 AND 0 = (
 	SELECT count(*) FROM likes l CROSS JOIN posts p
-	WHERE l.post = notification_causes.subject AND l.liker = notification_causes.actor AND ` + stands + `)
+	WHERE l.post = notification_causes.subject AND l.liker = notification_causes.actor AND ` + othersLike + ` AND ` + ownPost + `)
 RETURNING notification_causes.recipient, notification_causes.category`
 
 // raiseMissing follows a table of facts and lists those without a standing cause.
@@ -64,18 +67,22 @@ FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS c
 WHERE notification_causes.recipient = c.recipient AND notification_causes.category = c.category
 	AND notification_causes.subject = c.subject`+lowerWrong)
 
+	// Of three tables joined at once PostgreSQL may look the likes up by their post alone.
 	causesToRaise = newStatement("causes to raise", `
-WITH facts AS MATERIALIZED (
+WITH liked AS MATERIALIZED (
 	SELECT c.recipient, c.category, c.subject, c.actor, l.liked_at
-	FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT} AS c CROSS JOIN likes l CROSS JOIN posts p
-	WHERE l.post = c.subject AND l.liker = c.actor AND `+stands+`
+	FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT} AS c CROSS JOIN likes l
+	WHERE l.post = c.subject AND l.liker = c.actor AND `+othersLike+`
+), facts AS MATERIALIZED (
+	SELECT c.* FROM liked c CROSS JOIN posts p WHERE `+ownPost+`
 )`+raiseMissing)
 
 	subjectsToRaise = newStatement("all causes of subjects to raise", `
-WITH facts AS MATERIALIZED (
+WITH own AS MATERIALIZED (
+	SELECT c.* FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS c CROSS JOIN posts p WHERE `+ownPost+`
+), facts AS MATERIALIZED (
 	SELECT c.recipient, c.category, c.subject, l.liker AS actor, l.liked_at
-	FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS c CROSS JOIN posts p CROSS JOIN likes l
-	WHERE p.id = c.subject AND `+stands+`
+	FROM own c CROSS JOIN likes l WHERE l.post = c.subject AND `+othersLike+`
 )`+raiseMissing)
 
 	insertCauses = newInsertion("insert causes", "notification_causes",

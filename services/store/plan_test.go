@@ -22,21 +22,50 @@ func (b *bundle) plan(name string) (steps []string) {
 	return steps
 }
 
-// walks are steps that read a table, by its name or the alias that the statements have for it, from end to end.
-var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|jobs|log|user_access_log|[fupnlcs])( |$)`)
+// fill makes tables of some size, with statistics, as they are after a while.
+func (b *bundle) fill(notified bool) {
+	b.t.Helper()
+	const upTo = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000) "
+	b.write(func(tx *store.Tx) error {
+		for _, text := range []string{
+			upTo + "INSERT INTO users (number, key) SELECT n, CAST(n AS TEXT) FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO follows SELECT n % 500, n % 499 + 500, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO posts (id, author, kind, body, updated_at) SELECT n, n % 500 + 500, 'POST', 'b', n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO likes SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at) SELECT 'kind', '', '', n, n FROM s",
+			upTo + "INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, n, n % 20, n, n % 10 > 0 FROM s",
+			upTo + "INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1 FROM s WHERE n <= 500",
+			"ANALYZE",
+		} {
+			if !notified && strings.Contains(text, "notification") {
+				continue
+			}
+			if err := tx.Exec(b.ctx, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
+var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|jobs|log|user_access_log|[fupnls])( |$)`)
 
 // TestNoStatementWalksATable looks at the plans of SQLite. What is scanned may be a list that was given or made, or a
 // table of a few rows (log_heads), never one that grows with the users.
 func TestNoStatementWalksATable(t *testing.T) {
 	b := newBundle(t, storetest.SQLite(t))
-	for name := range store.Statements {
-		plan := b.plan(name)
-		if len(plan) == 0 {
-			t.Errorf("%s has no plan", name)
-		}
-		for _, step := range plan {
-			if walks.MatchString(step) {
-				t.Errorf("%s: %s in %s", name, step, strings.Join(plan, "; "))
+	for _, notified := range []bool{false, true} { // the index of the unseen looks cheapest when it is empty
+		b.fill(notified)
+		for name := range store.Statements {
+			plan := b.plan(name)
+			if len(plan) == 0 {
+				t.Errorf("%s has no plan", name)
+			}
+			for _, step := range plan {
+				if walks.MatchString(step) {
+					t.Errorf("%s: %s in %s", name, step, strings.Join(plan, "; "))
+				}
 			}
 		}
 	}
@@ -46,23 +75,7 @@ func TestNoStatementWalksATable(t *testing.T) {
 // was, would make a badge cost what everybody has written.
 func TestPlansOnPostgres(t *testing.T) {
 	b := newBundle(t, storetest.Postgres(t))
-	b.write(func(tx *store.Tx) error { // tables of some size, with statistics, as they are after a minute
-		for _, text := range []string{
-			"INSERT INTO users (number, key) SELECT n, n::text FROM generate_series(1, 5000) n",
-			"INSERT INTO follows SELECT n % 500, n % 499 + 500, n FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING",
-			"INSERT INTO posts SELECT n, n % 500 + 500, 'POST', 'b', n FROM generate_series(1, 20000) n",
-			"INSERT INTO likes SELECT n % 5000, n % 499, n FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING",
-			"INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, n, n % 20, n, n % 10 > 0 FROM generate_series(1, 20000) n",
-			"INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1 FROM generate_series(1, 500) n",
-			"INSERT INTO jobs (kind, key, payload, due_at, created_at) SELECT 'kind' || n % 3, '', '', n, n FROM generate_series(1, 5000) n",
-			"ANALYZE",
-		} {
-			if err := tx.Exec(b.ctx, text); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	b.fill(true)
 	for name, args := range map[string]string{
 		"homeFeed": "1, 9, 300", "newestCounting": "1, 9", "countNew": "1, 9, 301", "followersOf": "1, 0, 0, 100",
 		"authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "nextDue": "'kind'", "finishJobs": "ARRAY[1, 2], 'token'",
@@ -86,6 +99,9 @@ func TestPlansOnPostgres(t *testing.T) {
 			if strings.Contains(text, bad) {
 				t.Errorf("%s has a %s:\n%s", name, bad, text)
 			}
+		}
+		if name == "causesToRaise" && !strings.Contains(text, "(liker = ") {
+			t.Errorf("%s reads every like of a post:\n%s", name, text)
 		}
 		if strings.Count(text, "Index Cond") != strings.Count(text, "Index Scan")+strings.Count(text, "Index Only Scan") {
 			t.Errorf("%s walks an index from its beginning:\n%s", name, text)

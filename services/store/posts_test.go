@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,7 +82,9 @@ func TestPostForShare(t *testing.T) {
 func TestPostForShareHoldsOffDeletion(t *testing.T) {
 	b := newBundle(t, storetest.Postgres(t))
 	b.post(1, 5)
-	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	letGo := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(letGo) // before the store's own end, which would wait for ever
 	go func() {
 		done <- b.Write(b.ctx, func(tx *store.Tx) error {
 			_, err := tx.PostForShare(b.ctx, 5)
@@ -92,14 +95,14 @@ func TestPostForShareHoldsOffDeletion(t *testing.T) {
 		})
 	}()
 	<-held
-	deleted := make(chan error)
+	deleted := make(chan error, 1)
 	go func() {
 		deleted <- b.Write(b.ctx, func(tx *store.Tx) error { _, _, err := tx.DeletePost(b.ctx, 5); return err })
 	}()
 	eventually(t, "the deletion waits for the row", func() bool {
 		return len(must(b.Query(b.ctx, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))(t)) == 1
 	})
-	close(gate)
+	letGo()
 	if err := errors.Join(<-done, <-deleted); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -12,11 +13,13 @@ import (
 	"tidings/services/store/storetest"
 )
 
-// hold stops SQLite's writer in a write of its own until the returned function lets it go and gives that write's
-// error. What is written meanwhile queues up and becomes one group.
+// hold stops in the middle of a write, and with it SQLite's writer, until the returned function lets it go and gives
+// that write's error. What is written to SQLite meanwhile queues up and becomes one group.
 func (b *bundle) hold() (letGo func() error) {
 	b.t.Helper()
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	open := sync.OnceFunc(func() { close(gate) })
+	b.t.Cleanup(open) // before the store's own end, which would wait for ever
 	go func() {
 		done <- b.Write(b.ctx, func(*store.Tx) error {
 			close(held)
@@ -25,9 +28,6 @@ func (b *bundle) hold() (letGo func() error) {
 		})
 	}()
 	<-held
-	var once sync.Once
-	open := func() { once.Do(func() { close(gate) }) }
-	b.t.Cleanup(open) // before the store's own end, which would wait for ever
 	return func() error {
 		open()
 		return <-done
@@ -152,28 +152,69 @@ func TestCallerWhoGivesUpTooLate(t *testing.T) {
 	equal(t, b.published(), []services.PostID{2, 1})
 }
 
+// refused waits until the store takes no further writes, and lets others run for a while.
+func (b *bundle) refused() {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.ctx)
+	cancel() // one that still gets in does not run
+	for range 100 {
+		eventually(b.t, "a write is refused", func() bool {
+			return strings.Contains(b.Write(ctx, func(*store.Tx) error { return nil }).Error(), "closed")
+		})
+		runtime.Gosched()
+	}
+}
+
+func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		b := newBundle(t, url)
+		letGo := b.hold()
+		closed := make(chan error, 1)
+		go func() { closed <- b.Close() }()
+		b.refused()
+		select {
+		case err := <-closed:
+			t.Fatalf("it closed before the write was done: %v", err)
+		default:
+		}
+		if err := errors.Join(letGo(), <-closed); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Of so many writes some are queued and some wait for room in the queue. Each is done, or was refused.
 func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	url := storetest.SQLite(t)
 	b := newBundle(t, url)
 	letGo := b.hold()
-	errs := b.queue(put(b.ctx, 1), put(b.ctx, 2))
-	closed := make(chan error)
-	go func() { closed <- b.Close() }()
-	eventually(t, "a write is refused", func() bool {
-		ctx, cancel := context.WithCancel(b.ctx)
-		cancel() // one that still gets into the queue does not run
-		err := b.Write(ctx, put(ctx, 3))
-		return strings.Contains(err.Error(), "closed")
-	})
-	select {
-	case err := <-closed:
-		t.Fatalf("it closed before the writes were done: %v", err)
-	default:
+	const writes = 300
+	errs := make(chan error, writes)
+	for id := range services.PostID(writes) {
+		go func() { errs <- b.Write(b.ctx, put(b.ctx, id+1)) }()
 	}
-	if err := errors.Join(letGo(), errors.Join(errs()...), <-closed); err != nil {
+	eventually(t, "the queue is full", func() bool { return b.Queued() == 256 })
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	b.refused()
+	if err := letGo(); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, newBundle(t, url).published(), []services.PostID{2, 1})
+	done := 0
+	for range writes {
+		if err := <-errs; err == nil {
+			done++
+		} else {
+			coded(t, err, services.Unavailable)
+		}
+	}
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	if done < 256 {
+		t.Errorf("%d writes were done", done)
+	}
+	equal(t, len(newBundle(t, url).published()), done)
 }
 
 // A full disk makes SQLite give up the whole transaction of a group. Whoever fits in still passes, nobody is told
