@@ -273,7 +273,7 @@ func (c *checker) checkTestHabits(files *token.FileSet, name string, file *ast.F
 	})
 }
 
-// checkHeader: a script begins with what it takes and answers; lib.lua with what it helps with.
+// checkHeader: a script begins with what it takes and answers; lib*.lua with what it helps with.
 func (c *checker) checkHeader(name, text string) {
 	var header strings.Builder
 	for row := range strings.Lines(text) {
@@ -283,7 +283,7 @@ func (c *checker) checkHeader(name, text string) {
 		header.WriteString(row)
 	}
 	words := []string{"KEYS", "ARGV", "returns"}
-	if path.Base(name) == "lib.lua" {
+	if strings.HasPrefix(path.Base(name), "lib") {
 		words = []string{"helpers"}
 	}
 	for _, word := range words {

@@ -3,6 +3,7 @@ package fanout
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/rdb"
@@ -47,10 +48,40 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 		}
 		if result.Status != rdb.Retry {
 			f.hint(ctx, []services.UserNumber{reader}, []rdb.Result{result})
-			return nil
+			return f.sweepAuthor(ctx, reader, author, posts)
 		}
 	}
 	return fmt.Errorf("reconcile reader %d with author %d: changed %d times meanwhile", reader, author, maxRounds)
+}
+
+// sweepAuthor takes out what was deleted while the reader did not follow: the removal did not visit him then. posts are
+// the author's newest as read just now.
+func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserNumber, posts []services.PostID) error {
+	held, err := f.redis.AuthorInInbox(ctx, reader, author)
+	if err != nil {
+		return err
+	}
+	known := make(map[services.PostID]bool, len(posts))
+	for _, post := range posts {
+		known[post] = true
+	}
+	doubtful := slices.DeleteFunc(held, func(post services.PostID) bool { return known[post] })
+	if len(doubtful) == 0 {
+		return nil
+	}
+	facts, err := f.store.Posts(ctx, doubtful)
+	if err != nil {
+		return err
+	}
+	for _, post := range facts {
+		if !post.Deleted {
+			continue
+		}
+		if err := f.drop(ctx, post, []services.UserNumber{reader}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dropAuthor takes the author out and answers whether the edge is gone still.

@@ -1,0 +1,47 @@
+-- Helpers that change an inbox and its half of the document; they stand after lib.lua and before every script.
+
+-- Adds one entry, replacing its twin with the other flag; what lies below the floor is only remembered as trimmed.
+local function add(i, d, entry)
+  local id, flag = entry:sub(1, 13), entry:sub(19)
+  if id <= d.floor then
+    if flag == '+' and id > d.ft then d.ft = id end
+    return 0
+  end
+  if flag == '-' and id > d.fq then d.fq = id end
+  redis.call('ZREM', i, entry:sub(1, 18) .. (flag == '+' and '-' or '+'))
+  return redis.call('ZADD', i, 0, entry)
+end
+
+-- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK; the newest id cut is the floor, the newest that counted is ft.
+local function trim(i, d)
+  local over = redis.call('ZCARD', i) - 1 - KEEP - 2 * SLACK
+  if over <= 0 then return end
+  local gone = redis.call('ZRANGE', i, 1, over + SLACK)
+  for _, e in ipairs(gone) do
+    if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end
+  end
+  d.floor = gone[#gone]:sub(1, 13)
+  redis.call('ZREMRANGEBYRANK', i, 0, #gone)
+  redis.call('ZADD', i, 0, '!' .. d.floor)
+end
+
+-- The one count: entries above T that count, from the list itself, so that count and list cannot part.
+local function recount(i, d)
+  local count = redis.call('ZLEXCOUNT', i, '(' .. d.T .. '~', '+')
+  if d.fq > d.T then
+    for _, e in ipairs(redis.call('ZRANGEBYLEX', i, '(' .. d.T .. '~', '[' .. d.fq .. '~')) do
+      if e:sub(19) == '-' then count = count - 1 end
+    end
+  end
+  if count > KEEP then return KEEP .. '+' end
+  return count .. (d.ft > d.T and '+' or '')
+end
+
+-- Writes the feed's half back with the next version and answers {1, n, short, nodes...}; short = 1 asks for a refill.
+local function save(b, i, on, d, refill)
+  d.n = math.max(now(), d.n + 1)
+  local n = string.format('%.0f', d.n)
+  redis.call('HSET', b, 'n', n, 'T', d.T, 'fc', recount(i, d), 'fq', d.fq, 'ft', d.ft, 'st', d.st)
+  local short = d.floor > ZERO and (refill or redis.call('ZCARD', i) - 1 < KEEP)
+  return nodes(on, { 1, n, short and 1 or 0 })
+end
