@@ -131,7 +131,7 @@ func TestConcurrentUse(t *testing.T) {
 
 func TestALoaderTravelsInTheContextOfAResponse(t *testing.T) {
 	ctx := With(t.Context(), newSource())
-	if From(ctx) != From(ctx) {
+	if first, second := From(ctx), From(ctx); first != second {
 		t.Error("one response has two loaders")
 	}
 	if From(ctx) == From(With(ctx, newSource())) {

@@ -89,15 +89,14 @@ func TestReadersShareARebuild(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(5)
 	n.Server.Flush()
-	ctx, trips := rdb.WithRoundTrips(t.Context())
 	n.read(reader)
-	if _, errs := n.ReadMany(ctx, []services.UserNumber{reader}); errs[0] != nil {
+	if _, errs := n.ReadMany(t.Context(), []services.UserNumber{reader}); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	n.Server.Flush()
 	const readers = 50
 	values := make([]int, readers)
-	ctx, trips = rdb.WithRoundTrips(t.Context())
+	ctx, trips := rdb.WithRoundTrips(t.Context())
 	var together sync.WaitGroup
 	for i := range readers {
 		together.Go(func() {
