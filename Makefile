@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .PHONY: help run test check lint generate verify web bench install
 
 # What generating writes.
-GENERATED = graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go
+GENERATED = graph/*.generated.go graph/models_gen.go resolvers/*.resolvers.go bench/peers/gqlgen/{generated,models_gen}.go
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +28,9 @@ lint: ## gofmt, go vet, staticcheck (the version that go.mod pins)
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck ./...
 
-generate: ## make Go of graph/*.graphqls
+generate: ## make Go of graph/*.graphqls, and of the schema of the bench's peer
 	go run github.com/99designs/gqlgen generate
+	cd bench/peers/gqlgen && go run github.com/99designs/gqlgen generate
 
 verify: ## prove that generating again changes nothing: neither Go nor the pages' assets
 	@before=$$(cksum $(GENERATED)); \
