@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"time"
 
@@ -99,19 +100,33 @@ func (op *Op) run(ctx context.Context, tx *store.Tx) error {
 	}
 	scope := fmt.Sprintf("u%d", op.Actor)
 	hash := sha256.Sum256([]byte(op.Name + "\x00" + op.Input))
+	// The key comes before the facts. Of two requests with one key the second waits here for the end of the first and then
+	// answers as it did; if it came as far as the facts it would meet the first one's and be refused as a repetition.
+	err := tx.Remember(ctx, scope, op.Key, hash[:], nil)
+	if errors.Is(err, store.ErrRemembered) {
+		return op.recall(ctx, tx, scope, hash[:])
+	}
+	if err != nil {
+		return err
+	}
+	if op.ids, err = op.Apply(ctx, tx); err != nil || len(op.ids) == 0 {
+		return err
+	}
+	return tx.RememberMade(ctx, scope, op.Key, op.ids)
+}
+
+// recall answers as the key was answered the first time.
+func (op *Op) recall(ctx context.Context, tx *store.Tx, scope string, hash []byte) error {
 	had, ids, found, err := tx.Recall(ctx, scope, op.Key)
 	if err != nil {
 		return err
 	}
-	if found {
-		if !bytes.Equal(had, hash[:]) {
-			return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(op.Key), 24*time.Hour)
-		}
-		op.ids = ids
-		return nil
+	if !found {
+		return store.ErrRemembered // forgotten between the two statements: the next request takes it
 	}
-	if op.ids, err = op.Apply(ctx, tx); err != nil {
-		return err
+	if !bytes.Equal(had, hash) {
+		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(op.Key), 24*time.Hour)
 	}
-	return tx.Remember(ctx, scope, op.Key, hash[:], op.ids)
+	op.ids = ids
+	return nil
 }

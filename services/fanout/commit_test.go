@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,29 +126,42 @@ func TestAFailureLeavesItsKeyFree(t *testing.T) {
 	}
 }
 
-func TestOneKeyAtOnceHasOneEffect(t *testing.T) {
+// Who comes with the same key at the same time is answered like the first, also where a repetition would be refused.
+func TestOneKeyAtOnceHasOneEffectAndOneAnswer(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		const callers = 10
-		var together sync.WaitGroup
-		errs := make([]error, callers)
-		for i := range callers {
-			together.Go(func() {
-				o := newOp(1, "publish")
-				o.Key = "k"
-				errs[i] = w.Fanout.Commit(t.Context(), &o.Op)[0]
-			})
-		}
-		together.Wait()
-		answered := 0
-		for _, err := range errs {
-			if err == nil {
-				answered++
-			} else if !errors.Is(err, store.ErrRemembered) {
-				t.Errorf("a caller was told %v", err)
+		users := w.Strangers(21)
+		reader := users[0]
+		for _, author := range users[1:] {
+			var together sync.WaitGroup
+			ops, errs := make([]*op, callers), make([]error, callers)
+			for i := range callers {
+				o := newOp(reader, "follow")
+				o.Key = fmt.Sprint("k", author)
+				apply := o.Apply
+				o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+					created, err := tx.InsertFollow(ctx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
+					if err == nil && !created {
+						err = services.Errorf(services.Conflict, "followed already")
+					}
+					if err != nil {
+						return nil, err
+					}
+					ids, err := apply(ctx, tx)
+					return append(ids, fmt.Sprint(i)), err // whose it was
+				}
+				ops[i] = o
+				together.Go(func() { errs[i] = commit(w, o) })
+			}
+			together.Wait()
+			for i, err := range errs {
+				if err != nil || len(ops[i].IDs()) != 2 || !slices.Equal(ops[i].IDs(), ops[0].IDs()) {
+					t.Fatalf("of callers with one key one was answered %v, %v, another %v, %v", ops[0].IDs(), errs[0], ops[i].IDs(), err)
+				}
 			}
 		}
-		if n := entries(w, "publish"); n != 1 || answered == 0 {
-			t.Errorf("%d effects of one key, %d answers", n, answered)
+		if n := entries(w, "follow"); n != len(users)-1 {
+			t.Errorf("%d effects of %d keys", n, len(users)-1)
 		}
 	})
 }

@@ -12,21 +12,23 @@ import (
 // IdempotencyFor is how long an idempotency key is remembered.
 const IdempotencyFor = 24 * time.Hour
 
-// ErrRemembered is what Remember answers when the key is taken meanwhile: run the whole write again, whose Recall
-// will find it.
-var ErrRemembered = services.Errorf(services.Conflict, "this idempotency key is being used by another request: send it again")
+// ErrRemembered is what Remember answers when the key stands already: Recall gives what it had made.
+var ErrRemembered = services.Errorf(services.Unavailable, "this idempotency key is being used by another request: send it again")
 
 var (
 	remember = newStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, ids, at) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, ids = excluded.ids, at = excluded.at WHERE i.at <= $6`)
+
+	rememberMade = newStatement("remember what an idempotency key made", `UPDATE idempotency SET ids = $3 WHERE scope = $1 AND key = $2`)
 
 	recall = newStatement("recall an idempotency key", `SELECT body_hash, ids FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
 
 	forget = newStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
 )
 
-// Remember keeps what a key had made, in the transaction that makes it, for 24 hours. ErrRemembered when the key
-// stands already.
+// Remember takes a key for 24 hours, with what it makes, in the transaction that makes it. A transaction that has taken
+// the same key and is not yet at its end is waited for. ErrRemembered when the key stands already; nothing is undone then,
+// and Recall in the same transaction finds it.
 func (tx *Tx) Remember(ctx context.Context, scope, key string, bodyHash []byte, ids []string) error {
 	if ids == nil {
 		ids = []string{}
@@ -38,6 +40,12 @@ func (tx *Tx) Remember(ctx context.Context, scope, key string, bodyHash []byte, 
 	if err == nil && changed == 0 {
 		return ErrRemembered
 	}
+	return err
+}
+
+// RememberMade adds to a key that this transaction has taken what it made.
+func (tx *Tx) RememberMade(ctx context.Context, scope, key string, ids []string) error {
+	_, err := tx.run(ctx, rememberMade, scope, key, asJSON(ids))
 	return err
 }
 

@@ -135,7 +135,7 @@ func TestIdempotencyKeys(t *testing.T) {
 
 		b.clock.advance(store.IdempotencyFor - time.Microsecond)
 		err := remember("alice", "k", []byte{2}, "post:3")
-		coded(b.t, err, services.Conflict)
+		coded(b.t, err, services.Unavailable)
 		if !errors.Is(err, store.ErrRemembered) {
 			b.t.Errorf("the error is %v", err)
 		}
@@ -157,7 +157,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	})
 }
 
-// Two requests with one key arrive together: one has its effect, the other learns of it and finds the answer.
+// Requests with one key arrive together: one has its effect, the others wait for it and find the answer at once.
 func TestIdempotencyKeysAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		const requests = 8
@@ -165,20 +165,19 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 		answers := make([]string, requests)
 		for n := range requests {
 			all.Go(func() {
-				for answers[n] == "" {
-					err := b.Write(b.ctx, func(tx *store.Tx) error {
+				err := b.Write(b.ctx, func(tx *store.Tx) error {
+					err := tx.Remember(b.ctx, "alice", "k", nil, nil)
+					if errors.Is(err, store.ErrRemembered) {
 						_, ids, found, err := tx.Recall(b.ctx, "alice", "k")
-						if err != nil || found {
-							answers[n] = fmt.Sprint(ids)
-							return err
-						}
-						id := services.PostID(100 + n)
-						return errors.Join(put(b.ctx, id)(tx), tx.Remember(b.ctx, "alice", "k", nil, []string{id.String()}))
-					})
-					if err != nil && !errors.Is(err, store.ErrRemembered) {
-						b.t.Error(err)
-						return
+						answers[n] = fmt.Sprint(ids, found)
+						return err
 					}
+					id := services.PostID(100 + n)
+					answers[n] = fmt.Sprint([]string{id.String()}, true)
+					return errors.Join(err, put(b.ctx, id)(tx), tx.RememberMade(b.ctx, "alice", "k", []string{id.String()}))
+				})
+				if err != nil {
+					b.t.Error(err)
 				}
 			})
 		}
@@ -186,7 +185,7 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 		posts := b.published()
 		equal(b.t, len(posts), 1)
 		for _, answer := range answers {
-			equal(b.t, answer, "["+posts[0].String()+"]")
+			equal(b.t, answer, "["+posts[0].String()+"] true")
 		}
 	})
 }
