@@ -92,6 +92,40 @@ func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 	}
 }
 
+// A removal visits those who follow when it runs. Who was away just then, and is back before his feed was brought in line,
+// has the post still: the follow must take it out, and leave the rest.
+func TestAFollowTakesOutWhatWasDeletedWhileItWasAway(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(2)
+		author, reader := users[0], users[1]
+		w.Follow(author, reader)
+		w.Quiet(w.Fanout)
+		deleted, kept := w.Post(author), w.Post(author)
+		w.Quiet(w.Fanout)
+		w.Unfollow(author, reader)
+		w.Delete(deleted)
+		for _, job := range claim(w) { // the removal, not yet the unfollow
+			if job.Kind == "post.remove" {
+				w.Must(w.Fanout.RunJobs(t.Context(), []store.Job{job}))
+			}
+		}
+		if listed, counts := lists(w, reader, deleted); !listed || !counts {
+			t.Fatal("the removal has visited who does not follow: the history is another one")
+		}
+		w.Follow(author, reader)
+		w.Must(w.Fanout.Reconcile(t.Context(), reader, author)) // as the mutation does before its answer
+		if listed, _ := lists(w, reader, deleted); listed {
+			t.Error("the deleted post is listed")
+		}
+		if listed, counts := lists(w, reader, kept); !listed || counts {
+			t.Errorf("the other post, from before the follow: listed %t, counts %t", listed, counts)
+		}
+		w.Agree(reader)
+		w.Quiet(w.Fanout)
+		w.Agree(reader)
+	})
+}
+
 // A reader who has no document gets none from a push or from a follow: his next read builds it whole.
 func TestWhoHasNoDocumentIsLeftAlone(t *testing.T) {
 	w := world(t, nil)
