@@ -153,12 +153,13 @@ func (s *server) wire() *resolvers.Resolver {
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 	})
 	s.badge = badge.New(badge.Config{
-		Store: s.store, Redis: s.redis, Fanout: s.fanout, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor,
+		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 	})
 	s.hub = push.New(push.Config{
 		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.redis.Leave, Render: s.badge.ReadMany,
 		Clock: s.clock, Log: s.log, MinInterval: s.cfg.PushInterval, Sweep: s.cfg.SweepInterval,
 	})
+	s.mirror.OnShared(s.hub.HintShared)
 	return &resolvers.Resolver{
 		Social: social.New(social.Config{
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,

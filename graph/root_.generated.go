@@ -47,15 +47,30 @@ type ComplexityRoot struct {
 	}
 
 	Badges struct {
+		Announcements func(childComplexity int) int
+		Conversations func(childComplexity int) int
+		Dots          func(childComplexity int) int
 		HomeFeed      func(childComplexity int) int
 		Notifications func(childComplexity int) int
+		Quiet         func(childComplexity int) int
+		SiteMessages  func(childComplexity int) int
 		Total         func(childComplexity int) int
 		Version       func(childComplexity int) int
+	}
+
+	ConversationBadges struct {
+		Mentions func(childComplexity int) int
+		Total    func(childComplexity int) int
 	}
 
 	DeletePostPayload struct {
 		Badges func(childComplexity int) int
 		PostID func(childComplexity int) int
+	}
+
+	Dot struct {
+		Lit  func(childComplexity int) int
+		Name func(childComplexity int) int
 	}
 
 	FollowPayload struct {
@@ -110,9 +125,12 @@ type ComplexityRoot struct {
 	}
 
 	NotificationBadges struct {
-		Like   func(childComplexity int) int
-		Newest func(childComplexity int) int
-		Total  func(childComplexity int) int
+		Comment func(childComplexity int) int
+		Follow  func(childComplexity int) int
+		Like    func(childComplexity int) int
+		Mention func(childComplexity int) int
+		Newest  func(childComplexity int) int
+		Total   func(childComplexity int) int
 	}
 
 	PageInfo struct {
@@ -156,6 +174,16 @@ type ComplexityRoot struct {
 
 	SetProfilePayload struct {
 		User func(childComplexity int) int
+	}
+
+	SiteMessageBadges struct {
+		Total func(childComplexity int) int
+		Types func(childComplexity int) int
+	}
+
+	SiteMessageTypeBadge struct {
+		Count func(childComplexity int) int
+		Type  func(childComplexity int) int
 	}
 
 	Subscription struct {
@@ -238,6 +266,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.BadgeCount.Value(childComplexity), true
 
+	case "Badges.announcements":
+		if e.ComplexityRoot.Badges.Announcements == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Announcements(childComplexity), true
+	case "Badges.conversations":
+		if e.ComplexityRoot.Badges.Conversations == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Conversations(childComplexity), true
+	case "Badges.dots":
+		if e.ComplexityRoot.Badges.Dots == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Dots(childComplexity), true
 	case "Badges.homeFeed":
 		if e.ComplexityRoot.Badges.HomeFeed == nil {
 			break
@@ -250,6 +296,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Badges.Notifications(childComplexity), true
+	case "Badges.quiet":
+		if e.ComplexityRoot.Badges.Quiet == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.Quiet(childComplexity), true
+	case "Badges.siteMessages":
+		if e.ComplexityRoot.Badges.SiteMessages == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.SiteMessages(childComplexity), true
 	case "Badges.total":
 		if e.ComplexityRoot.Badges.Total == nil {
 			break
@@ -263,6 +321,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Badges.Version(childComplexity), true
 
+	case "ConversationBadges.mentions":
+		if e.ComplexityRoot.ConversationBadges.Mentions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationBadges.Mentions(childComplexity), true
+	case "ConversationBadges.total":
+		if e.ComplexityRoot.ConversationBadges.Total == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationBadges.Total(childComplexity), true
+
 	case "DeletePostPayload.badges":
 		if e.ComplexityRoot.DeletePostPayload.Badges == nil {
 			break
@@ -275,6 +346,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeletePostPayload.PostID(childComplexity), true
+
+	case "Dot.lit":
+		if e.ComplexityRoot.Dot.Lit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Dot.Lit(childComplexity), true
+	case "Dot.name":
+		if e.ComplexityRoot.Dot.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Dot.Name(childComplexity), true
 
 	case "FollowPayload.badges":
 		if e.ComplexityRoot.FollowPayload.Badges == nil {
@@ -479,12 +563,30 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Mutation.UnlikePost(childComplexity, args["input"].(UnlikePostInput)), true
 
+	case "NotificationBadges.comment":
+		if e.ComplexityRoot.NotificationBadges.Comment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationBadges.Comment(childComplexity), true
+	case "NotificationBadges.follow":
+		if e.ComplexityRoot.NotificationBadges.Follow == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationBadges.Follow(childComplexity), true
 	case "NotificationBadges.like":
 		if e.ComplexityRoot.NotificationBadges.Like == nil {
 			break
 		}
 
 		return e.ComplexityRoot.NotificationBadges.Like(childComplexity), true
+	case "NotificationBadges.mention":
+		if e.ComplexityRoot.NotificationBadges.Mention == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationBadges.Mention(childComplexity), true
 	case "NotificationBadges.newest":
 		if e.ComplexityRoot.NotificationBadges.Newest == nil {
 			break
@@ -647,6 +749,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetProfilePayload.User(childComplexity), true
+
+	case "SiteMessageBadges.total":
+		if e.ComplexityRoot.SiteMessageBadges.Total == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageBadges.Total(childComplexity), true
+	case "SiteMessageBadges.types":
+		if e.ComplexityRoot.SiteMessageBadges.Types == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageBadges.Types(childComplexity), true
+
+	case "SiteMessageTypeBadge.count":
+		if e.ComplexityRoot.SiteMessageTypeBadge.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageTypeBadge.Count(childComplexity), true
+	case "SiteMessageTypeBadge.type":
+		if e.ComplexityRoot.SiteMessageTypeBadge.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageTypeBadge.Type(childComplexity), true
 
 	case "Subscription.badgesChanged":
 		if e.ComplexityRoot.Subscription.BadgesChanged == nil {
@@ -912,8 +1040,28 @@ func (ec *executionContext) childFields_Badges(ctx context.Context, field graphq
 		return ec.fieldContext_Badges_homeFeed(ctx, field)
 	case "notifications":
 		return ec.fieldContext_Badges_notifications(ctx, field)
+	case "siteMessages":
+		return ec.fieldContext_Badges_siteMessages(ctx, field)
+	case "announcements":
+		return ec.fieldContext_Badges_announcements(ctx, field)
+	case "conversations":
+		return ec.fieldContext_Badges_conversations(ctx, field)
+	case "dots":
+		return ec.fieldContext_Badges_dots(ctx, field)
+	case "quiet":
+		return ec.fieldContext_Badges_quiet(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Badges", field.Name)
+}
+
+func (ec *executionContext) childFields_ConversationBadges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "total":
+		return ec.fieldContext_ConversationBadges_total(ctx, field)
+	case "mentions":
+		return ec.fieldContext_ConversationBadges_mentions(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ConversationBadges", field.Name)
 }
 
 func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -924,6 +1072,16 @@ func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, f
 		return ec.fieldContext_DeletePostPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeletePostPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Dot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_Dot_name(ctx, field)
+	case "lit":
+		return ec.fieldContext_Dot_lit(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Dot", field.Name)
 }
 
 func (ec *executionContext) childFields_FollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1010,6 +1168,12 @@ func (ec *executionContext) childFields_NotificationBadges(ctx context.Context, 
 		return ec.fieldContext_NotificationBadges_total(ctx, field)
 	case "like":
 		return ec.fieldContext_NotificationBadges_like(ctx, field)
+	case "comment":
+		return ec.fieldContext_NotificationBadges_comment(ctx, field)
+	case "mention":
+		return ec.fieldContext_NotificationBadges_mention(ctx, field)
+	case "follow":
+		return ec.fieldContext_NotificationBadges_follow(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type NotificationBadges", field.Name)
 }
@@ -1084,6 +1248,26 @@ func (ec *executionContext) childFields_SetProfilePayload(ctx context.Context, f
 		return ec.fieldContext_SetProfilePayload_user(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetProfilePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SiteMessageBadges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "total":
+		return ec.fieldContext_SiteMessageBadges_total(ctx, field)
+	case "types":
+		return ec.fieldContext_SiteMessageBadges_types(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SiteMessageBadges", field.Name)
+}
+
+func (ec *executionContext) childFields_SiteMessageTypeBadge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "type":
+		return ec.fieldContext_SiteMessageTypeBadge_type(ctx, field)
+	case "count":
+		return ec.fieldContext_SiteMessageTypeBadge_count(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SiteMessageTypeBadge", field.Name)
 }
 
 func (ec *executionContext) childFields_UnfollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

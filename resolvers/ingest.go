@@ -2,6 +2,8 @@ package resolvers
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 
 	"tidings/graph"
 	"tidings/services"
@@ -49,68 +51,99 @@ func (r *Resolver) ingestFailure(err error) graph.IngestResult {
 	return graph.IngestResult{Error: &graph.IngestError{Code: code, Message: shown.Message}}
 }
 
+// happening is what an event comes to: its op, the id that it names, "" for none, and its idempotency key.
+type happening struct {
+	op  *fanout.Op
+	id  string
+	key *string
+}
+
+// ingested are the sources of events: each answers for its own, and nil for what is another's.
+var ingested = []func(r *Resolver, ctx context.Context, event graph.IngestEvent) (*happening, error){
+	(*Resolver).postEvent, (*Resolver).peopleEvent, (*Resolver).notificationEvent,
+}
+
 // event makes the op of one event, and the id that it names.
 func (r *Resolver) event(ctx context.Context, event graph.IngestEvent) (op *fanout.Op, id string, err error) {
 	// The executor does not hold @oneOf against variables: without this, one of two things would be lost unsaid.
 	if named := things(event); named != 1 {
 		return nil, "", services.Errorf(services.Invalid, "events: an event names exactly one thing that happened, got %d", named)
 	}
-	var key *string
+	for _, source := range ingested {
+		happened, err := source(r, ctx, event)
+		if err != nil {
+			return nil, "", err
+		}
+		if happened != nil {
+			return happened.op, happened.id, withKey(happened.op, happened.key)
+		}
+	}
+	return nil, "", fmt.Errorf("events: no source knows %+v", event)
+}
+
+func (r *Resolver) postEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
 	switch {
 	case event.PublishPost != nil:
-		key = event.PublishPost.Key
-		op, err = as(ctx, r, event.PublishPost.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		op, err := as(ctx, r, event.PublishPost.As, func(actor services.UserNumber) (*fanout.Op, error) {
 			return r.Feed.Publish(actor, event.PublishPost.Body)
 		})
+		return &happening{op, "", event.PublishPost.Key}, err
 	case event.DeletePost != nil:
-		key, id = event.DeletePost.Key, event.DeletePost.PostID
-		op, err = r.onPost(ctx, event.DeletePost.As, id, r.Feed.Delete)
-	case event.LikePost != nil:
-		key, id = event.LikePost.Key, event.LikePost.PostID
-		op, err = r.onPost(ctx, event.LikePost.As, id, r.Notify.Like)
-	case event.UnlikePost != nil:
-		key, id = event.UnlikePost.Key, event.UnlikePost.PostID
-		op, err = r.onPost(ctx, event.UnlikePost.As, id, r.Notify.Unlike)
-	case event.Follow != nil:
-		key, id = event.Follow.Key, event.Follow.UserID
-		op, err = r.onUser(ctx, event.Follow.As, id, r.Social.Follow)
-	case event.Unfollow != nil:
-		key, id = event.Unfollow.Key, event.Unfollow.UserID
-		op, err = r.onUser(ctx, event.Unfollow.As, id, r.Social.Unfollow)
-	case event.SetProfile != nil:
-		key, id = event.SetProfile.Key, event.SetProfile.As
-		op, err = as(ctx, r, id, func(actor services.UserNumber) (*fanout.Op, error) {
-			return r.Social.SetProfile(actor, event.SetProfile.Name, event.SetProfile.AvatarURL)
-		})
+		op, err := r.onPost(ctx, event.DeletePost.As, event.DeletePost.PostID, r.Feed.Delete)
+		return &happening{op, event.DeletePost.PostID, event.DeletePost.Key}, err
 	case event.MarkHomeFeedSeen != nil:
-		key = event.MarkHomeFeedSeen.Key
-		op, err = as(ctx, r, event.MarkHomeFeedSeen.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		op, err := as(ctx, r, event.MarkHomeFeedSeen.As, func(actor services.UserNumber) (*fanout.Op, error) {
 			return r.markHomeFeedSeen(ctx, actor, event.MarkHomeFeedSeen.UpTo)
 		})
+		return &happening{op, "", event.MarkHomeFeedSeen.Key}, err
+	}
+	return nil, nil
+}
+
+func (r *Resolver) peopleEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
+	switch {
+	case event.Follow != nil:
+		op, err := r.onUser(ctx, event.Follow.As, event.Follow.UserID, r.Social.Follow)
+		return &happening{op, event.Follow.UserID, event.Follow.Key}, err
+	case event.Unfollow != nil:
+		op, err := r.onUser(ctx, event.Unfollow.As, event.Unfollow.UserID, r.Social.Unfollow)
+		return &happening{op, event.Unfollow.UserID, event.Unfollow.Key}, err
+	case event.SetProfile != nil:
+		op, err := as(ctx, r, event.SetProfile.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.Social.SetProfile(actor, event.SetProfile.Name, event.SetProfile.AvatarURL)
+		})
+		return &happening{op, event.SetProfile.As, event.SetProfile.Key}, err
+	}
+	return nil, nil
+}
+
+func (r *Resolver) notificationEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
+	switch {
+	case event.LikePost != nil:
+		op, err := r.onPost(ctx, event.LikePost.As, event.LikePost.PostID, r.Notify.Like)
+		return &happening{op, event.LikePost.PostID, event.LikePost.Key}, err
+	case event.UnlikePost != nil:
+		op, err := r.onPost(ctx, event.UnlikePost.As, event.UnlikePost.PostID, r.Notify.Unlike)
+		return &happening{op, event.UnlikePost.PostID, event.UnlikePost.Key}, err
 	case event.MarkNotificationsSeen != nil:
 		mark := event.MarkNotificationsSeen
-		key = mark.Key
-		op, err = as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
 			upTo, err := notificationPlace(mark.UpTo)
 			if err != nil {
 				return nil, err
 			}
 			return r.Notify.MarkSeen(actor, mark.Categories, upTo), nil
 		})
+		return &happening{op, "", mark.Key}, err
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	return op, id, withKey(op, key)
+	return nil, nil
 }
 
-// things counts what an event names.
+// things counts what an event names: every field of the event is a thing that may have happened.
 func things(event graph.IngestEvent) (named int) {
-	for _, given := range []bool{
-		event.PublishPost != nil, event.DeletePost != nil, event.LikePost != nil, event.UnlikePost != nil, event.Follow != nil,
-		event.Unfollow != nil, event.SetProfile != nil, event.MarkHomeFeedSeen != nil, event.MarkNotificationsSeen != nil,
-	} {
-		if given {
+	fields := reflect.ValueOf(event)
+	for i := range fields.NumField() {
+		if !fields.Field(i).IsNil() {
 			named++
 		}
 	}

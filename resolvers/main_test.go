@@ -38,7 +38,7 @@ func newAPI(t *testing.T) *api {
 	a.resolver = &Resolver{
 		Social: social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: 3}),
 		Feed:   feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Clock: w.Clock, Log: w.Log}),
+		Badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
 		Notify: notify.New(w.Fanout), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}))

@@ -79,11 +79,16 @@ func Sum(parts ...Count) Count {
 // Category is a kind of notification that is counted on its own.
 type Category string
 
-// CategoryLike counts likes on one's posts, grouped by post.
-const CategoryLike Category = "LIKE"
+// The categories.
+const (
+	CategoryLike    Category = "LIKE"    // likes on one's posts, grouped by post
+	CategoryComment Category = "COMMENT" // comments on one's posts and replies to one's comments
+	CategoryMention Category = "MENTION" // posts that name one
+	CategoryFollow  Category = "FOLLOW"  // new followers
+)
 
 // Categories lists every category, in the order of the document.
-var Categories = []Category{CategoryLike}
+var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow}
 
 // CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version.
 // Unseen groups are counted by the day of their newest unseen cause, so that time alone can take them out.
@@ -94,22 +99,6 @@ type CategoryCounts struct {
 	Older    int    // unseen groups from before Day-7
 	Day      int64  // days since 1970, UTC
 	Days     [8]int // unseen groups of Day, Day-1, ... Day-7
-}
-
-// Badges is the whole badge document of a user as it is shown: every count, their total, one version.
-type Badges struct {
-	Version       string // rises with every change; compare as text, drop what is not greater
-	Total         Count
-	HomeFeed      Count
-	Notifications NotificationCounts
-	NextAt        time.Time // when time alone changes it next; zero is never
-}
-
-// NotificationCounts are the counts of the notifications.
-type NotificationCounts struct {
-	Newest PostID // the place of the newest notification; 0 when there never was one
-	Total  Count
-	Like   Count
 }
 
 // Version prints the pair (own, shared) so that text compares like the pair: own counts the changes of the

@@ -15,6 +15,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -24,6 +25,7 @@ type Config struct {
 	Store  *store.Store
 	Redis  *rdb.Client
 	Fanout *fanout.Fanout
+	Mirror *mirror.Mirror
 	Clock  services.Clock
 	Log    *slog.Logger
 	// ActiveFor is how long a user stays active without a visit; see fanout.Config.
@@ -37,6 +39,7 @@ type Service struct {
 	store  *store.Store
 	redis  *rdb.Client
 	fanout *fanout.Fanout
+	mirror *mirror.Mirror
 	clock  services.Clock
 	log    *slog.Logger
 
@@ -51,7 +54,7 @@ func New(cfg Config) *Service {
 		cfg.FallbackReaders = 8
 	}
 	return &Service{
-		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, clock: cfg.Clock, log: cfg.Log,
+		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, mirror: cfg.Mirror, clock: cfg.Clock, log: cfg.Log,
 		fallback: make(chan struct{}, cfg.FallbackReaders), visits: newVisits(cfg),
 	}
 }
@@ -75,7 +78,7 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
 		if documents[i].Ready {
-			badges[i] = render(documents[i], now)
+			badges[i] = s.render(documents[i], now)
 			s.visits.note(user, documents[i].Day)
 			continue
 		}
@@ -94,7 +97,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserNumber, red
 		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {
 			documents, err := s.redis.Documents(ctx, []services.UserNumber{user})
 			if err == nil && documents[0].Ready {
-				return render(documents[0], s.clock.Now()), nil
+				return s.render(documents[0], s.clock.Now()), nil
 			}
 			redisErr = err
 		}
@@ -121,34 +124,18 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 			return nil, services.Wrapf(services.Unavailable, err, "badges: no answer in time")
 		}
 		s.log.Warn("badges are unknown: neither Redis nor SQL answers", "error", err)
-		return unknown(), nil
+		return unknown(s.redis.MessageTypes()), nil
 	}
 	document.N = uint64(now.UnixMicro())
 	s.guesses.note(user, document.N)
-	badges := render(document, now)
-	for _, count := range []*services.Count{&badges.HomeFeed, &badges.Notifications.Like} {
+	badges := s.render(document, now)
+	for _, count := range parts(badges) {
 		count.Precision, count.AsOf = services.Stale, now
 	}
 	sum(badges)
 	return badges, nil
 }
 
-func (s *Service) countFacts(ctx context.Context, user services.UserNumber) (document rdb.Document, err error) {
-	seen, err := s.store.Position(ctx, user, store.HomePage, "")
-	if err != nil {
-		return document, err
-	}
-	count, err := s.store.CountNew(ctx, user, seen, services.Retention+1)
-	if err != nil {
-		return document, err
-	}
-	states, err := s.store.NotificationStates(ctx, user)
-	if err != nil {
-		return document, err
-	}
-	document.FeedCount, document.FeedMore = min(count, services.Retention), count > services.Retention
-	for _, state := range states {
-		document.Notifications = append(document.Notifications, fanout.CountsOf(state))
-	}
-	return document, nil
+func (s *Service) render(document rdb.Document, now time.Time) *services.Badges {
+	return render(document, now)
 }

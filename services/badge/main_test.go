@@ -23,7 +23,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Clock: w.Clock, Log: w.Log, ActiveFor: activeFor})}
+	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log, ActiveFor: activeFor})}
 }
 
 // served is a node on a redis-server, which the test may flush and kill.
@@ -46,11 +46,14 @@ func (n node) holds(badges *services.Badges) {
 	if err := services.CheckVersion("version", badges.Version); err != nil {
 		n.TB.Error(err)
 	}
-	if sum := services.Sum(badges.HomeFeed, badges.Notifications.Total); sum != badges.Total {
+	sum := services.Sum(badges.HomeFeed, badges.Notifications.Total, badges.SiteMessages.Total, badges.Announcements, badges.Conversations.Total)
+	if sum != badges.Total {
 		n.TB.Errorf("the total is %+v, its parts make %+v", badges.Total, sum)
 	}
-	if badges.HomeFeed.Value < 0 || badges.Notifications.Like.Value < 0 {
-		n.TB.Errorf("a negative count: %+v", badges)
+	for _, count := range parts(badges) {
+		if count.Value < 0 {
+			n.TB.Errorf("a negative count: %+v", badges)
+		}
 	}
 }
 

@@ -13,30 +13,18 @@ const (
 	expireAfterDays = 7
 )
 
-// render makes what is shown of a document at a moment. Time is part of it: notifications leave their number day by
-// day, and the version's shared half is the last such boundary.
+// render makes what is shown of a document at a moment. Time is part of it: what expires leaves its number, and the
+// version's shared half is the newest of the shared changes and the last such boundary.
 func render(document rdb.Document, now time.Time) *services.Badges {
+	v := &view{document: document, now: now}
 	badges := &services.Badges{}
-	precision := services.Exact
-	if document.FeedMore {
-		precision = services.AtLeast
-	}
-	badges.HomeFeed = services.NewCount(document.FeedCount, precision, time.Time{})
-	badges.Notifications.Like = services.NewCount(0, services.Exact, time.Time{})
-	today := now.Truncate(day)
-	expires := false
-	for _, counts := range document.Notifications {
-		value := unexpired(counts, today)
-		expires = expires || value > 0
-		if counts.Category == services.CategoryLike {
-			badges.Notifications.Like = services.NewCount(value, services.Exact, time.Time{})
-		}
-		badges.Notifications.Newest = max(badges.Notifications.Newest, counts.Newest)
-	}
-	badges.Version = services.Version(document.N, uint64(today.UnixMicro()))
-	if expires {
-		badges.NextAt = today.Add(day)
-	}
+	v.homeFeed(badges)
+	v.notifications(badges)
+	v.siteMessages(badges)
+	v.announcements(badges)
+	v.conversations(badges)
+	v.dots(badges)
+	badges.Version, badges.NextAt = services.Version(document.N, v.shared), v.next
 	sum(badges)
 	return badges
 }
@@ -52,17 +40,42 @@ func unexpired(counts services.CategoryCounts, today time.Time) (value int) {
 	return value
 }
 
-// sum writes the totals, which are never stored.
+// parts are the counts from which the totals are made.
+func parts(badges *services.Badges) []*services.Count {
+	counts := []*services.Count{&badges.HomeFeed, &badges.Announcements, &badges.Conversations.Total, &badges.Conversations.Mentions}
+	for _, category := range services.Categories {
+		counts = append(counts, badges.Notifications.Of(category))
+	}
+	for i := range badges.SiteMessages.Types {
+		counts = append(counts, &badges.SiteMessages.Types[i].Count)
+	}
+	return counts
+}
+
+// sum writes the totals, which are never stored. The mentions are in the conversations' total already.
 func sum(badges *services.Badges) {
-	badges.Notifications.Total = services.Sum(badges.Notifications.Like)
-	badges.Total = services.Sum(badges.HomeFeed, badges.Notifications.Total)
+	badges.Conversations.Mentions.InTotal = false
+	notifications := badges.Notifications
+	badges.Notifications.Total = services.Sum(notifications.Like, notifications.Comment, notifications.Mention, notifications.Follow)
+	types := make([]services.Count, len(badges.SiteMessages.Types))
+	for i, message := range badges.SiteMessages.Types {
+		types[i] = message.Count
+	}
+	badges.SiteMessages.Total = services.Sum(types...)
+	badges.Total = services.Sum(badges.HomeFeed, badges.Notifications.Total, badges.SiteMessages.Total, badges.Announcements, badges.Conversations.Total)
 }
 
 // unknown is the document when nothing answers: its version is older than any that a client can hold.
-func unknown() *services.Badges {
-	badges := &services.Badges{Version: services.Version(0, 0)}
-	badges.HomeFeed = services.NewCount(0, services.Unknown, time.Time{})
-	badges.Notifications.Like = services.NewCount(0, services.Unknown, time.Time{})
+func unknown(types []string) *services.Badges {
+	document := rdb.Document{}
+	for _, kind := range types {
+		document.Messages = append(document.Messages, services.MessageTypeState{Type: kind})
+	}
+	badges := render(document, time.Time{})
+	badges.Version, badges.NextAt = services.Version(0, 0), time.Time{}
+	for _, count := range parts(badges) {
+		*count = services.NewCount(0, services.Unknown, time.Time{})
+	}
 	sum(badges)
 	return badges
 }

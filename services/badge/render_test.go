@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func TestDaysLeaveOneByOne(t *testing.T) {
 func TestTheVersionRisesWithTheDay(t *testing.T) {
 	document := liked(noon, 0, 1)
 	morning, evening := render(document, noon.Truncate(day)), render(document, noon.Truncate(day).Add(day-1))
-	if morning.Version != evening.Version || *morning != *evening {
+	if morning.Version != evening.Version || !reflect.DeepEqual(morning, evening) {
 		t.Errorf("within a day %+v became %+v", morning, evening)
 	}
 	if next := render(document, noon.Truncate(day).Add(day)); next.Version <= evening.Version {
@@ -96,7 +97,7 @@ func TestAFeedOfMoreThanItKeepsIsAtLeast(t *testing.T) {
 
 // What nobody knows is older than everything that anybody can hold.
 func TestUnknownIsNoNews(t *testing.T) {
-	badges := unknown()
+	badges := unknown([]string{services.DefaultMessageType})
 	if badges.Version >= render(rdb.Document{Ready: true, N: 1}, time.Unix(0, 0).UTC()).Version {
 		t.Errorf("the version %s would replace what a client holds", badges.Version)
 	}
@@ -126,7 +127,7 @@ func TestRenderingHoldsForEveryDocument(t *testing.T) {
 		if later.Total.Value > badges.Total.Value || later.Version < badges.Version {
 			t.Fatalf("%+v became %+v by time alone", badges, later)
 		}
-		if later.Version == badges.Version && *later != *badges {
+		if later.Version == badges.Version && !reflect.DeepEqual(later, badges) {
 			t.Fatalf("one version, two contents: %+v and %+v", badges, later)
 		}
 		if !badges.NextAt.IsZero() && !badges.NextAt.After(now) {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 )
 
@@ -83,7 +82,7 @@ func crash(t *testing.T, w *fanouttest.World, step step, looks int) (died bool) 
 	ctx := newMortal(t.Context(), looks)
 	defer ctx.end()
 	for !ctx.died() {
-		jobs, err := w.Store.Claim(t.Context(), fanout.Kinds(), 1000, 30*time.Second)
+		jobs, err := w.Store.Claim(t.Context(), w.Fanout.Kinds(), 1000, 30*time.Second)
 		w.Must(err)
 		if len(jobs) == 0 {
 			break

@@ -2,6 +2,8 @@ package fanout
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"tidings/services"
@@ -12,7 +14,7 @@ import (
 // What the tests do between two steps of the machinery.
 
 // Kinds are all kinds of jobs that workers claim.
-func Kinds() []string { return append(append([]string{}, lanes[laneQuick]...), lanes[laneBulk]...) }
+func (f *Fanout) Kinds() []string { return slices.Sorted(maps.Keys(f.kinds)) }
 
 // RefillJob reads an inbox again.
 func RefillJob(user string) store.NewJob { return keyed(jobRefill, user) }

@@ -47,6 +47,9 @@ type Fanout struct {
 	log    *slog.Logger
 	cfg    Config
 
+	kinds map[string]kind
+	lanes map[lane][]string
+
 	rebuilds singleflight.Group
 	wakeUp   map[lane]chan struct{}
 }
@@ -72,6 +75,8 @@ func New(cfg Config) *Fanout {
 		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
 		wakeUp: map[lane]chan struct{}{},
 	}
+	f.kinds = f.makeKinds()
+	f.lanes = lanesOf(f.kinds)
 	for _, lane := range []lane{laneQuick, laneBulk} {
 		f.wakeUp[lane] = make(chan struct{}, 1)
 	}

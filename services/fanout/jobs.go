@@ -61,47 +61,25 @@ func NotifyJob(cause store.Cause) (store.NewJob, error) {
 
 func keyed(kind, key string) store.NewJob { return store.NewJob{Kind: kind, Key: key} }
 
-func (f *Fanout) runJob(ctx context.Context, job store.Job) error {
-	switch job.Kind {
-	case jobFanOut, jobRemove:
-		id, err := services.ParsePostID(job.Key)
-		if err != nil {
-			return err
-		}
-		return f.spread(ctx, job, id)
-	case jobPush, jobDrop:
-		var chunk span
-		if err := json.Unmarshal(job.Payload, &chunk); err != nil {
-			return fmt.Errorf("payload of %s: %w", job.Kind, err)
-		}
-		return f.chunk(ctx, job.Kind, chunk)
-	case jobFollow:
-		readerText, authorText, _ := strings.Cut(job.Key, "/")
-		reader, err := mirror.ParseUserNumber(readerText)
-		if err != nil {
-			return err
-		}
-		author, err := mirror.ParseUserNumber(authorText)
-		if err != nil {
-			return err
-		}
-		return f.Reconcile(ctx, reader, author)
+func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
+	var chunk span
+	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+		return fmt.Errorf("payload of %s: %w", job.Kind, err)
 	}
-	user, err := mirror.ParseUserNumber(job.Key)
+	return f.chunk(ctx, job.Kind, chunk)
+}
+
+func (f *Fanout) runFollow(ctx context.Context, job store.Job) error {
+	readerText, authorText, _ := strings.Cut(job.Key, "/")
+	reader, err := mirror.ParseUserNumber(readerText)
 	if err != nil {
 		return err
 	}
-	switch job.Kind {
-	case jobSeen:
-		return f.CarrySeen(ctx, user)
-	case jobCounts:
-		return f.carryCounts(ctx, user)
-	case jobProfile:
-		return f.CarryProfile(ctx, user)
-	case jobRefill:
-		return f.Refill(ctx, user)
+	author, err := mirror.ParseUserNumber(authorText)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("job kind %q is not known to this version", job.Kind)
+	return f.Reconcile(ctx, reader, author)
 }
 
 // CarrySeen brings the durable mark of a user's feed into his document.

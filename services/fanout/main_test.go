@@ -38,7 +38,7 @@ func enqueue(w *fanouttest.World, jobs ...store.NewJob) {
 // claim takes all jobs that are due, as a worker does.
 func claim(w *fanouttest.World) []store.Job {
 	w.TB.Helper()
-	jobs, err := w.Store.Claim(w.TB.Context(), fanout.Kinds(), 1000, 30*time.Second)
+	jobs, err := w.Store.Claim(w.TB.Context(), w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
 	return jobs
 }

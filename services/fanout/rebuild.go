@@ -47,7 +47,7 @@ func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserNumber, refi
 // rebuild follows the one rule: mark, then read, then merge. The user is marked active before anything is read, so
 // that what is posted from then on is pushed to him.
 func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill bool) error {
-	err := f.store.Write(ctx, func(tx *store.Tx) error { return tx.MarkActive(ctx, []services.UserNumber{user}) })
+	err := f.store.Write(ctx, func(tx *store.Tx) error { return f.arrive(ctx, tx, user) })
 	if err != nil {
 		return err
 	}
@@ -62,12 +62,12 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill b
 			return err
 		}
 		facts.Stamp = stamps[0]
-		states, err := f.store.NotificationStates(ctx, user)
+		registers, err := f.registers(ctx, user)
 		if err != nil {
 			return err
 		}
-		// The counts go first: the merge declares the document good.
-		if _, err := f.redis.PutNotifications(ctx, countsByUser(users, states)); err != nil {
+		// The registers go first: the merge declares the document good.
+		if _, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: registers}}); err != nil {
 			return err
 		}
 		result, err := f.redis.EndRebuild(ctx, facts)
@@ -80,6 +80,33 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill b
 		}
 	}
 	return fmt.Errorf("rebuild of user %d: his feed changed %d times meanwhile", user, maxRounds)
+}
+
+// arrive writes down that a user is here, and gives him what one has from his first visit on.
+func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserNumber) error {
+	return tx.MarkActive(ctx, []services.UserNumber{user})
+}
+
+// registers are a user's registers as the facts have them: each source adds its own.
+func (f *Fanout) registers(ctx context.Context, user services.UserNumber) (all []rdb.Register, err error) {
+	for _, source := range []func(context.Context, services.UserNumber) ([]rdb.Register, error){
+		f.notificationRegisters,
+	} {
+		registers, err := source(ctx, user)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, registers...)
+	}
+	return all, nil
+}
+
+func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
+	states, err := f.store.NotificationStates(ctx, user)
+	for _, state := range states {
+		registers = append(registers, rdb.CategoryRegisters(CountsOf(state))...)
+	}
+	return registers, err
 }
 
 func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts rdb.FeedFacts, err error) {

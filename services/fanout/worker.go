@@ -11,33 +11,6 @@ import (
 	"tidings/services/store"
 )
 
-// lane keeps long work from holding up short work: each lane has its own workers.
-type lane int
-
-const (
-	laneQuick lane = iota // one user's views
-	laneBulk              // chunks of an author's followers
-)
-
-// The kinds of jobs.
-const (
-	jobFanOut  = "post.fanout" // key: post id. A new post to all followers
-	jobPush    = "post.push"   // a chunk of them; payload: span
-	jobRemove  = "post.remove" // key: post id. A deleted post from all followers
-	jobDrop    = "post.drop"   // a chunk of them; payload: span
-	jobFollow  = "follow"      // key: reader/author. The edge changed
-	jobSeen    = "feed.seen"   // key: user. The mark of his feed moved
-	jobNotify  = "notify"      // payload: cause. Something happened around a recipient
-	jobCounts  = "counts"      // key: user. His notification counts changed in SQL
-	jobProfile = "profile"     // key: user. His profile changed
-	jobRefill  = "refill"      // key: user. His inbox has room for older posts
-)
-
-var lanes = map[lane][]string{
-	laneQuick: {jobFanOut, jobRemove, jobFollow, jobSeen, jobNotify, jobCounts, jobProfile, jobRefill},
-	laneBulk:  {jobPush, jobDrop},
-}
-
 const (
 	claimLimit   = 1000
 	maxTries     = 5
@@ -113,7 +86,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	if w.lane == laneBulk {
 		limit = 1 // chunks are shared among workers and nodes
 	}
-	jobs, err := f.store.Claim(ctx, lanes[w.lane], limit, f.cfg.Lease)
+	jobs, err := f.store.Claim(ctx, f.lanes[w.lane], limit, f.cfg.Lease)
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}
@@ -140,29 +113,36 @@ func (f *Fanout) keepLeases(ctx context.Context, jobs []store.Job) {
 	}
 }
 
-// runJobs does the jobs, notifications together and the others a few at a time, and settles each.
+// runJobs does the jobs, those of a kind that has them together at once and the others a few at a time, and settles each.
 func (f *Fanout) runJobs(ctx context.Context, jobs []store.Job) error {
-	var causes []store.Job
 	var group errgroup.Group
 	group.SetLimit(jobParallel)
 	outcomes := make([]error, len(jobs))
+	together := map[string][]int{}
 	for i, job := range jobs {
-		if job.Kind == jobNotify {
-			causes = append(causes, job)
-			continue
+		kind, known := f.kinds[job.Kind]
+		switch {
+		case !known:
+			outcomes[i] = fmt.Errorf("job kind %q is not known to this version", job.Kind)
+		case kind.batch != nil:
+			together[job.Kind] = append(together[job.Kind], i)
+		default:
+			group.Go(func() error {
+				outcomes[i] = kind.each(ctx, job)
+				return nil
+			})
 		}
-		group.Go(func() error {
-			outcomes[i] = f.runJob(ctx, job)
-			return nil
-		})
 	}
-	notified := f.notifyEach(ctx, causes)
+	for name, places := range together {
+		batch := make([]store.Job, len(places))
+		for k, i := range places {
+			batch[k] = jobs[i]
+		}
+		for k, outcome := range f.kinds[name].batch(ctx, batch) {
+			outcomes[places[k]] = outcome
+		}
+	}
 	_ = group.Wait() // outcomes are settled below
-	for i, job := range jobs {
-		if job.Kind == jobNotify {
-			outcomes[i], notified = notified[0], notified[1:]
-		}
-	}
 	return f.settle(ctx, jobs, outcomes)
 }
 

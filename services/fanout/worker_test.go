@@ -124,13 +124,13 @@ func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 		done <- err
 	}()
 	until(t, "the job is claimed", func() bool {
-		due, found, err := w.Store.NextDue(t.Context(), fanout.Kinds())
+		due, found, err := w.Store.NextDue(t.Context(), w.Fanout.Kinds())
 		return err == nil && found && due.After(w.Clock.Now())
 	})
 	for range 3 {
 		w.Clock.Advance(15 * time.Millisecond)
 		until(t, "the lease is renewed", func() bool {
-			due, found, err := w.Store.NextDue(t.Context(), fanout.Kinds())
+			due, found, err := w.Store.NextDue(t.Context(), w.Fanout.Kinds())
 			return err == nil && found && !due.Before(w.Clock.Now().Add(20*time.Millisecond))
 		})
 	}
@@ -178,7 +178,7 @@ func TestRunFinishesWhatItHolds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Fanout.Workers(1)[0].Run(ctx) }()
 	until(t, "the job is claimed", func() bool {
-		due, found, err := w.Store.NextDue(t.Context(), fanout.Kinds())
+		due, found, err := w.Store.NextDue(t.Context(), w.Fanout.Kinds())
 		return err == nil && found && due.After(w.Clock.Now())
 	})
 	stop()

@@ -63,8 +63,21 @@ type Mirror struct {
 	users   *memory[services.UserNumber, services.User]
 	numbers *memory[string, services.UserNumber]
 
+	kinds  []logKind
 	seen   map[string]uint64 // kind -> version of the log that memory is at; owned by RunOnce
+	shared []func()          // told of changes of what badges share; not changed once Run runs
 	wakeUp chan struct{}
+}
+
+// logKind is what the mirror does with one kind of the log.
+type logKind struct {
+	name string
+	// load brings memory to the state of SQL, or empties it. The log's version is read before it: what is applied
+	// afterwards may be in it already.
+	load  func(ctx context.Context) error
+	apply func(entry store.LogEntry)
+	// shared says that badges show it: those who watch theirs are to be told.
+	shared bool
 }
 
 // New makes an empty mirror.
@@ -79,14 +92,31 @@ func New(cfg Config) *Mirror {
 	if cfg.Poll == 0 {
 		cfg.Poll = 500 * time.Millisecond
 	}
-	return &Mirror{
+	m := &Mirror{
 		facts: cfg.Facts, copies: cfg.Copies, log: cfg.Log, poll: cfg.Poll,
 		posts:   newMemory[services.PostID](orDefault(cfg.Posts, capacity), func(p services.Post) time.Time { return p.UpdatedAt }),
 		users:   newMemory[services.UserNumber](orDefault(cfg.Users, capacity), func(u services.User) time.Time { return u.UpdatedAt }),
 		numbers: newMemory[string](orDefault(cfg.Users, capacity), func(services.UserNumber) time.Time { return time.Time{} }),
+		seen:    map[string]uint64{},
 		wakeUp:  make(chan struct{}, 1),
 	}
+	m.kinds = []logKind{
+		{name: LogPost, load: emptied(m.posts.clear), apply: m.applyPost},
+		{name: LogProfile, load: emptied(m.users.clear), apply: m.applyProfile},
+	}
+	return m
 }
+
+func emptied(clear func()) func(context.Context) error {
+	return func(context.Context) error {
+		clear()
+		return nil
+	}
+}
+
+// OnShared registers what is called after something changed that many users' badges show. It is for the time before Run,
+// and what it calls must not block.
+func (m *Mirror) OnShared(call func()) { m.shared = append(m.shared, call) }
 
 // Wake makes the mirror tail the log now rather than at its next turn.
 func (m *Mirror) Wake() {
@@ -113,66 +143,79 @@ func (m *Mirror) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce catches up with the log and answers how many changes it found. The first call only finds the log's end:
-// memory is empty then.
+// RunOnce catches up with the log and answers how many changes it found. A kind that is met for the first time, or of
+// which a part was cut off meanwhile, is loaded anew.
 func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
-	if m.seen == nil {
-		seen := map[string]uint64{}
-		for _, kind := range []string{LogPost, LogProfile} {
-			if seen[kind], _, err = m.facts.LogHead(ctx, kind); err != nil {
-				return 0, fmt.Errorf("log %s: %w", kind, err)
-			}
-		}
-		m.forget()
-		m.seen = seen
-	}
 	var failures []error
-	for _, kind := range []string{LogPost, LogProfile} {
-		n, err := m.follow(ctx, kind)
+	tell := false
+	for _, kind := range m.kinds {
+		n, loaded, err := m.follow(ctx, kind)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("log %s: %w", kind.name, err))
+		}
 		changes += n
-		failures = append(failures, err)
+		tell = tell || kind.shared && (n > 0 || loaded)
+	}
+	if tell {
+		for _, call := range m.shared {
+			call()
+		}
 	}
 	return changes, errors.Join(failures...)
 }
 
 // follow applies what the log of one kind has after the version that memory is at.
-func (m *Mirror) follow(ctx context.Context, kind string) (changes int, err error) {
+func (m *Mirror) follow(ctx context.Context, kind logKind) (changes int, loaded bool, err error) {
 	const batch = 1000
 	for {
-		entries, err := m.facts.LogAfter(ctx, kind, m.seen[kind], batch)
-		if err != nil {
-			return changes, fmt.Errorf("log %s: %w", kind, err)
+		at, known := m.seen[kind.name]
+		if !known {
+			if err := m.load(ctx, kind); err != nil {
+				return changes, loaded, err
+			}
+			loaded, at = true, m.seen[kind.name]
 		}
-		if len(entries) > 0 && entries[0].Version != m.seen[kind]+1 {
-			m.forget()
+		entries, err := m.facts.LogAfter(ctx, kind.name, at, batch)
+		if err != nil {
+			return changes, loaded, err
+		}
+		if len(entries) > 0 && entries[0].Version != at+1 {
+			delete(m.seen, kind.name)
+			continue
 		}
 		for _, entry := range entries {
-			m.apply(entry)
-			m.seen[kind] = entry.Version
+			kind.apply(entry)
+			m.seen[kind.name] = entry.Version
 		}
 		changes += len(entries)
 		if len(entries) < batch {
-			return changes, nil
+			return changes, loaded, nil
 		}
 	}
 }
 
-func (m *Mirror) apply(entry store.LogEntry) {
-	switch entry.Kind {
-	case LogPost:
-		if id, err := services.ParsePostID(entry.Key); err == nil {
-			m.posts.changed(id, entry.At)
-		}
-	case LogProfile:
-		if number, err := ParseUserNumber(entry.Key); err == nil {
-			m.users.changed(number, entry.At)
-		}
+func (m *Mirror) load(ctx context.Context, kind logKind) error {
+	head, _, err := m.facts.LogHead(ctx, kind.name)
+	if err != nil {
+		return err
+	}
+	if err := kind.load(ctx); err != nil {
+		return err
+	}
+	m.seen[kind.name] = head
+	return nil
+}
+
+func (m *Mirror) applyPost(entry store.LogEntry) {
+	if id, err := services.ParsePostID(entry.Key); err == nil {
+		m.posts.changed(id, entry.At)
 	}
 }
 
-func (m *Mirror) forget() {
-	m.posts.clear()
-	m.users.clear()
+func (m *Mirror) applyProfile(entry store.LogEntry) {
+	if number, err := ParseUserNumber(entry.Key); err == nil {
+		m.users.changed(number, entry.At)
+	}
 }
 
 // ProfileChanged lets this node see its own change of a profile at once, before the log brings it.

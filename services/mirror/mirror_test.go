@@ -303,3 +303,33 @@ func TestRunFollowsTheLogWhenWoken(t *testing.T) {
 		t.Errorf("Run ended with %v", err)
 	}
 }
+
+// Those who watch badges are told once a turn, of what badges share and of nothing else.
+func TestSharedChangesAreTold(t *testing.T) {
+	e := newEngines()
+	m := newMirror(e)
+	told, loads, applied := 0, 0, 0
+	m.kinds = append(m.kinds, logKind{
+		name: "shared", shared: true,
+		load:  func(context.Context) error { loads++; return nil },
+		apply: func(store.LogEntry) { applied++ },
+	})
+	m.OnShared(func() { told++ })
+	turn := func(wantTold, wantLoads, wantApplied int) {
+		t.Helper()
+		if _, err := m.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if told != wantTold || loads != wantLoads || applied != wantApplied {
+			t.Errorf("told %d times, loaded %d, applied %d; want %d, %d, %d", told, loads, applied, wantTold, wantLoads, wantApplied)
+		}
+	}
+	turn(1, 1, 0)
+	turn(1, 1, 0)
+	e.log = append(e.log, store.LogEntry{Kind: "shared", Version: 1}, store.LogEntry{Kind: "shared", Version: 2})
+	turn(2, 1, 2)
+	e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: 1, Key: services.PostID(9).String()})
+	turn(2, 1, 2)
+	e.log = []store.LogEntry{{Kind: "shared", Version: 9}} // the log was cut while this node was away
+	turn(3, 2, 2)
+}

@@ -121,6 +121,19 @@ func (h *Hub) Hint(number services.UserNumber, n uint64) {
 	}
 }
 
+// HintShared says that something changed that everybody's badges show: everyone who is watched is read again, conflated
+// as ever. It never waits for an engine.
+func (h *Hub) HintShared() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for _, u := range h.order {
+		if len(u.watchers) > 0 {
+			h.dirty(u, now)
+		}
+	}
+}
+
 // HintAll says that hints may have been lost: the next sweep, which looks at everyone, is due now.
 func (h *Hub) HintAll() {
 	h.mu.Lock()

@@ -254,3 +254,30 @@ func TestComingBackAfterFailure(t *testing.T) {
 		})
 	})
 }
+
+// What everybody's badges share reaches everyone who is watched, by a version that rose in its shared half alone.
+func TestHintShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		e.set(8, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			seven, eight := mustWatch(t, h, 7, ""), mustWatch(t, h, 8, "")
+			synctest.Wait()
+			wantTaken(t, seven, 1, "the first state of one")
+			wantTaken(t, eight, 1, "the first state of another")
+			renders := len(e.calls(&e.renders))
+			e.share(5)
+			h.HintShared()
+			h.HintShared()
+			synctest.Wait()
+			wantTaken(t, seven, 1, "what is shared, to one")
+			wantTaken(t, eight, 1, "and to another")
+			pass(500 * time.Millisecond)
+			wantTaken(t, seven, -1, "nothing more")
+			if got := len(e.calls(&e.renders)) - renders; got > 2 {
+				t.Errorf("%d renders for two users", got)
+			}
+		})
+	})
+}

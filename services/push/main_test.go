@@ -50,6 +50,17 @@ func (e *engines) set(user services.UserNumber, n uint64, value int) {
 	e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.NewCount(value, services.Exact, time.Time{})}
 }
 
+// share lets every document show a shared change of a moment.
+func (e *engines) share(stamp uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for user, document := range e.docs {
+		changed := *document
+		changed.Version = services.Version(ownHalf(document.Version), stamp)
+		e.docs[user] = &changed
+	}
+}
+
 func (e *engines) change(do func(e *engines)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"tidings/services"
@@ -15,15 +16,19 @@ import (
 
 // goodValues are what Redis answers for a document.
 func goodValues() []any {
-	values := []any{"1", "1700000000000001", "20000", "0000000000004", "299+"}
+	values := []any{"1", "1700000000000001", "20000", "0000000000004", "299+", "7", "2", "-5", "\x00\x00\x00\x09\x01\x00\x00\x00",
+		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90"}
 	for range services.Categories {
-		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "0000000000009")
+		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "12;0000000000009")
 	}
-	return values
+	return append(values, "8;21")
 }
 
+// standard is the layout of a Redis that was opened without a word on what documents hold.
+var standard = newLayout([]string{services.DefaultMessageType}, nil)
+
 func TestADocumentIsReadWhole(t *testing.T) {
-	d := parseDocument(goodValues())
+	d := standard.parse(goodValues())
 	want := Document{Ready: true, N: 1_700_000_000_000_001, Day: 20_000, Seen: 4, FeedCount: 299, FeedMore: true}
 	if len(d.Notifications) != len(services.Categories) {
 		t.Fatalf("%+v has not every category", d)
@@ -33,8 +38,15 @@ func TestADocumentIsReadWhole(t *testing.T) {
 			t.Errorf("category %d: %+v", i, counts)
 		}
 	}
-	if d.Ready != want.Ready || d.N != want.N || d.Day != want.Day || d.Seen != want.Seen || d.FeedCount != want.FeedCount || d.FeedMore != want.FeedMore {
-		t.Errorf("%+v, want %+v", d, want)
+	want.Conversations = services.ConversationSums{Unread: 7, Mentions: 2, ReadBase: -5, ReadSide: []uint32{9, 1 << 24}}
+	want.Notice = services.NoticeState{Version: 3, Position: 17, DotsFrom: 1_700_000_000_000_000}
+	want.Segments = services.SegmentState{Version: 4, Bits: math.MaxUint64}
+	want.Policy = services.DisplayPolicy{Version: 5, OutOfTotal: map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true},
+		AsDot: map[services.Source]bool{services.SourceConversations: true}, QuietFrom: 1320, QuietTo: 420, OffsetEast: -90}
+	want.Messages = []services.MessageTypeState{{Type: services.DefaultMessageType, Version: 8, Unread: 21}}
+	want.Notifications = d.Notifications
+	if difference := cmp.Diff(want, d); difference != "" {
+		t.Error(difference)
 	}
 }
 
@@ -42,36 +54,37 @@ func TestABrokenFieldIsNeverNought(t *testing.T) {
 	broken := []any{nil, 1, "", " ", "-1", "+1", "1.5", "none", "1 ", "\x00", "18446744073709551615", "99999999999999999999",
 		"000000000000", "00000000000000", "8000000000000", "1;2;3", "1;2;3;1,2,3,4,5,6,7", "1;2;3;1,2,3,4,5,6,7,8,9", "1;-2;3;1,2,3,4,5,6,7,8", "++", "3++"}
 	right := func(field string, value any) bool { // a value that is one of this field's after all
+		text, isText := value.(string)
 		switch field {
-		case "n":
-			return value == "000000000000" || value == "00000000000000" || value == "8000000000000"
-		case "d":
-			return value == "000000000000" || value == "00000000000000" || value == "8000000000000"
-		case "fc":
-			return value == "000000000000" || value == "00000000000000" || value == "8000000000000"
+		case "n", "d", "fc", "Cu", "Cm", "Cr":
+			return slices.Contains([]any{"000000000000", "00000000000000", "8000000000000"}, value) || field == "Cr" && (value == "-1" || value == "+1")
+		case "R":
+			return isText && len(text)%4 == 0
+		case noticeField:
+			return value == "1;2;3"
 		}
 		return false
 	}
-	for i, field := range documentFields {
+	for i, field := range standard.fields {
 		for _, value := range broken {
 			if right(field, value) {
 				continue
 			}
 			values := goodValues()
 			values[i] = value
-			if d := parseDocument(values); d.Ready || d.N != 0 || d.Notifications != nil {
+			if d := standard.parse(values); d.Ready || d.N != 0 || d.Notifications != nil {
 				t.Errorf("%s = %#v is read as %+v, want nothing", field, value, d)
 			}
 		}
 	}
-	for n := range len(documentFields) {
-		if d := parseDocument(goodValues()[:n]); d.Ready {
-			t.Errorf("%d of %d fields are read as %+v", n, len(documentFields), d)
+	for n := range len(standard.fields) {
+		if d := standard.parse(goodValues()[:n]); d.Ready {
+			t.Errorf("%d of %d fields are read as %+v", n, len(standard.fields), d)
 		}
 	}
 	values := goodValues()
 	values[0] = "0"
-	if d := parseDocument(values); d.Ready || d.FeedCount != 0 {
+	if d := standard.parse(values); d.Ready || d.FeedCount != 0 {
 		t.Errorf("a document that is being built is read as %+v", d)
 	}
 }
@@ -133,7 +146,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		}
 		fields, err := v.c.rds().HGetAll(v.Context(), badgeKey(reader)).Result()
 		v.must(err)
-		if len(fields) != 9+2*len(services.Categories)-1 {
+		if len(fields) != 12+2*len(services.Categories)+4 {
 			v.Errorf("%d fields: %v", len(fields), fields)
 		}
 		for name, value := range fields {

@@ -111,12 +111,9 @@ func (c *Client) MarkFeedSeen(ctx context.Context, reader services.UserNumber, u
 // BeginRebuild makes what is missing of the users' documents and inboxes and answers the stamps under which their
 // facts are to be read. With refill the inboxes are opened below their floors as well.
 func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, refill bool) ([]Stamp, error) {
-	args := []any{"0"}
+	args := append([]any{"0"}, c.layout.Load().births...)
 	if refill {
 		args[0] = "1"
-	}
-	for _, category := range services.Categories {
-		args = append(args, string(category))
 	}
 	calls := make([]call, len(users))
 	for i, user := range users {

@@ -6,8 +6,6 @@ import (
 	"tidings/services"
 )
 
-var notificationsPut = loadScript("notifications_put")
-
 // NotificationCounts are the absolute counts of one user, some or all categories.
 type NotificationCounts struct {
 	User   services.UserNumber
@@ -16,13 +14,12 @@ type NotificationCounts struct {
 
 // PutNotifications writes absolute counts into the users' documents; for each category the newer version wins.
 func (c *Client) PutNotifications(ctx context.Context, users []NotificationCounts) ([]Result, error) {
-	calls := make([]call, len(users))
+	registers := make([]Registers, len(users))
 	for i, user := range users {
-		args := make([]any, 0, 3*len(user.Counts))
+		registers[i].User = user.User
 		for _, counts := range user.Counts {
-			args = append(args, string(counts.Category), countsText(counts), counts.Newest.String())
+			registers[i].Fields = append(registers[i].Fields, CategoryRegisters(counts)...)
 		}
-		calls[i] = call{keys: []string{badgeKey(user.User), onlineKey(user.User)}, args: args}
 	}
-	return c.results(ctx, notificationsPut, calls)
+	return c.PutRegisters(ctx, registers)
 }

@@ -33,6 +33,7 @@ type Client struct {
 	id     string // this node's
 	time   services.Clock
 	log    *slog.Logger
+	layout atomic.Pointer[layout]
 
 	hints   hintReceivers
 	local   interface{ close() error } // the server that this Client runs, nil when it is another's
@@ -67,6 +68,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		}
 	}
 	c := &Client{id: options.Node, time: options.Clock, log: options.Log}
+	c.layout.Store(newLayout(options.MessageTypes, nil))
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	at, err := c.target(ctx, options)
 	if err == nil {

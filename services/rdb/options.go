@@ -39,6 +39,8 @@ type Options struct {
 	// PoolSize is how many connections may work at once (to each master of a cluster); 0 means 32 for each CPU.
 	// Beside them RunHints has one.
 	PoolSize int
+	// MessageTypes are the types of site messages that documents count; none means "general".
+	MessageTypes []string
 }
 
 // The modes of a Client.
@@ -71,6 +73,9 @@ func (o Options) withDefaults() Options {
 	o.URL = cmp.Or(o.URL, modeAuto)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, defaultReadTimeout)
 	o.PoolSize = cmp.Or(o.PoolSize, connectionsPerCPU*runtime.GOMAXPROCS(0))
+	if len(o.MessageTypes) == 0 {
+		o.MessageTypes = []string{services.DefaultMessageType}
+	}
 	if o.Clock == nil {
 		o.Clock = services.SystemClock{}
 	}

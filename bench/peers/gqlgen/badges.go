@@ -32,7 +32,8 @@ func (r *Resolver) readBadges(ctx context.Context, user uint32) (*Badges, error)
 	if err != nil {
 		return nil, err
 	}
-	return render(n, texts[4], texts[5], texts[6], time.Now())
+	_, newest, _ := strings.Cut(texts[6], ";")
+	return render(n, texts[4], texts[5], newest, time.Now())
 }
 
 func render(n uint64, feedCount, likes, newest string, now time.Time) (*Badges, error) {

@@ -8,7 +8,7 @@ const noPlace = '0000000000000'
 export async function readBadges(redis, user) {
   const [st, n, , , fc, likes, newest] = await redis.hmget(`{u${user}}:b`, fields)
   if (st !== '1') throw new Error(`user ${user} has no badge document`)
-  return render(n, fc, likes, newest, Date.now())
+  return render(n, fc, likes, newest.slice(newest.indexOf(';') + 1), Date.now())
 }
 
 export function render(n, fc, likes, newest, nowMs) {

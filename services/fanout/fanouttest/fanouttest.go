@@ -311,7 +311,7 @@ type shown struct {
 	Entries []services.FeedEntry
 	Count   int
 	More    bool
-	Counts  services.CategoryCounts
+	Counts  []services.CategoryCounts
 }
 
 // Difference is what a user is shown against the facts, "" when there is none.
@@ -321,7 +321,7 @@ func (w *World) Difference(user services.UserNumber) string {
 	document := w.Document(user)
 	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
 	if document.Ready {
-		got.Counts = document.Notifications[0]
+		got.Counts = document.Notifications
 	}
 	entries, err := w.Store.HomeFeed(ctx, user, services.MaxPostID, services.Retention)
 	w.Must(err)
@@ -332,13 +332,17 @@ func (w *World) Difference(user services.UserNumber) string {
 	want := shown{Ready: true, Entries: slices.Clip(entries), Count: min(count, services.Retention), More: count > services.Retention}
 	states, err := w.Store.NotificationStates(ctx, user)
 	w.Must(err)
-	want.Counts.Category = services.CategoryLike
-	for _, state := range states {
-		want.Counts = fanout.CountsOf(state)
-	}
-	// A version of 0 says that there never was anything, in whatever day.
-	if got.Counts.Version == 0 && want.Counts.Version == 0 {
-		got.Counts.Day = want.Counts.Day
+	for i, category := range services.Categories {
+		want.Counts = append(want.Counts, services.CategoryCounts{Category: category})
+		for _, state := range states {
+			if state.Category == category {
+				want.Counts[i] = fanout.CountsOf(state)
+			}
+		}
+		// A version of 0 says that there never was anything, in whatever day.
+		if i < len(got.Counts) && got.Counts[i].Version == 0 && want.Counts[i].Version == 0 {
+			got.Counts[i].Day = want.Counts[i].Day
+		}
 	}
 	return cmp.Diff(want, got)
 }

@@ -1,9 +1,8 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i
--- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2...] categories
+-- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2...] triples: field, value at birth, pattern of a whole value (or 'packed': 4 bytes each)
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
-local COUNTS = '^%d+;%d+;%d+;' .. ('%d+,'):rep(7) .. '%d+$'
 
 local function whole(fields, ...)
   local values = redis.call('HMGET', KEYS[1], unpack(fields))
@@ -22,10 +21,10 @@ if not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^
   redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
     'T', ZERO, 'fc', '0', 'fq', ZERO, 'ft', ZERO, 'd', '0')
 end
-for k = 2, #ARGV do
-  if not whole({ 'N' .. ARGV[k], 'H' .. ARGV[k] }, COUNTS, ID) then
-    redis.call('HSET', KEYS[1], 'st', '0', 'N' .. ARGV[k], '0;0;0;0,0,0,0,0,0,0,0', 'H' .. ARGV[k], ZERO)
-  end
+for k = 2, #ARGV, 3 do
+  local value, pattern = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 2]
+  local fits = value and (value == ARGV[k + 1] or value:match(pattern) or pattern == 'packed' and #value % 4 == 0)
+  if not fits then redis.call('HSET', KEYS[1], 'st', '0', ARGV[k], ARGV[k + 1]) end
 end
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 if not first or first:sub(1, 1) ~= '!' then

@@ -1,0 +1,76 @@
+package badge
+
+import (
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// view is one rendering: the document, what all users share, and the moment. Each source writes its part of the badges
+// from it, and says when time alone changes that part next.
+type view struct {
+	document rdb.Document
+	now      time.Time
+	// shared is the newest stamp (us) among the shared things that this user's badges show, the last time boundary
+	// among them.
+	shared uint64
+	next   time.Time
+}
+
+// changesAt notes that time alone changes the badges at a moment.
+func (v *view) changesAt(at time.Time) {
+	if !at.IsZero() && at.After(v.now) && (v.next.IsZero() || at.Before(v.next)) {
+		v.next = at
+	}
+}
+
+// since notes that what is shown holds since a moment, at the earliest.
+func (v *view) since(stamp uint64) { v.shared = max(v.shared, stamp) }
+
+func exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
+
+// homeFeed is what was published since the feed was looked at.
+func (v *view) homeFeed(badges *services.Badges) {
+	precision := services.Exact
+	if v.document.FeedMore {
+		precision = services.AtLeast
+	}
+	badges.HomeFeed = services.NewCount(v.document.FeedCount, precision, time.Time{})
+}
+
+// notifications are the unseen groups of the last days, by category. They leave day by day.
+func (v *view) notifications(badges *services.Badges) {
+	today := v.now.Truncate(day)
+	v.since(uint64(today.UnixMicro()))
+	for _, category := range services.Categories {
+		*badges.Notifications.Of(category) = exact(0)
+	}
+	for _, counts := range v.document.Notifications {
+		value := unexpired(counts, today)
+		if value > 0 {
+			v.changesAt(today.Add(day))
+		}
+		*badges.Notifications.Of(counts.Category) = exact(value)
+		badges.Notifications.Newest = max(badges.Notifications.Newest, counts.Newest)
+	}
+}
+
+// siteMessages are the unread ones, by type.
+func (v *view) siteMessages(badges *services.Badges) {
+	for _, state := range v.document.Messages {
+		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: exact(state.Unread)})
+	}
+}
+
+// announcements are those that run now, are meant for this user and stand after his position.
+func (v *view) announcements(badges *services.Badges) { badges.Announcements = exact(0) }
+
+// dots are all there are, lit or not.
+func (v *view) dots(badges *services.Badges) { badges.Dots = []services.Dot{} }
+
+// conversations are the unread messages of all conversations.
+func (v *view) conversations(badges *services.Badges) {
+	badges.Conversations.Total = exact(v.document.Conversations.Unread)
+	badges.Conversations.Mentions = exact(v.document.Conversations.Mentions)
+}

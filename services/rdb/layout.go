@@ -1,0 +1,232 @@
+package rdb
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidings/services"
+)
+
+// layout is which fields a document has, in the order in which they are read: it depends on the configured types of
+// site messages, and on the dots there are.
+type layout struct {
+	types, dots []string
+	fields      []string
+	births      []any // triples for rebuild_begin: field, value at birth, pattern of a whole value
+}
+
+// unborn is a register before its first version: short, so that the document of somebody with nothing stays small.
+const unborn = "0"
+
+// The fields before the registers, in the order of layout.fields.
+var plainFields = []string{"st", "n", "d", "T", "fc", "Cu", "Cm", "Cr", "R"}
+
+const (
+	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
+	placePattern  = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
+		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
+)
+
+func newLayout(types, dots []string) *layout {
+	l := &layout{types: types, dots: dots, fields: slices.Clone(plainFields)}
+	born := func(field, value, pattern string) {
+		l.births = append(l.births, field, value, pattern)
+	}
+	register := func(field, value, pattern string) {
+		l.fields = append(l.fields, field)
+		born(field, value, pattern)
+	}
+	born("Cu", "0", `^%d+$`)
+	born("Cm", "0", `^%d+$`)
+	born("Cr", "0", `^%-?%d+$`)
+	born("R", "", "packed")
+	register(noticeField, unborn, `^%d+;%d+;%d+$`)
+	register(segmentField, unborn, `^%d+;%d+$`)
+	register(policyField, unborn, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`)
+	for _, category := range services.Categories {
+		register("N"+string(category), unborn, countsPattern)
+		register("H"+string(category), unborn, placePattern)
+	}
+	for _, kind := range types {
+		register(messagesField(kind), unborn, `^%d+;%d+$`)
+	}
+	for _, dot := range dots {
+		l.fields = append(l.fields, dotField(dot))
+	}
+	return l
+}
+
+// SetDots says which dots there are: their fields are read from now on. It is safe beside readers.
+func (c *Client) SetDots(names []string) {
+	c.layout.Store(newLayout(c.layout.Load().types, slices.Clone(names)))
+}
+
+// MessageTypes are the configured types of site messages.
+func (c *Client) MessageTypes() []string { return c.layout.Load().types }
+
+// parser takes a document apart, and remembers whether anything in it was broken.
+type parser struct {
+	texts  []string
+	failed bool
+}
+
+func (p *parser) next() string {
+	text := p.texts[0]
+	p.texts = p.texts[1:]
+	return text
+}
+
+func (p *parser) number() uint64 { return p.numberOf(p.next()) }
+
+func (p *parser) numberOf(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 63)
+	p.failed = p.failed || err != nil
+	return n
+}
+
+func (p *parser) signed(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	p.failed = p.failed || err != nil
+	return n
+}
+
+func (p *parser) place(text string) services.PostID {
+	id, err := services.ParsePostID(text)
+	p.failed = p.failed || err != nil
+	return id
+}
+
+// parts splits a register into exactly so many; one that is unborn has a "0" in each.
+func (p *parser) parts(into ...*string) {
+	text := p.next()
+	if text == unborn {
+		for _, part := range into {
+			*part = unborn
+		}
+		return
+	}
+	for i, part := range into {
+		var found bool
+		*part, text, found = strings.Cut(text, ";")
+		p.failed = p.failed || found != (i < len(into)-1)
+	}
+}
+
+// parse reads the fields; one that is missing or broken makes the document not ready, never a 0.
+func (l *layout) parse(values []any) Document {
+	if len(values) != len(l.fields) || values[0] != "1" {
+		return Document{}
+	}
+	fixed := len(values) - len(l.dots)
+	texts := make([]string, fixed)
+	for i, value := range values[:fixed] {
+		text, ok := value.(string)
+		if !ok {
+			return Document{}
+		}
+		texts[i] = text
+	}
+	p := &parser{texts: texts[1:]}
+	d := Document{Ready: true}
+	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
+	count, more := strings.CutSuffix(p.next(), "+")
+	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
+	d.Conversations.Unread, d.Conversations.Mentions, d.Conversations.ReadBase = int(p.number()), int(p.number()), p.signed(p.next())
+	d.Conversations.ReadSide = p.unpack(p.next())
+	p.registers(l, &d)
+	for i, dot := range l.dots {
+		if text, ok := values[fixed+i].(string); ok {
+			_, seen, found := strings.Cut(text, ";")
+			p.failed = p.failed || !found
+			if d.DotsSeen == nil {
+				d.DotsSeen = make(map[string]uint64, len(l.dots))
+			}
+			d.DotsSeen[dot] = p.numberOf(seen)
+		}
+	}
+	if p.failed {
+		return Document{}
+	}
+	return d
+}
+
+// registers reads the fixed registers, in the order of newLayout.
+func (p *parser) registers(l *layout, d *Document) {
+	var version, a, b string
+	p.parts(&version, &a, &b)
+	d.Notice = services.NoticeState{Version: p.numberOf(version), Position: p.numberOf(a), DotsFrom: p.numberOf(b)}
+	p.parts(&version, &a)
+	d.Segments = services.SegmentState{Version: p.numberOf(version)}
+	bits, err := strconv.ParseUint(a, 10, 64)
+	p.failed = p.failed || err != nil
+	d.Segments.Bits = bits
+	d.Policy = p.policy()
+	d.Notifications = make([]services.CategoryCounts, 0, len(services.Categories))
+	for _, category := range services.Categories {
+		counts := services.CategoryCounts{}
+		if text := p.next(); text != unborn {
+			counts, err = parseCounts(text)
+			p.failed = p.failed || err != nil
+		}
+		p.parts(&version, &a)
+		p.numberOf(version)
+		counts.Category = category
+		if a != unborn {
+			counts.Newest = p.place(a)
+		}
+		d.Notifications = append(d.Notifications, counts)
+	}
+	d.Messages = make([]services.MessageTypeState, 0, len(l.types))
+	for _, kind := range l.types {
+		p.parts(&version, &a)
+		d.Messages = append(d.Messages, services.MessageTypeState{Type: kind, Version: p.numberOf(version), Unread: int(p.numberOf(a))})
+	}
+}
+
+// unpack reads ids of 4 bytes each.
+func (p *parser) unpack(packed string) (ids []uint32) {
+	if len(packed)%4 != 0 {
+		p.failed = true
+		return nil
+	}
+	for ; packed != ""; packed = packed[4:] {
+		ids = append(ids, binary.BigEndian.Uint32([]byte(packed[:4])))
+	}
+	return ids
+}
+
+// countsText prints absolute counts as "ver;older;day;c0,...,c7".
+func countsText(counts services.CategoryCounts) string {
+	text := make([]byte, 0, 64)
+	text = strconv.AppendUint(text, counts.Version, 10)
+	text = append(text, ';')
+	text = strconv.AppendInt(text, int64(counts.Older), 10)
+	text = append(text, ';')
+	text = strconv.AppendInt(text, counts.Day, 10)
+	for i, count := range counts.Days {
+		text = append(text, ";,"[min(i, 1)])
+		text = strconv.AppendInt(text, int64(count), 10)
+	}
+	return string(text)
+}
+
+func parseCounts(text string) (counts services.CategoryCounts, err error) {
+	parts := strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' })
+	if len(parts) != 3+len(counts.Days) {
+		return counts, fmt.Errorf("counts %q: %d parts", text, len(parts))
+	}
+	var numbers [3 + len(counts.Days)]uint64
+	for i, part := range parts {
+		if numbers[i], err = strconv.ParseUint(part, 10, 63); err != nil {
+			return counts, fmt.Errorf("counts %q: %w", text, err)
+		}
+	}
+	counts.Version, counts.Older, counts.Day = numbers[0], int(numbers[1]), int64(numbers[2])
+	for i := range counts.Days {
+		counts.Days[i] = int(numbers[3+i])
+	}
+	return counts, nil
+}

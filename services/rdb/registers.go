@@ -1,0 +1,132 @@
+package rdb
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidings/services"
+)
+
+// Register is a field of a document whose value is absolute and begins with its version and ";": the newer version wins,
+// so that it may be written late, twice and in any order.
+//
+//	N<category> H<category>  notifications: "ver;older;day;c0,...,c7", "ver;place of the newest"
+//	S<type>                  site messages: "ver;unread"
+//	A                        announcements and dots: "ver;position;dots from (us)"
+//	G                        segments: "ver;bits"
+//	D<dot>                   "ver;raise (us) that was clicked away"; absent until it was
+//	P                        display policy: "ver;out of total;as dot;quiet from;to;offset"
+type Register struct {
+	Field string
+	Value string
+}
+
+// Registers are what is written into one user's document.
+type Registers struct {
+	User   services.UserNumber
+	Fields []Register
+}
+
+const (
+	noticeField  = "A"
+	segmentField = "G"
+	policyField  = "P"
+)
+
+func messagesField(kind string) string { return "S" + kind }
+
+func dotField(name string) string { return "D" + name }
+
+var registersPut = loadScript("registers_put")
+
+// PutRegisters writes registers into the users' documents, one script each, one round trip for each 500 users. A user
+// without a document is Missing: his rebuild brings them.
+func (c *Client) PutRegisters(ctx context.Context, users []Registers) ([]Result, error) {
+	calls := make([]call, len(users))
+	for i, user := range users {
+		args := make([]any, 0, 2*len(user.Fields))
+		for _, register := range user.Fields {
+			args = append(args, register.Field, register.Value)
+		}
+		calls[i] = call{keys: []string{badgeKey(user.User), onlineKey(user.User)}, args: args}
+	}
+	return c.results(ctx, registersPut, calls)
+}
+
+func registerValue(version uint64, parts ...string) string {
+	return strconv.FormatUint(version, 10) + ";" + strings.Join(parts, ";")
+}
+
+func digits[N ~int | ~int64 | ~uint64](n N) string {
+	if n < 0 {
+		return strconv.FormatInt(int64(n), 10)
+	}
+	return strconv.FormatUint(uint64(n), 10)
+}
+
+// CategoryRegisters are the registers of one category of notifications.
+func CategoryRegisters(counts services.CategoryCounts) []Register {
+	return []Register{
+		{"N" + string(counts.Category), countsText(counts)},
+		{"H" + string(counts.Category), registerValue(counts.Version, counts.Newest.String())},
+	}
+}
+
+// MessagesRegister is the register of one type of site messages.
+func MessagesRegister(state services.MessageTypeState) Register {
+	return Register{messagesField(state.Type), registerValue(state.Version, digits(state.Unread))}
+}
+
+// NoticeRegister is the register of a user's place in the announcements.
+func NoticeRegister(state services.NoticeState) Register {
+	return Register{noticeField, registerValue(state.Version, digits(state.Position), digits(state.DotsFrom))}
+}
+
+// SegmentRegister is the register of a user's segments.
+func SegmentRegister(state services.SegmentState) Register {
+	return Register{segmentField, registerValue(state.Version, digits(state.Bits))}
+}
+
+// DotRegister is the register of a dot that was clicked away: its version is the raise that was.
+func DotRegister(name string, seen uint64) Register {
+	return Register{dotField(name), registerValue(seen, digits(seen))}
+}
+
+// PolicyRegister is the register of a display policy.
+func PolicyRegister(policy services.DisplayPolicy) Register {
+	return Register{policyField, registerValue(policy.Version, digits(sourceBits(policy.OutOfTotal)), digits(sourceBits(policy.AsDot)),
+		digits(policy.QuietFrom), digits(policy.QuietTo), digits(policy.OffsetEast))}
+}
+
+func (p *parser) policy() (policy services.DisplayPolicy) {
+	var version, out, dot, from, to, offset string
+	p.parts(&version, &out, &dot, &from, &to, &offset)
+	policy.Version, policy.OutOfTotal, policy.AsDot = p.numberOf(version), sourcesOf(p.numberOf(out)), sourcesOf(p.numberOf(dot))
+	policy.QuietFrom, policy.QuietTo, policy.OffsetEast = int(p.numberOf(from)), int(p.numberOf(to)), int(p.signed(offset))
+	return policy
+}
+
+// sourceBits packs sources by their place in services.Sources.
+func sourceBits(sources map[services.Source]bool) (bits uint64) {
+	for source, has := range sources {
+		if i := slices.Index(services.Sources, source); has && i >= 0 {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+func sourcesOf(bits uint64) map[services.Source]bool {
+	if bits == 0 {
+		return nil
+	}
+	sources := make(map[services.Source]bool)
+	for i, source := range services.Sources {
+		if bits&(1<<i) != 0 {
+			sources[source] = true
+		}
+	}
+	return sources
+}

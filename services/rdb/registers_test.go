@@ -1,0 +1,128 @@
+package rdb
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+func (v view) register(registers ...Register) Result {
+	v.Helper()
+	results, err := v.c.PutRegisters(v.Context(), []Registers{{reader, registers}})
+	v.must(err)
+	return results[0]
+}
+
+// Each register is read as it was written, and an older one, or the same again, changes nothing.
+func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
+	eachView(t, func(v view) {
+		v.c.SetDots([]string{"shop", "wallet"})
+		v.build(FeedFacts{})
+		want := v.document()
+		want.Messages = []services.MessageTypeState{{Type: services.DefaultMessageType, Version: 3, Unread: 12}}
+		want.Notice = services.NoticeState{Version: 2, Position: 40, DotsFrom: 1_700_000_000_000_000}
+		want.Segments = services.SegmentState{Version: 9, Bits: math.MaxUint64}
+		want.DotsSeen = map[string]uint64{"shop": 1_700_000_000_000_001}
+		want.Policy = services.DisplayPolicy{Version: 4, AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, QuietFrom: 60, QuietTo: 30, OffsetEast: -480}
+		registers := []Register{
+			MessagesRegister(want.Messages[0]), NoticeRegister(want.Notice), SegmentRegister(want.Segments),
+			DotRegister("shop", 1_700_000_000_000_001), PolicyRegister(want.Policy),
+		}
+		for _, register := range registers {
+			result := v.register(register)
+			if result.Status != Applied {
+				v.Errorf("%+v: %+v", register, result)
+			}
+			want.N = result.N
+			if again := v.register(register); again.Status != Same {
+				v.Errorf("%+v again: %+v", register, again)
+			}
+			if older := v.register(Register{register.Field, "1;0"}); older.Status != Same {
+				v.Errorf("an older %s: %+v", register.Field, older)
+			}
+		}
+		if difference := cmp.Diff(want, v.document()); difference != "" {
+			v.Error(difference)
+		}
+		if result := v.register(registers...); result.Status != Same {
+			v.Errorf("all of them again: %+v", result)
+		}
+	})
+}
+
+// Whoever knows of no dot reads documents that have some.
+func TestDotsAreReadOnceTheyAreKnown(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		v.register(DotRegister("shop", 7))
+		if d := v.document(); !d.Ready || d.DotsSeen != nil {
+			v.Errorf("before it is known: %+v", d)
+		}
+		v.c.SetDots([]string{"shop"})
+		if d := v.document(); d.DotsSeen["shop"] != 7 {
+			v.Errorf("once it is: %+v", d)
+		}
+		v.set("Dshop", "broken")
+		if d := v.document(); d.Ready {
+			v.Errorf("a broken one is read as %+v", d)
+		}
+	})
+}
+
+// A client that was opened for other types of messages finds documents lacking, and a rebuild completes them.
+func TestANewTypeOfMessagesIsBornByARebuild(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		v.register(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
+		v.c.layout.Store(newLayout([]string{"billing", services.DefaultMessageType}, nil))
+		if d := v.document(); d.Ready {
+			v.Errorf("without the new type it is %+v", d)
+		}
+		v.build(FeedFacts{})
+		want := []services.MessageTypeState{{Type: "billing"}, {Type: services.DefaultMessageType, Version: 3, Unread: 12}}
+		if d := v.document(); !cmp.Equal(d.Messages, want) {
+			v.Errorf("after it: %+v", d)
+		}
+	})
+}
+
+func TestAPolicyIsReadAsItWasWritten(t *testing.T) {
+	sources := rapid.Custom(func(t *rapid.T) map[services.Source]bool {
+		return sourcesOf(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "sources"))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		minute := rapid.IntRange(0, 1439)
+		policy := services.DisplayPolicy{
+			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), OutOfTotal: sources.Draw(t, "out"), AsDot: sources.Draw(t, "dots"),
+			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(-720, 840).Draw(t, "offset"),
+		}
+		register := PolicyRegister(policy)
+		p := &parser{texts: []string{register.Value}}
+		if got := p.policy(); p.failed || !cmp.Equal(got, policy) {
+			t.Fatalf("%+v is %q and read as %+v", policy, register.Value, got)
+		}
+		if len(register.Value) > 64 {
+			t.Fatalf("%q is longer than a compact document allows", register.Value)
+		}
+	})
+}
+
+// What is cut off, or has a part too many, is broken and not something else.
+func FuzzRegisterParts(f *testing.F) {
+	for _, seed := range []string{"", "0", "1", "1;2", "1;2;3", "1;2;3;4", ";;", "1;;3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p := &parser{texts: []string{text}}
+		var a, b, c string
+		p.parts(&a, &b, &c)
+		if !p.failed && text != unborn && text != fmt.Sprintf("%s;%s;%s", a, b, c) {
+			t.Errorf("%q was split into %q, %q and %q", text, a, b, c)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package services
+
+import "time"
+
+// Source names a part of the badges that enters the total, or not, as the user's display policy says.
+type Source string
+
+// The sources.
+const (
+	SourceHomeFeed      Source = "HOME_FEED"
+	SourceNotifications Source = "NOTIFICATIONS"
+	SourceSiteMessages  Source = "SITE_MESSAGES"
+	SourceAnnouncements Source = "ANNOUNCEMENTS"
+	SourceConversations Source = "CONVERSATIONS"
+)
+
+// Sources lists every source, in the order in which the badges show them.
+var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations}
+
+// Badges is the whole badge document of a user as it is shown: every count, their total, one version.
+type Badges struct {
+	Version       string // rises with every change; compare as text, drop what is not greater
+	Total         Count
+	HomeFeed      Count
+	Notifications NotificationCounts
+	SiteMessages  MessageCounts
+	Announcements Count
+	Conversations ConversationCounts
+	Dots          []Dot     // every dot there is, by name
+	Quiet         bool      // it is the user's quiet hours: show no number
+	NextAt        time.Time // when time alone changes it next; zero is never
+}
+
+// NotificationCounts are the counts of the notifications.
+type NotificationCounts struct {
+	Newest  PostID // the place of the newest notification; 0 when there never was one
+	Total   Count
+	Like    Count
+	Comment Count
+	Mention Count
+	Follow  Count
+}
+
+// Of is the count of a category; nil for one that there is not.
+func (n *NotificationCounts) Of(category Category) *Count {
+	switch category {
+	case CategoryLike:
+		return &n.Like
+	case CategoryComment:
+		return &n.Comment
+	case CategoryMention:
+		return &n.Mention
+	case CategoryFollow:
+		return &n.Follow
+	}
+	return nil
+}
+
+// MessageCounts are the counts of the site messages, for each type that is configured, in that order.
+type MessageCounts struct {
+	Total Count
+	Types []MessageTypeCount
+}
+
+// DefaultMessageType is the type of site messages when none is said.
+const DefaultMessageType = "general"
+
+// MessageTypeCount is the count of one type of site messages.
+type MessageTypeCount struct {
+	Type  string
+	Count Count
+}
+
+// ConversationCounts are the counts over all conversations.
+type ConversationCounts struct {
+	Total    Count // unread messages, of muted conversations only those that mention the user
+	Mentions Count // unread messages that mention the user; part of Total, and so not in the badges' total again
+}
+
+// Dot is a light without a number.
+type Dot struct {
+	Name string
+	Lit  bool
+}
+
+// MessageTypeState is the absolute count of one type of site messages, as the facts had it at a version.
+type MessageTypeState struct {
+	Type    string
+	Version uint64 // rises with every change of the facts; 0 is before the first
+	Unread  int
+}
+
+// NoticeState is what the facts know of a user's announcements and dots.
+type NoticeState struct {
+	Version  uint64 // rises with every change; 0 is before his first visit
+	Position uint64 // announcements up to it are read
+	DotsFrom uint64 // dots raised up to then (us) count as clicked: his first visit
+}
+
+// SegmentState is which segments a user is in.
+type SegmentState struct {
+	Version uint64
+	Bits    uint64
+}
+
+// ConversationSums is what a document keeps of all conversations together.
+type ConversationSums struct {
+	Unread   int      // over those counted when a message is written: not muted ones, and the mentions of muted ones
+	Mentions int      // over all
+	ReadBase int64    // over those counted when somebody reads, and not muted: what to take from the sum of their heads
+	ReadSide []uint32 // these
+}
+
+// DisplayPolicy is how a user wants his badges shown, on every device. The zero value is the standard: everything is in
+// the total, as a number, at every hour.
+type DisplayPolicy struct {
+	Version    uint64          // rises with every change; 0 is before the first
+	OutOfTotal map[Source]bool // sources that do not enter the total
+	AsDot      map[Source]bool // sources that show a dot instead of their number
+	QuietFrom  int             // minute of the user's day at which quiet hours begin
+	QuietTo    int             // and end; equal to QuietFrom: there are none. They may run over midnight
+	OffsetEast int             // minutes by which the user's clock is ahead of UTC
+}
