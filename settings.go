@@ -1,0 +1,245 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidings/services"
+)
+
+// setting is one field of Config or ImportOptions with its tags.
+type setting struct {
+	flag, env, fallback, unit, help, secret, min, max, oneof string
+
+	serves, imports bool // which commands take it
+	value           reflect.Value
+}
+
+// settingsOf lists the tagged fields of a struct, in their order. It takes a pointer, so that they can be set.
+func settingsOf(holder any) []setting {
+	value := reflect.ValueOf(holder).Elem()
+	_, options := holder.(*ImportOptions)
+	var list []setting
+	for i := range value.NumField() {
+		tag := value.Type().Field(i).Tag
+		if tag.Get("flag") == "" {
+			continue
+		}
+		list = append(list, setting{
+			flag: tag.Get("flag"), env: tag.Get("env"), fallback: tag.Get("default"), unit: tag.Get("unit"), help: tag.Get("help"),
+			secret: tag.Get("secret"), min: tag.Get("min"), max: tag.Get("max"), oneof: tag.Get("oneof"),
+			serves: !options, imports: options || tag.Get("for") == "import", value: value.Field(i),
+		})
+	}
+	return list
+}
+
+func (s setting) isSwitch() bool { return s.value.Kind() == reflect.Bool }
+
+// set reads the text into the field.
+func (s setting) set(text string) error {
+	switch field := s.value.Addr().Interface().(type) {
+	case *string:
+		*field = text
+	case *[]string:
+		*field = nil
+		for item := range strings.SplitSeq(text, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*field = append(*field, item)
+			}
+		}
+	case *bool:
+		on, err := strconv.ParseBool(text)
+		if err != nil {
+			return s.fault(text, "true or false is allowed")
+		}
+		*field = on
+	case *int:
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			return s.fault(text, "a whole number from %s to %s is allowed", s.min, s.max)
+		}
+		*field = number
+	case *time.Duration:
+		duration, err := time.ParseDuration(text)
+		if err != nil {
+			return s.fault(text, "a duration with its unit is allowed (300ms, 5s, 720h), from %s to %s", s.min, s.max)
+		}
+		*field = duration
+	case *slog.Level:
+		if err := field.UnmarshalText([]byte(text)); err != nil {
+			return s.fault(text, "debug, info, warn or error is allowed")
+		}
+	default:
+		return fmt.Errorf("--%s: no way to read a %T", s.flag, field)
+	}
+	return nil
+}
+
+// text is the field's value as it could be given.
+func (s setting) text() string {
+	switch field := s.value.Interface().(type) {
+	case []string:
+		return strings.Join(field, ",")
+	case slog.Level:
+		return strings.ToLower(field.String())
+	default:
+		return fmt.Sprint(field)
+	}
+}
+
+const hidden = "***"
+
+var (
+	urlPassword   = regexp.MustCompile(`(?s)(://[^:@/]*:).*@`)
+	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
+)
+
+// shown is a value as it may be printed. An address in which no scheme can be seen is hidden wholly: it may hold
+// its password anywhere.
+func (s setting) shown(text string) string {
+	switch {
+	case text == "" || s.secret == "":
+		return text
+	case s.secret == "all" || strings.ContainsAny(text, "@=") && !strings.Contains(text, "://"):
+		return hidden
+	}
+	return queryPassword.ReplaceAllString(urlPassword.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}"+hidden)
+}
+
+func (s setting) names() string {
+	if s.env == "" {
+		return "--" + s.flag
+	}
+	return "--" + s.flag + " (" + s.env + ")"
+}
+
+func (s setting) fault(text, format string, args ...any) error {
+	return fmt.Errorf("%s is %s: %s", s.names(), services.Quote(s.shown(text)), fmt.Sprintf(format, args...))
+}
+
+// check looks at one value: its bounds, its list of words, and what only this setting asks for.
+func (s setting) check(c Config) error {
+	low, high := s.value, s.value
+	if s.min != "" {
+		low, high = s.limit(s.min), s.limit(s.max)
+	}
+	if s.value.CanInt() && (s.value.Int() < low.Int() || s.value.Int() > high.Int()) {
+		return s.fault(s.text(), "%s to %s is allowed", s.min, s.max)
+	}
+	if words := strings.Fields(s.oneof); s.oneof != "" && !slices.Contains(words, s.text()) {
+		return s.fault(s.text(), "one of these is allowed: %s", strings.Join(words, ", "))
+	}
+	if special := checks[s.flag]; special != nil {
+		if reason := special(c); reason != "" {
+			return s.fault(s.text(), "%s", reason)
+		}
+	}
+	return nil
+}
+
+// limit reads a bound of the tags, which are right or the tests fail.
+func (s setting) limit(text string) reflect.Value {
+	bound := s
+	bound.value = reflect.New(s.value.Type()).Elem()
+	if err := bound.set(text); err != nil {
+		panic(err)
+	}
+	return bound.value
+}
+
+const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
+
+// checks holds what a setting asks for beyond bounds: each answers why the value cannot be, or "".
+var checks = map[string]func(c Config) string{
+	"listen":   checkListen,
+	"data":     func(c Config) string { return when(c.Data == "", "the name of a folder is needed") },
+	"database": checkDatabase,
+	"redis":    checkRedis,
+	"node":     checkNode,
+	"origins":  checkOrigins,
+	"ingest-body-limit": func(c Config) string {
+		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("at least --body-limit, %d, is needed", c.BodyLimit))
+	},
+	"jwt-secret": func(c Config) string {
+		return when(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
+	},
+	"jwt-public-key": func(c Config) string {
+		return when(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set")
+	},
+	"jwks": checkJWKS,
+	"jwt-audience": func(c Config) string {
+		return when(c.JWTAudience != "" && c.Development(), "without a key no token is looked at; "+keyNeeded)
+	},
+	"jwt-issuer": func(c Config) string {
+		return when(c.JWTIssuer != "" && c.Development(), "without a key no token is looked at; "+keyNeeded)
+	},
+}
+
+func when(fault bool, reason string) string {
+	if fault {
+		return reason
+	}
+	return ""
+}
+
+func checkListen(c Config) string {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return "HOST:PORT is needed, like 127.0.0.1:8080"
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(number, 10) != port {
+		return "the port is a number from 0 to 65535"
+	}
+	address := net.ParseIP(host)
+	if c.Development() && host != "localhost" && (address == nil || !address.IsLoopback()) {
+		return "without a key for tokens the server is in development mode, which serves loopback only (127.0.0.1, ::1, localhost); " + keyNeeded
+	}
+	return ""
+}
+
+func checkDatabase(c Config) string {
+	scheme, rest, found := strings.Cut(c.Database, ":")
+	known := scheme == "sqlite" && rest != "" || (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//")
+	return when(c.Database != "" && !(found && known), "postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE is needed")
+}
+
+func checkRedis(c Config) string {
+	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "redis+cluster"} {
+		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {
+			return ""
+		}
+	}
+	known := slices.Contains([]string{"", "auto", "private", "embedded"}, c.Redis)
+	return when(!known, "auto, private, embedded or an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// is needed")
+}
+
+func checkNode(c Config) string {
+	return when(c.Node != "" && services.CheckUserKey(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
+}
+
+func checkJWKS(c Config) string {
+	if c.JWKS != "" && (c.JWTSecret != "" || c.JWTPublicKey != "") {
+		return "only one key for tokens is allowed, and --jwt-secret or --jwt-public-key is set"
+	}
+	scheme, _, address := strings.Cut(c.JWKS, "://")
+	return when(address && scheme != "https" && scheme != "http", "a file or an address with http:// or https:// is needed")
+}
+
+func checkOrigins(c Config) string {
+	for _, origin := range c.Origins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
+			return services.Quote(origin) + " is not an origin: scheme://host or scheme://host:port is needed"
+		}
+	}
+	return ""
+}
