@@ -191,7 +191,7 @@ func (c *crowd) badTexts() []badValue {
 		{"empty cursor", queryAfter, "", refused{"INVALID", []string{"after", "cursor"}}},
 		{"another's cursor", queryAfter, c.cursor, refused{"INVALID", []string{"after", "another user"}}},
 		{"lastId of a user", queryLastID, "user:bob", refused{"INVALID", []string{"lastId", "post:"}}},
-		{"node of no type", queryNode, "foo:bar", refused{"INVALID", []string{`"foo:bar"`, "user, post or notification"}}},
+		{"node of no type", queryNode, "foo:bar", refused{"INVALID", []string{`"foo:bar"`, "type of user, post"}}},
 		{"node of a short post", queryNode, "post:1", refused{"INVALID", []string{"id", "13 letters"}}},
 		{"no nodes", queryNodes, []string{}, refused{"INVALID", []string{"ids", "1 to 100", "got 0"}}},
 		{"101 nodes", queryNodes, make([]string, 101), refused{"INVALID", []string{"ids", "1 to 100", "got 101"}}},

@@ -2,6 +2,7 @@ package services
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -74,7 +75,10 @@ const (
 	UserType         = "user"
 	PostType         = "post"
 	NotificationType = "notification"
+	SiteMessageType  = "siteMessage"
 )
+
+var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType}
 
 // GlobalID is an id as the API shows it: type:key.
 func GlobalID(kind, key string) string { return kind + ":" + key }
@@ -82,10 +86,10 @@ func GlobalID(kind, key string) string { return kind + ":" + key }
 // SplitGlobalID takes a global id apart. An id without a known type is INVALID; the key is not looked at.
 func SplitGlobalID(id string) (kind, key string, err error) {
 	kind, key, found := strings.Cut(id, ":")
-	if found && (kind == UserType || kind == PostType || kind == NotificationType) {
+	if found && slices.Contains(idTypes, kind) {
 		return kind, key, nil
 	}
-	return "", "", Errorf(Invalid, "%s is not an id: expected type:KEY with the type user, post or notification", Quote(id))
+	return "", "", Errorf(Invalid, "%s is not an id: expected type:KEY with a type of %s", Quote(id), strings.Join(idTypes, ", "))
 }
 
 // ParseUserID reads "user:KEY" and answers the key. field names the argument in the error.

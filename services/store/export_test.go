@@ -51,7 +51,11 @@ var Statements = map[string]statement{
 	"homeFeed": homeFeed, "newestCounting": newestCounting, "countNew": countNew, "followersOf": followersOf, "edgesTo": edgesTo,
 	"statesByInbox": statesByInbox, "statesByUser": statesByUser, "lowerCauses": lowerCauses, "lowerSubjects": lowerSubjects,
 	"causesToRaise": causesToRaise, "subjectsToRaise": subjectsToRaise, "restoreCauses": restoreCauses, "lockStates": lockStates,
-	"raiseVersions": raiseVersions, "authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "nextDue": nextDue,
+	"raiseVersions": raiseVersions, "messageStatesOf": messageStatesOf, "messageStatesOfUser": messageStatesOfUser, "messagesOf": messagesOf,
+	"unreadMessagesOf": unreadMessagesOf, "messagesByID": messagesByID, "countReads": countReads, "messageHolders": messageHolders,
+	"readMessages": readMessages, "unreadMessages": unreadMessages, "readMessageTypes": readMessageTypes, "typesOfMessages": typesOfMessages,
+	"lockMessageTypes": lockMessageTypes, "raiseMessageVersions": raiseMessageVersions, "messageByKey": messageByKey,
+	"newestViewItems": newestViewItems, "countViewItems": countViewItems, "viewsOf": viewsOf, "oneViewItem": oneViewItem, "authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "nextDue": nextDue,
 }
 
 // Text is the statement's text for an engine.

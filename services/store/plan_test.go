@@ -15,7 +15,7 @@ var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
 // plan is how SQLite would run a statement.
 func (b *bundle) plan(name string) (steps []string) {
 	b.t.Helper()
-	args := make([]any, 4)
+	args := make([]any, 5)
 	for _, line := range must(b.Query(b.ctx, "EXPLAIN QUERY PLAN "+store.Statements[name].Text(store.SQLite), args...))(b.t) {
 		steps = append(steps, planPrefix.ReplaceAllString(line, ""))
 	}
@@ -35,6 +35,11 @@ func (b *bundle) fill(notified bool) {
 			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at) SELECT 'kind', '', '', n, n FROM s",
 			upTo + "INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, n, n % 20, n, n % 10 > 0 FROM s",
 			upTo + "INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1 FROM s WHERE n <= 500",
+			upTo + "INSERT INTO site_messages (id, type, title, content, created_at, updated_at) SELECT n, 'general', 't', 'c', n, n FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO site_message_recipients SELECT n % 499, n % 500, 'general', CASE WHEN n % 10 > 0 THEN n END FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO site_message_state SELECT n, 'general', 1 FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO view_items SELECT 'topic', CAST(n % 50 AS TEXT), CAST(n AS TEXT), n, n % 10 > 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO user_access_log SELECT n % 500, 'topic', CAST(n % 499 AS TEXT), n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			"ANALYZE",
 		} {
 			if !notified && strings.Contains(text, "notification") {
@@ -49,7 +54,7 @@ func (b *bundle) fill(notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|jobs|log|user_access_log|[fupnls])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|jobs|log|user_access_log|site_message\w*|view_items|[fupnlshmi])( |$)`)
 
 // TestNoStatementWalksATable looks at the plans of SQLite. What is scanned may be a list that was given or made, or a
 // table of a few rows (log_heads), never one that grows with the users.
@@ -80,6 +85,12 @@ func TestPlansOnPostgres(t *testing.T) {
 		"homeFeed": "1, 9, 300", "newestCounting": "1, 9", "countNew": "1, 9, 301", "followersOf": "1, 0, 0, 100",
 		"authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "nextDue": "'kind'", "finishJobs": "ARRAY[1, 2], 'token'",
 		"statesByUser": "1", "statesByInbox": `'[[1,"LIKE"]]'`, "lowerSubjects": `'[[1,"LIKE",2]]'`, "subjectsToRaise": `'[[1,"LIKE",2]]'`,
+		"messageStatesOf": `'[[1,"general"]]'`, "messageStatesOfUser": "1", "unreadMessagesOf": "1, 9, ARRAY['general'], 20",
+		"messagesOf": "1, 9, ARRAY['general'], 20", "messagesByID": "1, ARRAY[1, 2]", "countReads": "1", "messageHolders": "1, ARRAY[1, 2]",
+		"readMessages": "1, ARRAY[1, 2], 3", "unreadMessages": "1, ARRAY[1, 2]", "readMessageTypes": "1, ARRAY['general'], 9, 3",
+		"typesOfMessages": "1, ARRAY[1, 2]", "raiseMessageVersions": `'[[1,"general"]]'`, "messageByKey": "'k'",
+		"newestViewItems": `'[[0,"topic","1"]]', 99`, "countViewItems": `'[[0,"topic","1",5]]', 101`, "oneViewItem": "'topic', '1', '2'",
+		"viewsOf":     "1, ARRAY['topic'], 'a', 'b', 20",
 		"lowerCauses": `'[[1,"LIKE",2,3]]'`, "causesToRaise": `'[[1,"LIKE",2,3]]'`, "restoreCauses": `'[[1,"LIKE",2,3]]'`,
 	} {
 		var plan []string

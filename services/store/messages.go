@@ -1,0 +1,254 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"tidings/services"
+)
+
+// MessageState is the absolute state of one type of site messages of one user: whoever has a lower version has an
+// older one.
+type MessageState struct {
+	User    services.UserNumber
+	Type    string
+	Version uint64
+	Unread  int
+}
+
+// MessageMark names some of a user's site messages: those of IDs, or, without any, all of Types up to UpTo (0: all
+// there are now).
+type MessageMark struct {
+	IDs   []services.PostID
+	Types []string
+	UpTo  services.PostID
+}
+
+var (
+	insertMessage = newStatement("insert a site message", `
+INSERT INTO site_messages (id, import_key, type, title, content, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6)`)
+
+	editMessage = newStatement("edit a site message", `
+UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = COALESCE(CAST($3 AS TEXT), content), updated_at = $4 WHERE id = $1`)
+
+	messageType = newStatement("the type of a site message", `SELECT type FROM site_messages WHERE id = $1`)
+
+	messageByKey = newStatement("a site message by its key", `
+SELECT id, type, title, content FROM site_messages WHERE import_key = $1 AND import_key <> ''`)
+
+	// An upsert locks the row whether it is there or not, in the order of the rows given.
+	lockMessageStates = newStatement("lock states of site messages", `
+INSERT INTO site_message_state AS s (user_number, type, ver)
+SELECT user_number, type, 0 FROM {rows $1 n BIGINT, user_number BIGINT, type TEXT} AS c WHERE TRUE ORDER BY n
+ON CONFLICT (user_number, type) DO UPDATE SET ver = s.ver`)
+
+	lockMessageTypes = newStatement("lock a user's states of site messages", `
+SELECT type FROM site_message_state WHERE user_number = $1 AND {in type $2 TEXT} ORDER BY type {for update}`)
+
+	messageHolders = newStatement("recipients of a site message", `
+SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_number $2 BIGINT}`)
+
+	insertRecipients = newInsertion("insert recipients", "site_message_recipients", "user_number BIGINT, message BIGINT, type TEXT", "")
+
+	typesOfMessages = newStatement("types of a user's site messages", `
+SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in message $2 BIGINT}`)
+
+	readMessages = newStatement("mark site messages read", `
+UPDATE site_message_recipients SET read_at = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL RETURNING type`)
+
+	unreadMessages = newStatement("mark site messages unread", `
+UPDATE site_message_recipients SET read_at = NULL WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NOT NULL RETURNING type`)
+
+	readMessageTypes = newStatement("mark site messages of types read", `
+UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL RETURNING type`)
+
+	raiseMessageVersions = newStatement("raise versions of site messages", `
+UPDATE site_message_state AS s SET ver = s.ver + 1
+FROM {rows $1 user_number BIGINT, type TEXT} AS c WHERE s.user_number = c.user_number AND s.type = c.type`)
+)
+
+// InsertSiteMessage adds a message that nobody has yet: see DeliverSiteMessage. importKey is the name that an import
+// gave it, "" for none; a name that is taken is an error.
+func (tx *Tx) InsertSiteMessage(ctx context.Context, m services.SiteMessage, importKey string) error {
+	_, err := tx.run(ctx, insertMessage, m.ID, importKey, m.Type, m.Title, m.Content, tx.Now)
+	return err
+}
+
+// SiteMessageByKey finds a message by the name that an import gave it: its id, type, title and content.
+func (tx *Tx) SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error) {
+	found, err = tx.one(ctx, messageByKey, []any{importKey}, &m.ID, &m.Type, &m.Title, &m.Content)
+	return m, found, err
+}
+
+// EditSiteMessage changes the text for everyone who has the message, and nobody's read state; nil leaves a text.
+// NOT_FOUND when there is none.
+func (tx *Tx) EditSiteMessage(ctx context.Context, id services.PostID, title, content *string) error {
+	changed, err := tx.run(ctx, editMessage, id, optional(title), optional(content), tx.Now)
+	if err == nil && changed == 0 {
+		err = noSiteMessage("id", id)
+	}
+	return err
+}
+
+func noSiteMessage(field string, id services.PostID) error {
+	return services.Errorf(services.NotFound, "%s: there is no %s", field, services.GlobalID(services.SiteMessageType, id.String()))
+}
+
+// DeliverSiteMessage gives the users a message, unread; who has it already keeps his read state. It answers the
+// states of all users named, in the order of their numbers, so that a delivery that is repeated tells them again.
+func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users []services.UserNumber) ([]MessageState, error) {
+	var kind string
+	found, err := tx.one(ctx, messageType, []any{id}, &kind)
+	if err != nil || len(users) == 0 {
+		return nil, err
+	}
+	if !found {
+		return nil, noSiteMessage("id", id)
+	}
+	users = slices.Compact(slices.Sorted(slices.Values(users))) // one order of locks for everybody
+	lock, boxes := make(rows, len(users)), make(rows, len(users))
+	for i, user := range users {
+		lock[i], boxes[i] = []any{i, user, kind}, []any{user, kind}
+	}
+	if _, err := tx.run(ctx, lockMessageStates, lock); err != nil {
+		return nil, err
+	}
+	// Under the locks nobody else gives or takes a message of this type.
+	has := map[services.UserNumber]bool{}
+	err = tx.each(ctx, messageHolders, []any{id, users}, func(scan func(...any) error) error {
+		var user services.UserNumber
+		err := scan(&user)
+		has[user] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var fresh [][]any
+	var changed rows
+	for _, user := range users {
+		if !has[user] {
+			fresh = append(fresh, []any{user, id, kind})
+			changed = append(changed, []any{user, kind})
+		}
+	}
+	if _, err := tx.insert(ctx, insertRecipients, fresh); err != nil {
+		return nil, err
+	}
+	if err := tx.raiseMessageVersions(ctx, changed); err != nil {
+		return nil, err
+	}
+	return tx.messageStates(ctx, messageStatesOf, boxes)
+}
+
+func (tx *Tx) raiseMessageVersions(ctx context.Context, changed rows) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	_, err := tx.run(ctx, raiseMessageVersions, changed)
+	return err
+}
+
+// MarkSiteMessagesRead marks a user's messages read and answers the states of the types that it touched, changed or
+// not. NOT_FOUND for a message that he does not have, be it the one that the mark goes up to.
+func (tx *Tx) MarkSiteMessagesRead(ctx context.Context, user services.UserNumber, mark MessageMark) ([]MessageState, error) {
+	if len(mark.IDs) > 0 {
+		return tx.markMessages(ctx, user, mark.IDs, readMessages, tx.Now)
+	}
+	upTo := services.MaxPostID
+	if mark.UpTo != 0 {
+		upTo = mark.UpTo
+		if _, err := tx.typesOfMessages(ctx, "upTo", user, []services.PostID{upTo}); err != nil {
+			return nil, err
+		}
+	}
+	return tx.changeMessages(ctx, user, mark.Types, readMessageTypes, user, mark.Types, upTo, tx.Now)
+}
+
+// MarkSiteMessagesUnread makes a user's messages unread again and answers the states of their types, changed or
+// not. NOT_FOUND for a message that he does not have.
+func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserNumber, ids []services.PostID) ([]MessageState, error) {
+	return tx.markMessages(ctx, user, ids, unreadMessages)
+}
+
+func (tx *Tx) markMessages(ctx context.Context, user services.UserNumber, ids []services.PostID, st statement, more ...any) ([]MessageState, error) {
+	types, err := tx.typesOfMessages(ctx, "ids", user, ids)
+	if err != nil {
+		return nil, err
+	}
+	return tx.changeMessages(ctx, user, types, st, append([]any{user, ids}, more...)...)
+}
+
+// typesOfMessages lists the types of some messages, all of which the user must have.
+func (tx *Tx) typesOfMessages(ctx context.Context, field string, user services.UserNumber, ids []services.PostID) (types []string, err error) {
+	has := map[services.PostID]bool{}
+	err = tx.each(ctx, typesOfMessages, []any{user, ids}, func(scan func(...any) error) error {
+		var id services.PostID
+		var kind string
+		err := scan(&id, &kind)
+		has[id] = true
+		types = append(types, kind)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if !has[id] {
+			return nil, noSiteMessage(field, id)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(types))), nil
+}
+
+// changeMessages runs an update of a user's rows, which answers their types, under the locks of all types that it
+// may touch. What the user has no state of he has no message of.
+func (tx *Tx) changeMessages(ctx context.Context, user services.UserNumber, types []string, st statement, args ...any) ([]MessageState, error) {
+	var boxes rows
+	err := tx.each(ctx, lockMessageTypes, []any{user, types}, func(scan func(...any) error) error {
+		var kind string
+		err := scan(&kind)
+		boxes = append(boxes, []any{user, kind})
+		return err
+	})
+	if err != nil || len(boxes) == 0 {
+		return nil, err
+	}
+	changed := map[string]bool{}
+	err = tx.each(ctx, st, args, func(scan func(...any) error) error {
+		var kind string
+		err := scan(&kind)
+		changed[kind] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var raise rows
+	for _, box := range boxes {
+		if changed[box[1].(string)] {
+			raise = append(raise, box)
+		}
+	}
+	if err := tx.raiseMessageVersions(ctx, raise); err != nil {
+		return nil, err
+	}
+	return tx.messageStates(ctx, messageStatesOf, boxes)
+}
+
+// sortStates brings states into the order of users and types.
+func sortStates(states []MessageState) []MessageState {
+	slices.SortFunc(states, func(a, b MessageState) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
+	return states
+}
+
+// readAt is a nullable time as it is shown.
+func readAt(us sql.NullInt64) time.Time {
+	if !us.Valid {
+		return time.Time{}
+	}
+	return fromMicros(us.Int64)
+}

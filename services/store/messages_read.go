@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"tidings/services"
+)
+
+// countUnreadMessages counts the unread of a state s, from site_message_recipients_unread alone. A state and its
+// count are one snapshot: a count belongs to its version.
+const countUnreadMessages = `(SELECT count(*) FROM site_message_recipients h
+	WHERE h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL)`
+
+const messageColumns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
+
+var (
+	messageStatesOf = newStatement("states of site messages", `
+SELECT s.user_number, s.type, s.ver, `+countUnreadMessages+`
+FROM {rows $1 user_number BIGINT, type TEXT} AS c CROSS JOIN site_message_state s
+WHERE s.user_number = c.user_number AND s.type = c.type`)
+
+	messageStatesOfUser = newStatement("states of a user's site messages", `
+SELECT s.user_number, s.type, s.ver, `+countUnreadMessages+` FROM site_message_state s WHERE s.user_number = $1`)
+
+	messagesOf = newStatement("a user's site messages", `
+SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT}
+ORDER BY h.message DESC LIMIT $4`)
+
+	unreadMessagesOf = newStatement("a user's unread site messages", `
+SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT} AND h.read_at IS NULL
+ORDER BY h.message DESC LIMIT $4`)
+
+	messagesByID = newStatement("a user's site messages by id", `
+SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
+
+	oneMessage = newStatement("a site message", `SELECT `+messageColumns+` FROM site_messages m WHERE m.id = $1`)
+
+	countReads = newStatement("count reads of a site message", `
+SELECT count(*), count(read_at) FROM site_message_recipients WHERE message = $1`)
+)
+
+// MessageStates reads a user's states, one for each type of which he ever got a message, in the order of the types.
+func (s *Store) MessageStates(ctx context.Context, user services.UserNumber) ([]MessageState, error) {
+	return s.messageStates(ctx, messageStatesOfUser, user)
+}
+
+func (r runner) messageStates(ctx context.Context, st statement, which any) (states []MessageState, err error) {
+	err = r.each(ctx, st, []any{which}, func(scan func(...any) error) error {
+		var state MessageState
+		err := scan(&state.User, &state.Type, &state.Version, &state.Unread)
+		states = append(states, state)
+		return err
+	})
+	return sortStates(states), err
+}
+
+// SiteMessages lists a user's messages of some types, the newest first, those before one id, at most limit; with
+// unreadOnly what counts and nothing else.
+func (s *Store) SiteMessages(ctx context.Context, user services.UserNumber, types []string, unreadOnly bool, before services.PostID, limit int) ([]services.SiteMessage, error) {
+	st := messagesOf
+	if unreadOnly {
+		st = unreadMessagesOf
+	}
+	return s.messages(ctx, st, user, before, types, limit)
+}
+
+// SiteMessagesByID reads messages of a user by their ids; one that he does not have is absent.
+func (s *Store) SiteMessagesByID(ctx context.Context, user services.UserNumber, ids []services.PostID) (map[services.PostID]services.SiteMessage, error) {
+	list, err := s.messages(ctx, messagesByID, user, ids)
+	byID := make(map[services.PostID]services.SiteMessage, len(list))
+	for _, message := range list {
+		byID[message.ID] = message
+	}
+	return byID, err
+}
+
+func (s *Store) messages(ctx context.Context, st statement, args ...any) (list []services.SiteMessage, err error) {
+	err = s.each(ctx, st, args, func(scan func(...any) error) error {
+		var m services.SiteMessage
+		var created, updated int64
+		var read sql.NullInt64
+		err := scan(&m.ID, &m.Type, &m.Title, &m.Content, &created, &updated, &read)
+		m.CreatedAt, m.UpdatedAt, m.ReadAt = fromMicros(created), fromMicros(updated), readAt(read)
+		list = append(list, m)
+		return err
+	})
+	return list, err
+}
+
+// SiteMessage reads a message as its sender sees it, with how many have it and how many of them have read it.
+// NOT_FOUND when there is none.
+func (s *Store) SiteMessage(ctx context.Context, id services.PostID) (report services.SiteMessageReport, err error) {
+	var created, updated int64
+	m := &report.Message
+	found, err := s.one(ctx, oneMessage, []any{id}, &m.ID, &m.Type, &m.Title, &m.Content, &created, &updated)
+	if err == nil && !found {
+		err = noSiteMessage("id", id)
+	}
+	if err != nil {
+		return report, err
+	}
+	m.CreatedAt, m.UpdatedAt = fromMicros(created), fromMicros(updated)
+	_, err = s.one(ctx, countReads, []any{id}, &report.Recipients, &report.ReadCount)
+	return report, err
+}

@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+)
+
+var (
+	putViewItem = newStatement("add an item to a view", `
+INSERT INTO view_items (view_code, view_id, item, at, standing) VALUES ($1, $2, $3, $4, TRUE)
+ON CONFLICT (view_code, view_id, item) DO UPDATE SET at = excluded.at, standing = TRUE WHERE excluded.at > view_items.at`)
+
+	lowerViewItem = newStatement("remove an item from a view", `
+UPDATE view_items SET standing = FALSE WHERE view_code = $1 AND view_id = $2 AND item = $3 RETURNING at`)
+
+	oneViewItem = newStatement("an item of a view", `
+SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND item = $3 AND standing`)
+
+	// bound is the at of the last item wanted; those of the same moment come with it.
+	newestViewItems = newStatement("newest items of views", `
+WITH bounds AS MATERIALIZED (
+	SELECT c.n, c.code, c.id, COALESCE((SELECT i.at FROM view_items i
+		WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing ORDER BY i.at DESC LIMIT 1 OFFSET $2), 0) AS bound
+	FROM {rows $1 n BIGINT, code TEXT, id TEXT} AS c
+), floors AS MATERIALIZED (
+	SELECT b.*, COALESCE((SELECT i.at FROM view_items i
+		WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at < b.bound ORDER BY i.at DESC LIMIT 1), 0) AS floor
+	FROM bounds b
+)
+SELECT b.n, b.floor, i.item, i.at FROM floors b CROSS JOIN view_items i
+WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at >= b.bound`)
+
+	countViewItems = newStatement("count new items of views", `
+SELECT c.n, (SELECT count(*) FROM (SELECT 1 FROM view_items i
+	WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing AND i.at > c.position LIMIT $2) AS counted)
+FROM {rows $1 n BIGINT, code TEXT, id TEXT, position BIGINT} AS c`)
+
+	viewsOf = newStatement("views of a user", `
+SELECT view_code, view_id, position, last_access_at FROM user_access_log
+WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3, $4) ORDER BY view_code, view_id LIMIT $5`)
+)
+
+// AddViewItem reports an item into a view. One that is there moves to at if that is later. One that was removed comes
+// back only at a later at than it had: a report that is late or repeated does not bring it back. false when nothing
+// changed.
+func (tx *Tx) AddViewItem(ctx context.Context, view services.View, item services.ViewItem) (changed bool, err error) {
+	n, err := tx.run(ctx, putViewItem, view.Code, view.ID, item.Item, item.At)
+	return n > 0, err
+}
+
+// RemoveViewItem takes an item out of a view; again changes nothing. NOT_FOUND when it was never in.
+func (tx *Tx) RemoveViewItem(ctx context.Context, view services.View, item string) error {
+	var at int64
+	found, err := tx.one(ctx, lowerViewItem, []any{view.Code, view.ID, item}, &at)
+	if err == nil && !found {
+		err = services.Errorf(services.NotFound, "item: there is no %s in the view %s %s", services.Quote(item), view.Code, services.Quote(view.ID))
+	}
+	return err
+}
+
+// TouchView notes that a user looked at a view, up to a time. The time never goes back; what stands is answered.
+func (tx *Tx) TouchView(ctx context.Context, user services.UserNumber, view services.View, upTo time.Time) (services.ViewAccess, error) {
+	var stands int64
+	_, err := tx.one(ctx, raisePosition, []any{user, view.Code, view.ID, upTo, tx.Now}, &stands)
+	return services.ViewAccess{View: view, UpTo: fromMicros(stands), LastAccessAt: tx.Now}, err
+}
+
+// Views lists the views of some codes that a user has looked at, in the order of code and id, those after one, at most
+// limit.
+func (s *Store) Views(ctx context.Context, user services.UserNumber, codes []string, after services.View, limit int) (list []services.ViewAccess, err error) {
+	err = s.each(ctx, viewsOf, []any{user, codes, after.Code, after.ID, limit}, func(scan func(...any) error) error {
+		var access services.ViewAccess
+		var upTo, last int64
+		err := scan(&access.Code, &access.ID, &upTo, &last)
+		access.UpTo, access.LastAccessAt = fromMicros(upTo), fromMicros(last)
+		list = append(list, access)
+		return err
+	})
+	return list, err
+}
+
+// ViewItem is when an item of a view happened; false when it is not in the view, or no longer.
+func (s *Store) ViewItem(ctx context.Context, view services.View, item string) (at time.Time, stands bool, err error) {
+	var us int64
+	stands, err = s.one(ctx, oneViewItem, []any{view.Code, view.ID, item}, &us)
+	return fromMicros(us), stands, err
+}
+
+// NewestViewItems is the newest items of one view: at least limit where there are as many, and more only where several
+// have the time of the last. Floor is the time of the newest that is not among them; 1970 when they are all.
+type NewestViewItems struct {
+	Items []services.ViewItem
+	Floor time.Time
+}
+
+// NewestViewItems reads the newest items of some views, in their order, by one query.
+func (s *Store) NewestViewItems(ctx context.Context, views []services.View, limit int) ([]NewestViewItems, error) {
+	list, newest := make(rows, len(views)), make([]NewestViewItems, len(views))
+	for i, view := range views {
+		list[i] = []any{i, view.Code, view.ID}
+		newest[i].Floor = fromMicros(0)
+	}
+	err := s.each(ctx, newestViewItems, []any{list, limit - 1}, func(scan func(...any) error) error {
+		var n int
+		var floor, at int64
+		var item services.ViewItem
+		if err := scan(&n, &floor, &item.Item, &at); err != nil {
+			return err
+		}
+		item.At = fromMicros(at)
+		newest[n].Floor = fromMicros(floor)
+		newest[n].Items = append(newest[n].Items, item)
+		return nil
+	})
+	return newest, err
+}
+
+// CountViewItems counts, for each access, the items of its view that are newer, no further than limit, by one query.
+func (s *Store) CountViewItems(ctx context.Context, accesses []services.ViewAccess, limit int) ([]int, error) {
+	list, counts := make(rows, len(accesses)), make([]int, len(accesses))
+	for i, access := range accesses {
+		list[i] = []any{i, access.Code, access.ID, micros(access.UpTo)}
+	}
+	err := s.each(ctx, countViewItems, []any{list, limit}, func(scan func(...any) error) error {
+		var n, count int
+		err := scan(&n, &count)
+		counts[n] = count
+		return err
+	})
+	return counts, err
+}
