@@ -76,9 +76,11 @@ const (
 	PostType         = "post"
 	NotificationType = "notification"
 	SiteMessageType  = "siteMessage"
+	ConversationType = "conversation"
+	MessageType      = "message"
 )
 
-var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType}
+var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType}
 
 // GlobalID is an id as the API shows it: type:key.
 func GlobalID(kind, key string) string { return kind + ":" + key }

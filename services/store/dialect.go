@@ -193,6 +193,12 @@ func (d dialect) bindOne(arg any) any {
 		return int64(value)
 	case services.PostID:
 		return int64(value)
+	case services.ConversationID:
+		return int64(value)
+	case services.ConversationKind:
+		return string(value)
+	case services.CountingWay:
+		return string(value)
 	case services.Category:
 		return string(value)
 	case services.PostKind:
@@ -202,6 +208,8 @@ func (d dialect) bindOne(arg any) any {
 	case []services.UserNumber:
 		return bindNumbers(d, value)
 	case []services.PostID:
+		return bindNumbers(d, value)
+	case []services.ConversationID:
 		return bindNumbers(d, value)
 	case []int64:
 		return bindNumbers(d, value)

@@ -40,6 +40,10 @@ func (b *bundle) fill(notified bool) {
 			upTo + "INSERT INTO site_message_state SELECT n, 'general', 1 FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO view_items SELECT 'topic', CAST(n % 50 AS TEXT), CAST(n AS TEXT), n, n % 10 > 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO user_access_log SELECT n % 500, 'topic', CAST(n % 499 AS TEXT), n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO conversations SELECT n, 'ROOM', NULL, '', n, 20, n, 20, 'WRITE', 0, 0, 0, 0 FROM s WHERE n <= 1000 ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO conversation_members SELECT n % 1000 + 1, n % 499, n % 20, 0, 1, 0, 0, FALSE, FALSE, n, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO conversation_messages SELECT n % 1000 + 1, n / 1000 + 1, n % 499, '', n, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO conversation_mentions SELECT n % 1000 + 1, n % 499, n / 1000 + 1 FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			"ANALYZE",
 		} {
 			if !notified && strings.Contains(text, "notification") {
@@ -54,7 +58,7 @@ func (b *bundle) fill(notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|jobs|log|user_access_log|site_message\w*|view_items|[fupnlshmi])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|jobs|log|user_access_log|site_message\w*|conversation\w*|cv|view_items|[fupnlshmi])( |$)`)
 
 // TestNoStatementWalksATable looks at the plans of SQLite. What is scanned may be a list that was given or made, or a
 // table of a few rows (log_heads), never one that grows with the users.
@@ -90,7 +94,8 @@ func TestPlansOnPostgres(t *testing.T) {
 		"readMessages": "1, ARRAY[1, 2], 3", "unreadMessages": "1, ARRAY[1, 2]", "readMessageTypes": "1, ARRAY['general'], 9, 3",
 		"typesOfMessages": "1, ARRAY[1, 2]", "raiseMessageVersions": `'[[1,"general"]]'`, "messageByKey": "'k'",
 		"newestViewItems": `'[[0,"topic","1"]]', 99`, "countViewItems": `'[[0,"topic","1",5]]', 101`, "oneViewItem": "'topic', '1', '2'",
-		"viewsOf":     "1, ARRAY['topic'], 'a', 'b', 20",
+		"viewsOf":       "1, ARRAY['topic'], 'a', 'b', 20",
+		"membershipsOf": "1, ARRAY[1, 2]", "membershipsOfUser": "1, 0, 0, 500", "recountMember": "1, 2, 3", "newestUntil": "1, 2",
 		"lowerCauses": `'[[1,"LIKE",2,3]]'`, "causesToRaise": `'[[1,"LIKE",2,3]]'`, "restoreCauses": `'[[1,"LIKE",2,3]]'`,
 	} {
 		var plan []string

@@ -1,0 +1,143 @@
+package services
+
+import "time"
+
+// ConversationID is the dense number that Tidings gives a conversation: 1 is the oldest, 0 is none. The outside world
+// sees it as 7 letters.
+type ConversationID uint32
+
+// MessageID names a message: its conversation and its number within it, from 1 on without holes. A greater id of one
+// conversation is a newer message. It has 63 bits and prints as 13 letters, like the id of a post.
+type MessageID uint64
+
+const (
+	conversationLetters = 7
+	messageNumberBits   = 31
+	// MaxMessageNumber is the number of the last message that a conversation can take.
+	MaxMessageNumber = 1<<messageNumberBits - 1
+)
+
+// String prints the conversation as 7 letters that sort like the number.
+func (id ConversationID) String() string {
+	return PostID(id).String()[PostIDLetters-conversationLetters:]
+}
+
+// GlobalID is the conversation's global id.
+func (id ConversationID) GlobalID() string { return GlobalID(ConversationType, id.String()) }
+
+// NewMessageID names the message of that number in a conversation.
+func NewMessageID(conversation ConversationID, number int64) MessageID {
+	return MessageID(uint64(conversation)<<messageNumberBits | uint64(number))
+}
+
+// Conversation is where the message stands.
+func (id MessageID) Conversation() ConversationID { return ConversationID(id >> messageNumberBits) }
+
+// Number is the message's number within its conversation.
+func (id MessageID) Number() int64 { return int64(id & MaxMessageNumber) }
+
+// String prints the message as 13 letters that sort like the number.
+func (id MessageID) String() string { return PostID(id).String() }
+
+// GlobalID is the message's global id.
+func (id MessageID) GlobalID() string { return GlobalID(MessageType, id.String()) }
+
+// ParseConversationID reads "conversation:KEY". field names the argument in the error.
+func ParseConversationID(field, id string) (ConversationID, error) {
+	kind, key, err := SplitGlobalID(id)
+	if err == nil && kind == ConversationType && len(key) == conversationLetters {
+		place, err := ParsePostID("000000" + key)
+		if err == nil && place > 0 && place <= PostID(^ConversationID(0)) {
+			return ConversationID(place), nil
+		}
+	}
+	return 0, Errorf(Invalid, "%s: %s is not the id of a conversation: expected conversation: and %d letters", field, Quote(id), conversationLetters)
+}
+
+// ParseMessageID reads "message:KEY". field names the argument in the error.
+func ParseMessageID(field, id string) (MessageID, error) {
+	place, err := parsePlace(field, id, MessageType)
+	if err == nil && (MessageID(place).Conversation() == 0 || MessageID(place).Number() == 0) {
+		err = Errorf(Invalid, "%s: %s is not the id of a message", field, Quote(id))
+	}
+	return MessageID(place), err
+}
+
+// ConversationKind says what a conversation is, and so how large it may be.
+type ConversationKind string
+
+// The kinds of conversations.
+const (
+	DirectConversation ConversationKind = "DIRECT" // two people; the same two have one
+	GroupConversation  ConversationKind = "GROUP"  // members are added; up to 500 by default
+	RoomConversation   ConversationKind = "ROOM"   // anyone may join; any number
+)
+
+// CountingWay says how the unread of a conversation reach its members' badges.
+type CountingWay string
+
+// The counting ways. While members are being told of read-side both hold: members are written to, and each counts by
+// the flag that he has.
+const (
+	WriteSide  CountingWay = "WRITE"   // a message is carried to each member
+	ToReadSide CountingWay = "TO_READ" // members are being told; messages are still carried to each
+	ReadSide   CountingWay = "READ"    // a message is carried to nobody: readers compare with the conversation's head
+)
+
+// Conversation is a conversation as the facts know it.
+type Conversation struct {
+	ID      ConversationID
+	Kind    ConversationKind
+	Title   string // to 255 characters; "" for DIRECT
+	Creator UserNumber
+	Head    int64     // the number of its newest message, 0 without one; only grows
+	LastAt  time.Time // of the newest message, or of the creation
+	Members int       // how many there are now
+
+	Way        CountingWay
+	WayVersion int64 // rises with every change of Way
+	PerMinute  int   // messages in this minute or the one before, whichever had more
+}
+
+// Membership is one user's own state in a conversation: a register. (Base, K, Mentions and the flags) are absolute and
+// belong together: the greater Version is the newer. Head only grows; ReadSide goes with WayVersion.
+type Membership struct {
+	Conversation ConversationID
+	User         UserNumber
+	Head         int64
+	Base         int64 // read up to this number
+	K            int64 // never above 0: own and recalled messages above Base
+	Version      int64 // rises with every change of this user's row
+	Mentions     int64 // messages above Base that mention him
+	Gen          int64 // rises with every "mark unread": a mark of an older one is late
+	Left         bool
+	Muted        bool
+	Inside       bool // on some device: nothing counts meanwhile
+	ReadSide     bool
+	WayVersion   int64
+}
+
+// Unread is how many messages wait: none for who has left or is inside.
+func (m Membership) Unread() int64 {
+	if m.Left || m.Inside {
+		return 0
+	}
+	return m.Head - m.Base + m.K
+}
+
+// UnreadMentions is how many of the unread messages mention the user.
+func (m Membership) UnreadMentions() int64 {
+	if m.Left || m.Inside {
+		return 0
+	}
+	return m.Mentions
+}
+
+// Message is a message as the facts know it.
+type Message struct {
+	ID       MessageID
+	Author   UserNumber
+	Body     string // 1 to 5,000 characters; "" when recalled
+	SentAt   time.Time
+	Recalled bool
+}

@@ -1,0 +1,217 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"tidings/services"
+)
+
+var (
+	putMember = newStatement("put a member", `UPDATE conversation_members
+		SET base = $3, k = $4, mv = $5, gen = $6, mentions = $7, muted = $8, inside = $9 WHERE conversation = $1 AND user_number = $2`)
+
+	recountMember = newStatement("recount a member", `SELECT
+	(SELECT count(*) FROM conversation_messages WHERE conversation = $1 AND author = $2 AND number > $3) +
+	(SELECT count(*) FROM conversation_messages WHERE conversation = $1 AND number > $3 AND recalled_at > 0 AND author <> $2),
+	(SELECT count(*) FROM conversation_mentions WHERE conversation = $1 AND user_number = $2 AND number > $3)`)
+
+	putLease = newStatement("put a lease", `INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (conversation, user_number, device) DO UPDATE SET until_at = excluded.until_at`)
+
+	dropLease = newStatement("drop a lease", `DELETE FROM conversation_leases WHERE conversation = $1 AND user_number = $2 AND device = $3`)
+
+	dropEndedLeases = newStatement("drop ended leases", `DELETE FROM conversation_leases
+		WHERE conversation = $1 AND user_number = $2 AND until_at <= $3 RETURNING until_at`)
+
+	openLeases = newStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
+
+	// sent_at rises with number: this walks back over what was sent since.
+	newestUntil = newStatement("newest message until", `SELECT number FROM conversation_messages
+		WHERE conversation = $1 AND sent_at <= $2 ORDER BY number DESC LIMIT 1`)
+
+	leasesOfDevice = newStatement("leases of a device", `SELECT conversation FROM conversation_leases WHERE user_number = $1 AND device = $2`)
+)
+
+// put writes a row back; its version rises if it was changed.
+func (tx *Tx) put(ctx context.Context, before, m services.Membership) error {
+	if m == before {
+		return nil
+	}
+	_, err := tx.run(ctx, putMember, m.Conversation, m.User, m.Base, m.K, m.Version+1, m.Gen, m.Mentions, m.Muted, m.Inside)
+	return err
+}
+
+// moveTo sets a locked row's position and counts anew what lies above it.
+func (tx *Tx) moveTo(ctx context.Context, m *services.Membership, number int64) error {
+	var skipped int64
+	if _, err := tx.one(ctx, recountMember, []any{m.Conversation, m.User, number}, &skipped, &m.Mentions); err != nil {
+		return err
+	}
+	m.Base, m.K = number, -skipped
+	return nil
+}
+
+// ReadUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation
+// that the mark was made in, -1 for the present one: a mark of an older one is late and changes nothing, like a mark
+// behind the position. INVALID beyond the newest message, or in a generation that was never opened.
+func (tx *Tx) ReadUpTo(ctx context.Context, id services.ConversationID, user services.UserNumber, number, gen int64) error {
+	m, err := tx.LockMember(ctx, id, user)
+	if err != nil {
+		return err
+	}
+	if number > m.Head {
+		return beyond("upTo", id, number, m.Head)
+	}
+	if gen > m.Gen {
+		return services.Errorf(services.Invalid, "readToken: it is of a later generation than the present %d", m.Gen)
+	}
+	if gen >= 0 && gen < m.Gen {
+		return nil
+	}
+	if number == 0 {
+		number = m.Head
+	}
+	if number <= m.Base {
+		return nil
+	}
+	before := m
+	if err := tx.moveTo(ctx, &m, number); err != nil {
+		return err
+	}
+	return tx.put(ctx, before, m)
+}
+
+func beyond(field string, id services.ConversationID, number, head int64) error {
+	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
+}
+
+// MarkUnread makes a message and what follows it wait again, in a new generation: what devices report of the former one
+// is late from now on. INVALID beyond the newest message.
+func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user services.UserNumber, from int64) error {
+	// A recall that is under way passes over who has read the message: it must not meet a position that goes back.
+	if _, err := tx.LockConversation(ctx, id); err != nil {
+		return err
+	}
+	m, err := tx.LockMember(ctx, id, user)
+	if err != nil {
+		return err
+	}
+	if from > m.Head {
+		return beyond("from", id, from, m.Head)
+	}
+	before := m
+	if err := tx.moveTo(ctx, &m, from-1); err != nil {
+		return err
+	}
+	m.Gen++
+	return tx.put(ctx, before, m)
+}
+
+// Mute sets whether a conversation is muted for a user.
+func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user services.UserNumber, muted bool) error {
+	m, err := tx.LockMember(ctx, id, user)
+	if err != nil {
+		return err
+	}
+	before := m
+	m.Muted = muted
+	return tx.put(ctx, before, m)
+}
+
+// Enter reads everything and gives a device a lease on being inside, or renews it. Nothing counts while any device has
+// one.
+func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user services.UserNumber, device string, until time.Time) error {
+	m, err := tx.LockMember(ctx, id, user)
+	if err != nil {
+		return err
+	}
+	before := m
+	// What came between an earlier lease's end and now is read by entering.
+	if err := tx.moveTo(ctx, &m, m.Head); err != nil {
+		return err
+	}
+	if _, err := tx.run(ctx, putLease, id, user, device, until); err != nil {
+		return err
+	}
+	m.Inside = true
+	return tx.put(ctx, before, m)
+}
+
+// Leave reads everything and ends a device's lease; the user is outside when it was the last one. inside is false also
+// when there was none.
+func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user services.UserNumber, device string) error {
+	m, err := tx.LockMember(ctx, id, user)
+	if err != nil {
+		return err
+	}
+	before := m
+	if _, err := tx.run(ctx, dropLease, id, user, device); err != nil {
+		return err
+	}
+	if err := tx.moveTo(ctx, &m, m.Head); err != nil {
+		return err
+	}
+	var first, last sql.NullInt64
+	if _, err := tx.one(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
+		return err
+	}
+	m.Inside = last.Valid && last.Int64 > micros(tx.Now)
+	return tx.put(ctx, before, m)
+}
+
+// EndLeases ends the leases that are over, if the user is a member still. When none is left he is outside, and has read
+// what was sent until the last one ended. next is when the next one ends, zero when there is none.
+func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user services.UserNumber) (next time.Time, err error) {
+	m, err := tx.LockMember(ctx, id, user)
+	if services.CodeOf(err) == services.NotFound || m.Left {
+		return next, nil
+	}
+	if err != nil {
+		return next, err
+	}
+	var ended int64
+	err = tx.each(ctx, dropEndedLeases, []any{id, user, tx.Now}, func(scan func(...any) error) error {
+		var until int64
+		err := scan(&until)
+		ended = max(ended, until)
+		return err
+	})
+	if err != nil {
+		return next, err
+	}
+	var first, last sql.NullInt64
+	if _, err := tx.one(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
+		return next, err
+	}
+	if first.Valid {
+		return fromMicros(first.Int64), nil
+	}
+	if !m.Inside || ended == 0 {
+		return next, nil
+	}
+	before := m
+	var newest int64
+	if _, err := tx.one(ctx, newestUntil, []any{id, ended}, &newest); err != nil {
+		return next, err
+	}
+	if newest > m.Base {
+		if err := tx.moveTo(ctx, &m, newest); err != nil {
+			return next, err
+		}
+	}
+	m.Inside = false
+	return next, tx.put(ctx, before, m)
+}
+
+// LeasesOf lists the conversations that a user's device is inside of.
+func (s *Store) LeasesOf(ctx context.Context, user services.UserNumber, device string) (ids []services.ConversationID, err error) {
+	err = s.each(ctx, leasesOfDevice, []any{user, device}, func(scan func(...any) error) error {
+		var id services.ConversationID
+		err := scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}

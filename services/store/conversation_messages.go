@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+)
+
+var (
+	nextNumber = newStatement("next message number", `UPDATE conversations SET head = head + 1,
+			last_at = CASE WHEN $2 > last_at THEN $2 ELSE last_at END,
+			in_before = CASE WHEN minute = $3 THEN in_before WHEN minute = $3 - 1 THEN in_minute ELSE 0 END,
+			in_minute = CASE WHEN minute = $3 THEN in_minute + 1 ELSE 1 END, minute = $3
+		WHERE id = $1 RETURNING `+conversationColumns)
+
+	appendMessage = newStatement("insert a message", `INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at)
+		VALUES ($1, $2, $3, $4, $5, 0)`)
+
+	mentionMembers = newStatement("mention members", `UPDATE conversation_members SET mentions = mentions + 1, mv = mv + 1
+		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 AND user_number <> $3 RETURNING user_number`)
+
+	insertMentions = newInsertion("insert mentions", "conversation_mentions", "conversation BIGINT, user_number BIGINT, number BIGINT", "")
+
+	lockMessage = newStatement("lock a message", `SELECT author, sent_at, recalled_at FROM conversation_messages
+		WHERE conversation = $1 AND number = $2 {for update}`)
+
+	recallMessage = newStatement("recall a message", `UPDATE conversation_messages SET body = '', recalled_at = $3 WHERE conversation = $1 AND number = $2`)
+
+	dropMentions = newStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND number = $2 RETURNING user_number`)
+
+	unmentionMembers = newStatement("unmention members", `UPDATE conversation_members SET mentions = mentions - 1
+		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND base < $3 AND left_at = 0`)
+
+	lowerMembers = newStatement("lower members", `UPDATE conversation_members SET k = k - 1, mv = mv + 1
+		WHERE conversation = $1 AND base < $2 AND left_at = 0 AND user_number <> $3`)
+)
+
+// SendMessage adds a message to a conversation and answers both as they are now. The author has read up to it. Of the
+// users mentioned those count who are members and not the author. NOT_FOUND or CONFLICT when he is no member.
+func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, author services.UserNumber, body string, mentioned []services.UserNumber) (message services.Message, c services.Conversation, reached []services.UserNumber, err error) {
+	found := false
+	minute := micros(tx.Now) / time.Minute.Microseconds()
+	err = tx.each(ctx, nextNumber, []any{id, tx.Now, minute}, func(scan func(...any) error) error {
+		found = true
+		c, err = scanConversation(scan)
+		return err
+	})
+	if err == nil && !found {
+		err = NoConversation(id)
+	}
+	if err != nil {
+		return message, c, nil, err
+	}
+	if c.Head > services.MaxMessageNumber {
+		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and takes no more", id.GlobalID(), services.MaxMessageNumber)
+	}
+	m, err := tx.LockMember(ctx, id, author)
+	if err != nil {
+		return message, c, nil, err
+	}
+	message = services.Message{ID: services.NewMessageID(id, c.Head), Author: author, Body: body, SentAt: c.LastAt}
+	if _, err := tx.run(ctx, appendMessage, id, c.Head, author, body, c.LastAt); err != nil {
+		return message, c, nil, err
+	}
+	before := m
+	m.Base, m.K, m.Mentions = c.Head, 0, 0
+	if err := tx.put(ctx, before, m); err != nil {
+		return message, c, nil, err
+	}
+	if len(mentioned) > 0 {
+		reached, err = tx.mention(ctx, message, mentioned)
+	}
+	return message, c, reached, err
+}
+
+func (tx *Tx) mention(ctx context.Context, message services.Message, users []services.UserNumber) ([]services.UserNumber, error) {
+	conversation, number := message.ID.Conversation(), message.ID.Number()
+	reached, err := tx.numbers(ctx, mentionMembers, conversation, users, message.Author)
+	if err != nil {
+		return nil, err
+	}
+	list := make([][]any, len(reached))
+	for i, user := range reached {
+		list[i] = []any{int64(conversation), user, number}
+	}
+	_, err = tx.insert(ctx, insertMentions, list)
+	return reached, err
+}
+
+// RecallMessage takes a message back: its text goes, and it stops counting for everyone who had not read it. NOT_FOUND
+// for one that never was or for who is no member, FORBIDDEN for another's, CONFLICT for one that is recalled already or
+// for an author who has left.
+func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author services.UserNumber) (message services.Message, c services.Conversation, err error) {
+	conversation, number := id.Conversation(), id.Number()
+	if c, err = tx.LockConversation(ctx, conversation); err != nil {
+		return message, c, err
+	}
+	if _, err := tx.LockMember(ctx, conversation, author); err != nil {
+		return message, c, err
+	}
+	var writer services.UserNumber
+	var sent, recalled int64
+	found, err := tx.one(ctx, lockMessage, []any{conversation, number}, &writer, &sent, &recalled)
+	switch {
+	case err != nil:
+		return message, c, err
+	case !found:
+		return message, c, services.Errorf(services.NotFound, "messageId: there is no %s", id.GlobalID())
+	case writer != author:
+		return message, c, services.Errorf(services.Forbidden, "messageId: %s is not your message", id.GlobalID())
+	case recalled > 0:
+		return message, c, services.Errorf(services.Conflict, "messageId: %s is recalled already", id.GlobalID())
+	}
+	if _, err := tx.run(ctx, recallMessage, conversation, number, tx.Now); err != nil {
+		return message, c, err
+	}
+	mentioned, err := tx.numbers(ctx, dropMentions, conversation, number)
+	if err != nil {
+		return message, c, err
+	}
+	if len(mentioned) > 0 { // the version rises below
+		if _, err := tx.run(ctx, unmentionMembers, conversation, mentioned, number); err != nil {
+			return message, c, err
+		}
+	}
+	_, err = tx.run(ctx, lowerMembers, conversation, number, author)
+	return services.Message{ID: id, Author: author, SentAt: fromMicros(sent), Recalled: true}, c, err
+}

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/services"
+)
+
+const (
+	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver,
+	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
+
+	// Of a conversation cv and a row m of its members: head and row are of one moment, because one statement reads them.
+	membershipColumns = `m.conversation, m.user_number, cv.head, m.base, m.k, m.mv, m.mentions, m.gen,
+	CASE WHEN m.left_at > 0 THEN 1 ELSE 0 END, m.muted, m.inside, CASE WHEN cv.way = 'WRITE' THEN 0 ELSE 1 END, cv.way_ver`
+)
+
+var (
+	insertConversation = newStatement("insert a conversation", `INSERT INTO conversations
+		(id, kind, pair, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before)
+		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0)`)
+
+	conversationByPair = newStatement("a direct conversation", `SELECT id FROM conversations WHERE pair = $1`)
+
+	lockConversation = newStatement("lock a conversation", `SELECT `+conversationColumns+` FROM conversations WHERE id = $1 {for update}`)
+
+	// A row that was left keeps its version and generation, so that whoever knows the old one takes the new one for newer.
+	addMembers = newStatement("add members", `
+INSERT INTO conversation_members AS m (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at)
+SELECT DISTINCT CAST($2 AS BIGINT), user_number, CAST($3 AS BIGINT), 0, 1, 0, 0, FALSE, FALSE, CAST($4 AS BIGINT), 0
+FROM {rows $1 user_number BIGINT} AS c WHERE TRUE ORDER BY user_number
+ON CONFLICT (conversation, user_number) DO UPDATE SET base = excluded.base, k = 0, mv = m.mv + 1, gen = m.gen + 1, mentions = 0,
+	muted = FALSE, inside = FALSE, joined_at = excluded.joined_at, left_at = 0
+WHERE m.left_at > 0 RETURNING user_number`)
+
+	leaveMembers = newStatement("take members out", `UPDATE conversation_members SET left_at = $3, mv = mv + 1, inside = FALSE
+		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 RETURNING user_number`)
+
+	dropLeases = newStatement("end the leases of members", `DELETE FROM conversation_leases WHERE conversation = $1 AND {in user_number $2 BIGINT}`)
+
+	countMembers = newStatement("count members", `UPDATE conversations SET members = members + $2 WHERE id = $1`)
+
+	setWay = newStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
+
+	lockMember = newStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)
+
+	lockedMember = newStatement("a locked member", `SELECT `+membershipColumns+`
+		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
+)
+
+// NewConversation is a conversation to be made. Members may name the creator.
+type NewConversation struct {
+	Kind    services.ConversationKind
+	Title   string
+	Creator services.UserNumber
+	Members []services.UserNumber
+}
+
+// CreateConversation makes a conversation with its members, all of whom have read everything. A DIRECT one is there
+// once for its two: created is false when it stands already.
+func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (id services.ConversationID, created bool, err error) {
+	var last int64
+	// The counter's lock also keeps two of the same pair apart.
+	if _, err := tx.one(ctx, lockCounter, []any{"conversations"}, &last); err != nil {
+		return 0, false, err
+	}
+	var pair any
+	if wanted.Kind == services.DirectConversation {
+		low, high := wanted.Members[0], wanted.Members[1]
+		name := fmt.Sprintf("%d/%d", min(low, high), max(low, high))
+		found, err := tx.one(ctx, conversationByPair, []any{name}, &id)
+		if err != nil || found {
+			return id, false, err
+		}
+		pair = name
+	}
+	id = services.ConversationID(last + 1)
+	if _, err := tx.run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.Now); err != nil {
+		return 0, false, err
+	}
+	if _, err := tx.run(ctx, setCounter, "conversations", last+1); err != nil {
+		return 0, false, err
+	}
+	_, err = tx.AddMembers(ctx, services.Conversation{ID: id}, wanted.Members)
+	return id, true, err
+}
+
+// LockConversation reads a conversation, which nobody else changes until this transaction ends. NOT_FOUND when there
+// is none.
+func (tx *Tx) LockConversation(ctx context.Context, id services.ConversationID) (conversation services.Conversation, err error) {
+	found := false
+	err = tx.each(ctx, lockConversation, []any{id}, func(scan func(...any) error) error {
+		found = true
+		conversation, err = scanConversation(scan)
+		return err
+	})
+	if err == nil && !found {
+		err = NoConversation(id)
+	}
+	return conversation, err
+}
+
+// NoConversation is the error for a conversation that is not there, or not for who asks: the two are not told apart.
+func NoConversation(id services.ConversationID) error {
+	return services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
+}
+
+func scanConversation(scan func(...any) error, more ...any) (c services.Conversation, err error) {
+	var last int64
+	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.Head, &last, &c.Members, &c.Way, &c.WayVersion, &c.PerMinute}, more...)...)
+	c.LastAt = fromMicros(last)
+	return c, err
+}
+
+// AddMembers lets users into a locked conversation and answers who was not a member before. They have read everything
+// that is there.
+func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []services.UserNumber) (added []services.UserNumber, err error) {
+	list := make(rows, len(users))
+	for i, user := range users {
+		list[i] = []any{user}
+	}
+	added, err = tx.numbers(ctx, addMembers, list, c.ID, c.Head, tx.Now)
+	if err != nil || len(added) == 0 {
+		return nil, err
+	}
+	_, err = tx.run(ctx, countMembers, c.ID, len(added))
+	return added, err
+}
+
+// RemoveMembers takes users out of a locked conversation and answers who was a member. Their rows stay, as left.
+func (tx *Tx) RemoveMembers(ctx context.Context, id services.ConversationID, users []services.UserNumber) (left []services.UserNumber, err error) {
+	left, err = tx.numbers(ctx, leaveMembers, id, users, tx.Now)
+	if err != nil || len(left) == 0 {
+		return nil, err
+	}
+	if _, err := tx.run(ctx, dropLeases, id, left); err != nil {
+		return nil, err
+	}
+	_, err = tx.run(ctx, countMembers, id, -len(left))
+	return left, err
+}
+
+// SetWay changes how a conversation's unread are counted, unless it was changed since it was read: false.
+func (tx *Tx) SetWay(ctx context.Context, c services.Conversation, way services.CountingWay) (bool, error) {
+	changed, err := tx.run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
+	return changed > 0, err
+}
+
+func (tx *Tx) numbers(ctx context.Context, st statement, args ...any) (users []services.UserNumber, err error) {
+	err = tx.each(ctx, st, args, func(scan func(...any) error) error {
+		var user services.UserNumber
+		err := scan(&user)
+		users = append(users, user)
+		return err
+	})
+	return users, err
+}
+
+// LockMember reads a user's own state in a conversation, which nobody else changes until this transaction ends.
+// NOT_FOUND for who never was a member, CONFLICT for who has left.
+func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user services.UserNumber) (m services.Membership, err error) {
+	var left int64
+	found, err := tx.one(ctx, lockMember, []any{id, user}, &left)
+	if err == nil && !found {
+		err = NoConversation(id)
+	}
+	if err != nil {
+		return m, err
+	}
+	// Whoever waited for the lock has the new row and an old head; a second statement reads both as they are now.
+	err = tx.each(ctx, lockedMember, []any{id, user}, func(scan func(...any) error) error {
+		m, err = scanMembership(scan)
+		return err
+	})
+	if err == nil && m.Left {
+		err = services.Errorf(services.Conflict, "conversationId: you have left %s", id.GlobalID())
+	}
+	return m, err
+}
+
+func scanMembership(scan func(...any) error) (m services.Membership, err error) {
+	err = scan(&m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions, &m.Gen, &m.Left, &m.Muted, &m.Inside,
+		&m.ReadSide, &m.WayVersion)
+	return m, err
+}
