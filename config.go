@@ -44,6 +44,7 @@ type Config struct {
 	Workers       int           `flag:"workers" env:"TIDINGS_WORKERS" default:"4" unit:"COUNT" min:"1" max:"256" help:"how many workers carry facts into feeds and badges"`
 	ActiveFor     time.Duration `flag:"active-for" env:"TIDINGS_ACTIVE_FOR" default:"720h" unit:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis keeps nothing of him until he returns"`
 	MaxFollowees  int           `flag:"max-followees" env:"TIDINGS_MAX_FOLLOWEES" default:"2000" unit:"COUNT" min:"1" max:"100000" help:"how many people one user may follow; an import is not bound by it"`
+	DisplayCaps   []string      `flag:"display-caps" env:"TIDINGS_DISPLAY_CAPS" default:"" unit:"LIST" help:"the largest numbers shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS; what is not named has 99"`
 	PushInterval  time.Duration `flag:"push-interval" env:"TIDINGS_PUSH_INTERVAL" default:"100ms" unit:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
 	SweepInterval time.Duration `flag:"sweep-interval" env:"TIDINGS_SWEEP_INTERVAL" default:"1s" unit:"DURATION" min:"100ms" max:"1m" help:"how often the open subscriptions are compared with Redis, which mends what a lost hint left"`
 }

@@ -147,13 +147,14 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 
 // wire makes the services, from the bottom up.
 func (s *server) wire() *resolvers.Resolver {
+	caps, _ := displayCaps(s.cfg.DisplayCaps) // checked with the settings
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Log: s.log})
 	s.fanout = fanout.New(fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 	})
 	s.badge = badge.New(badge.Config{
-		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor,
+		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor, Caps: caps,
 	})
 	s.hub = push.New(push.Config{
 		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.redis.Leave, Render: s.badge.ReadMany,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/badge"
 )
 
 // setting is one field of Config or ImportOptions with its tags.
@@ -166,6 +167,10 @@ var checks = map[string]func(c Config) string{
 	"redis":    checkRedis,
 	"node":     checkNode,
 	"origins":  checkOrigins,
+	"display-caps": func(c Config) string {
+		_, reason := displayCaps(c.DisplayCaps)
+		return reason
+	},
 	"ingest-body-limit": func(c Config) string {
 		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("at least --body-limit, %d, is needed", c.BodyLimit))
 	},
@@ -242,4 +247,25 @@ func checkOrigins(c Config) string {
 		}
 	}
 	return ""
+}
+
+// displayCaps reads SOURCE=CAP items, or answers why they cannot be.
+func displayCaps(items []string) (caps badge.Caps, reason string) {
+	caps = badge.Caps{}
+	for _, item := range items {
+		name, text, _ := strings.Cut(item, "=")
+		source := services.Source(name)
+		if source != badge.CapTotal && !slices.Contains(services.Sources, source) {
+			return nil, fmt.Sprintf("%s is no source: %s or one of %v is needed, then = and the cap", services.Quote(item), badge.CapTotal, services.Sources)
+		}
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 1 || limit > 9999 {
+			return nil, fmt.Sprintf("%s: 1 to 9999 is allowed after the =", services.Quote(item))
+		}
+		if _, twice := caps[source]; twice {
+			return nil, fmt.Sprintf("%s is named twice", source)
+		}
+		caps[source] = limit
+	}
+	return caps, ""
 }

@@ -3,6 +3,10 @@
 package graph
 
 import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
 	"tidings/services"
 	"time"
 )
@@ -27,6 +31,14 @@ type DeletePostPayload struct {
 	PostID string `json:"postId"`
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
+}
+
+// How the viewer wants his badges shown, on every device.
+type DisplayPolicy struct {
+	// Every source, in the order in which the badges show them.
+	Sources []SourcePolicy `json:"sources"`
+	// When no number shall be shown; null for never.
+	QuietHours *QuietHours `json:"quietHours,omitempty"`
 }
 
 type FollowInput struct {
@@ -273,6 +285,41 @@ type PublishPostPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+// Hours of each day in which no number shall be shown. They may run over midnight.
+type QuietHours struct {
+	// When they begin, HH:MM of the viewer's day.
+	From string `json:"from"`
+	// When they end, HH:MM of the viewer's day.
+	To string `json:"to"`
+	// By how many minutes the viewer's clock is ahead of UTC.
+	OffsetMinutes int `json:"offsetMinutes"`
+}
+
+type QuietHoursInput struct {
+	// When they begin, HH:MM of the viewer's day.
+	From string `json:"from"`
+	// When they end, HH:MM; the same as `from` ends the quiet hours for good.
+	To string `json:"to"`
+	// By how many minutes the viewer's clock is ahead of UTC, -720 to 840.
+	OffsetMinutes int `json:"offsetMinutes"`
+}
+
+type SetDisplayPolicyInput struct {
+	// What changes, source by source; the others stay as they are.
+	Sources []SourcePolicyInput `json:"sources,omitempty"`
+	// The quiet hours; left out: as they were.
+	QuietHours *QuietHoursInput `json:"quietHours,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type SetDisplayPolicyPayload struct {
+	// The policy after it.
+	Policy DisplayPolicy `json:"policy"`
+	// The viewer's badges, shown by it.
+	Badges services.Badges `json:"badges"`
+}
+
 type SetProfileInput struct {
 	// The name to show, to 100 characters; null leaves it, "" removes it.
 	Name *string `json:"name,omitempty"`
@@ -285,6 +332,25 @@ type SetProfileInput struct {
 type SetProfilePayload struct {
 	// The viewer as others see him now.
 	User User `json:"user"`
+}
+
+// How one source is shown.
+type SourcePolicy struct {
+	// Which source.
+	Source services.Source `json:"source"`
+	// Whether it is part of the total.
+	InTotal bool `json:"inTotal"`
+	// As a number or as a dot.
+	Style BadgeStyle `json:"style"`
+}
+
+type SourcePolicyInput struct {
+	// Which source; each at most once.
+	Source services.Source `json:"source"`
+	// Whether it is part of the total; left out: as it was.
+	InTotal *bool `json:"inTotal,omitempty"`
+	// As a number or as a dot; left out: as it was.
+	Style *BadgeStyle `json:"style,omitempty"`
 }
 
 type UnfollowInput struct {
@@ -327,3 +393,61 @@ type User struct {
 }
 
 func (User) IsNode() {}
+
+// How a source is shown.
+type BadgeStyle string
+
+const (
+	// Its number, up to the cap.
+	BadgeStyleNumber BadgeStyle = "NUMBER"
+	// A dot when there is anything.
+	BadgeStyleDot BadgeStyle = "DOT"
+)
+
+var AllBadgeStyle = []BadgeStyle{
+	BadgeStyleNumber,
+	BadgeStyleDot,
+}
+
+func (e BadgeStyle) IsValid() bool {
+	switch e {
+	case BadgeStyleNumber, BadgeStyleDot:
+		return true
+	}
+	return false
+}
+
+func (e BadgeStyle) String() string {
+	return string(e)
+}
+
+func (e *BadgeStyle) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = BadgeStyle(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid BadgeStyle", str)
+	}
+	return nil
+}
+
+func (e BadgeStyle) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *BadgeStyle) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e BadgeStyle) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}

@@ -68,6 +68,11 @@ type ComplexityRoot struct {
 		PostID func(childComplexity int) int
 	}
 
+	DisplayPolicy struct {
+		QuietHours func(childComplexity int) int
+		Sources    func(childComplexity int) int
+	}
+
 	Dot struct {
 		Lit  func(childComplexity int) int
 		Name func(childComplexity int) int
@@ -119,6 +124,7 @@ type ComplexityRoot struct {
 		MarkHomeFeedSeen      func(childComplexity int, input MarkHomeFeedSeenInput) int
 		MarkNotificationsSeen func(childComplexity int, input MarkNotificationsSeenInput) int
 		PublishPost           func(childComplexity int, input PublishPostInput) int
+		SetDisplayPolicy      func(childComplexity int, input SetDisplayPolicyInput) int
 		SetProfile            func(childComplexity int, input SetProfileInput) int
 		Unfollow              func(childComplexity int, input UnfollowInput) int
 		UnlikePost            func(childComplexity int, input UnlikePostInput) int
@@ -172,6 +178,17 @@ type ComplexityRoot struct {
 		Viewer func(childComplexity int) int
 	}
 
+	QuietHours struct {
+		From          func(childComplexity int) int
+		OffsetMinutes func(childComplexity int) int
+		To            func(childComplexity int) int
+	}
+
+	SetDisplayPolicyPayload struct {
+		Badges func(childComplexity int) int
+		Policy func(childComplexity int) int
+	}
+
 	SetProfilePayload struct {
 		User func(childComplexity int) int
 	}
@@ -184,6 +201,12 @@ type ComplexityRoot struct {
 	SiteMessageTypeBadge struct {
 		Count func(childComplexity int) int
 		Type  func(childComplexity int) int
+	}
+
+	SourcePolicy struct {
+		InTotal func(childComplexity int) int
+		Source  func(childComplexity int) int
+		Style   func(childComplexity int) int
 	}
 
 	Subscription struct {
@@ -208,9 +231,10 @@ type ComplexityRoot struct {
 	}
 
 	Viewer struct {
-		Badges   func(childComplexity int) int
-		HomeFeed func(childComplexity int, first *int, after *string, lastID *string) int
-		User     func(childComplexity int) int
+		Badges        func(childComplexity int) int
+		DisplayPolicy func(childComplexity int) int
+		HomeFeed      func(childComplexity int, first *int, after *string, lastID *string) int
+		User          func(childComplexity int) int
 	}
 }
 
@@ -346,6 +370,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeletePostPayload.PostID(childComplexity), true
+
+	case "DisplayPolicy.quietHours":
+		if e.ComplexityRoot.DisplayPolicy.QuietHours == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DisplayPolicy.QuietHours(childComplexity), true
+	case "DisplayPolicy.sources":
+		if e.ComplexityRoot.DisplayPolicy.Sources == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DisplayPolicy.Sources(childComplexity), true
 
 	case "Dot.lit":
 		if e.ComplexityRoot.Dot.Lit == nil {
@@ -529,6 +566,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PublishPost(childComplexity, args["input"].(PublishPostInput)), true
+	case "Mutation.setDisplayPolicy":
+		if e.ComplexityRoot.Mutation.SetDisplayPolicy == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setDisplayPolicy_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetDisplayPolicy(childComplexity, args["input"].(SetDisplayPolicyInput)), true
 	case "Mutation.setProfile":
 		if e.ComplexityRoot.Mutation.SetProfile == nil {
 			break
@@ -743,6 +791,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Viewer(childComplexity), true
 
+	case "QuietHours.from":
+		if e.ComplexityRoot.QuietHours.From == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QuietHours.From(childComplexity), true
+	case "QuietHours.offsetMinutes":
+		if e.ComplexityRoot.QuietHours.OffsetMinutes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QuietHours.OffsetMinutes(childComplexity), true
+	case "QuietHours.to":
+		if e.ComplexityRoot.QuietHours.To == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QuietHours.To(childComplexity), true
+
+	case "SetDisplayPolicyPayload.badges":
+		if e.ComplexityRoot.SetDisplayPolicyPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetDisplayPolicyPayload.Badges(childComplexity), true
+	case "SetDisplayPolicyPayload.policy":
+		if e.ComplexityRoot.SetDisplayPolicyPayload.Policy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetDisplayPolicyPayload.Policy(childComplexity), true
+
 	case "SetProfilePayload.user":
 		if e.ComplexityRoot.SetProfilePayload.User == nil {
 			break
@@ -775,6 +855,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageTypeBadge.Type(childComplexity), true
+
+	case "SourcePolicy.inTotal":
+		if e.ComplexityRoot.SourcePolicy.InTotal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SourcePolicy.InTotal(childComplexity), true
+	case "SourcePolicy.source":
+		if e.ComplexityRoot.SourcePolicy.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SourcePolicy.Source(childComplexity), true
+	case "SourcePolicy.style":
+		if e.ComplexityRoot.SourcePolicy.Style == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SourcePolicy.Style(childComplexity), true
 
 	case "Subscription.badgesChanged":
 		if e.ComplexityRoot.Subscription.BadgesChanged == nil {
@@ -845,6 +944,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.Badges(childComplexity), true
+	case "Viewer.displayPolicy":
+		if e.ComplexityRoot.Viewer.DisplayPolicy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.DisplayPolicy(childComplexity), true
 	case "Viewer.homeFeed":
 		if e.ComplexityRoot.Viewer.HomeFeed == nil {
 			break
@@ -887,7 +992,10 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputMarkHomeFeedSeenInput,
 		ec.unmarshalInputMarkNotificationsSeenInput,
 		ec.unmarshalInputPublishPostInput,
+		ec.unmarshalInputQuietHoursInput,
+		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetProfileInput,
+		ec.unmarshalInputSourcePolicyInput,
 		ec.unmarshalInputUnfollowInput,
 		ec.unmarshalInputUnlikePostInput,
 	)
@@ -981,7 +1089,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "badges.graphqls" "feed.graphqls" "ingest.graphqls" "notifications.graphqls" "people.graphqls" "schema.graphqls"
+//go:embed "badges.graphqls" "feed.graphqls" "ingest.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -998,6 +1106,7 @@ var sources = []*ast.Source{
 	{Name: "ingest.graphqls", Input: sourceData("ingest.graphqls"), BuiltIn: false},
 	{Name: "notifications.graphqls", Input: sourceData("notifications.graphqls"), BuiltIn: false},
 	{Name: "people.graphqls", Input: sourceData("people.graphqls"), BuiltIn: false},
+	{Name: "policy.graphqls", Input: sourceData("policy.graphqls"), BuiltIn: false},
 	{Name: "schema.graphqls", Input: sourceData("schema.graphqls"), BuiltIn: false},
 }
 var parsedSchema = gqlparser.MustLoadSchema(sources...)
@@ -1072,6 +1181,16 @@ func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, f
 		return ec.fieldContext_DeletePostPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeletePostPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DisplayPolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "sources":
+		return ec.fieldContext_DisplayPolicy_sources(ctx, field)
+	case "quietHours":
+		return ec.fieldContext_DisplayPolicy_quietHours(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DisplayPolicy", field.Name)
 }
 
 func (ec *executionContext) childFields_Dot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1242,6 +1361,28 @@ func (ec *executionContext) childFields_PublishPostPayload(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type PublishPostPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_QuietHours(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "from":
+		return ec.fieldContext_QuietHours_from(ctx, field)
+	case "to":
+		return ec.fieldContext_QuietHours_to(ctx, field)
+	case "offsetMinutes":
+		return ec.fieldContext_QuietHours_offsetMinutes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type QuietHours", field.Name)
+}
+
+func (ec *executionContext) childFields_SetDisplayPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "policy":
+		return ec.fieldContext_SetDisplayPolicyPayload_policy(ctx, field)
+	case "badges":
+		return ec.fieldContext_SetDisplayPolicyPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetDisplayPolicyPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_SetProfilePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "user":
@@ -1268,6 +1409,18 @@ func (ec *executionContext) childFields_SiteMessageTypeBadge(ctx context.Context
 		return ec.fieldContext_SiteMessageTypeBadge_count(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SiteMessageTypeBadge", field.Name)
+}
+
+func (ec *executionContext) childFields_SourcePolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "source":
+		return ec.fieldContext_SourcePolicy_source(ctx, field)
+	case "inTotal":
+		return ec.fieldContext_SourcePolicy_inTotal(ctx, field)
+	case "style":
+		return ec.fieldContext_SourcePolicy_style(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SourcePolicy", field.Name)
 }
 
 func (ec *executionContext) childFields_UnfollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1312,6 +1465,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_badges(ctx, field)
 	case "homeFeed":
 		return ec.fieldContext_Viewer_homeFeed(ctx, field)
+	case "displayPolicy":
+		return ec.fieldContext_Viewer_displayPolicy(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
 }

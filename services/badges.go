@@ -42,17 +42,21 @@ type Count struct {
 	AsOf      time.Time // with STALE: when it was right
 }
 
-// DisplayCap is the largest number shown in full: one more is "99+".
+// DisplayCap is the largest number shown in full unless a setting says otherwise: one more is "99+".
 const DisplayCap = 99
+
+// DisplayDot is shown for a number that the user wants as a dot.
+const DisplayDot = "•"
 
 // NewCount makes a count that enters the total.
 func NewCount(value int, precision Precision, asOf time.Time) Count {
-	return Count{Value: value, Display: display(value), InTotal: true, Precision: precision, AsOf: asOf}
+	return Count{Value: value, Display: Display(value, DisplayCap), InTotal: true, Precision: precision, AsOf: asOf}
 }
 
-func display(value int) string {
-	if value > DisplayCap {
-		return strconv.Itoa(DisplayCap) + "+"
+// Display prints a number in full up to a cap, and the cap with a "+" beyond it.
+func Display(value, limit int) string {
+	if value > limit {
+		return strconv.Itoa(limit) + "+"
 	}
 	return strconv.Itoa(value)
 }
@@ -72,7 +76,7 @@ func Sum(parts ...Count) Count {
 			total.AsOf = part.AsOf
 		}
 	}
-	total.Display = display(total.Value)
+	total.Display = Display(total.Value, DisplayCap)
 	return total
 }
 

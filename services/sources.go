@@ -1,6 +1,9 @@
 package services
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Source names a part of the badges that enters the total, or not, as the user's display policy says.
 type Source string
@@ -16,6 +19,30 @@ const (
 
 // Sources lists every source, in the order in which the badges show them.
 var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations}
+
+// PackSources makes a set of sources a number, by their places in Sources.
+func PackSources(sources map[Source]bool) (bits uint64) {
+	for source, has := range sources {
+		if i := slices.Index(Sources, source); has && i >= 0 {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// UnpackSources is the set that PackSources packed; nil for none.
+func UnpackSources(bits uint64) map[Source]bool {
+	if bits == 0 {
+		return nil
+	}
+	sources := make(map[Source]bool)
+	for i, source := range Sources {
+		if bits&(1<<i) != 0 {
+			sources[source] = true
+		}
+	}
+	return sources
+}
 
 // Badges is the whole badge document of a user as it is shown: every count, their total, one version.
 type Badges struct {
@@ -120,4 +147,33 @@ type DisplayPolicy struct {
 	QuietFrom  int             // minute of the user's day at which quiet hours begin
 	QuietTo    int             // and end; equal to QuietFrom: there are none. They may run over midnight
 	OffsetEast int             // minutes by which the user's clock is ahead of UTC
+}
+
+// MinutesPerDay bounds the moments of quiet hours.
+const MinutesPerDay = 24 * 60
+
+// Quiet says whether a moment is in the quiet hours, and when that changes; the zero time without quiet hours.
+func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
+	if p.QuietFrom == p.QuietTo {
+		return false, time.Time{}
+	}
+	offset := time.Duration(p.OffsetEast) * time.Minute
+	midnight := now.Add(offset).UTC().Truncate(24 * time.Hour).Add(-offset)
+	at := func(minute, days int) time.Time {
+		return midnight.Add(time.Duration(minute+days*MinutesPerDay) * time.Minute)
+	}
+	// The hours that began yesterday may run over midnight into today.
+	for days := -1; days <= 1; days++ {
+		from, to := at(p.QuietFrom, days), at(p.QuietTo, days)
+		if p.QuietTo < p.QuietFrom {
+			to = at(p.QuietTo, days+1)
+		}
+		switch {
+		case now.Before(from):
+			return false, from
+		case now.Before(to):
+			return true, to
+		}
+	}
+	return false, time.Time{} // not reached: tomorrow's hours lie ahead
 }

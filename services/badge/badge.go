@@ -30,6 +30,8 @@ type Config struct {
 	Log    *slog.Logger
 	// ActiveFor is how long a user stays active without a visit; see fanout.Config.
 	ActiveFor time.Duration
+	// Caps are the largest numbers shown in full.
+	Caps Caps
 	// FallbackReaders bounds how many users are counted in SQL at once; 0 means 8.
 	FallbackReaders int
 }
@@ -43,6 +45,7 @@ type Service struct {
 	clock  services.Clock
 	log    *slog.Logger
 
+	caps     Caps
 	fallback chan struct{}
 	visits   *visits
 	guesses  guesses
@@ -55,7 +58,7 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, mirror: cfg.Mirror, clock: cfg.Clock, log: cfg.Log,
-		fallback: make(chan struct{}, cfg.FallbackReaders), visits: newVisits(cfg),
+		caps: cfg.Caps, fallback: make(chan struct{}, cfg.FallbackReaders), visits: newVisits(cfg),
 	}
 }
 
@@ -128,14 +131,19 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 	}
 	document.N = uint64(now.UnixMicro())
 	s.guesses.note(user, document.N)
-	badges := s.render(document, now)
-	for _, count := range parts(badges) {
+	v := s.view(document, now)
+	badges := v.render()
+	for _, count := range everyPart(badges) {
 		count.Precision, count.AsOf = services.Stale, now
 	}
-	sum(badges)
+	v.sum(badges)
 	return badges, nil
 }
 
 func (s *Service) render(document rdb.Document, now time.Time) *services.Badges {
-	return render(document, now)
+	return s.view(document, now).render()
+}
+
+func (s *Service) view(document rdb.Document, now time.Time) *view {
+	return &view{document: document, caps: s.caps, now: now}
 }

@@ -12,7 +12,7 @@ import (
 // countFacts makes a document of the facts alone: each source adds its own.
 func (s *Service) countFacts(ctx context.Context, user services.UserNumber) (document rdb.Document, err error) {
 	for _, source := range []func(context.Context, services.UserNumber, *rdb.Document) error{
-		s.feedFacts, s.notificationFacts, s.messageFacts,
+		s.feedFacts, s.notificationFacts, s.messageFacts, s.policyFacts,
 	} {
 		if err := source(ctx, user, &document); err != nil {
 			return document, err
@@ -47,4 +47,9 @@ func (s *Service) messageFacts(_ context.Context, _ services.UserNumber, documen
 		document.Messages = append(document.Messages, services.MessageTypeState{Type: kind})
 	}
 	return nil
+}
+
+func (s *Service) policyFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) (err error) {
+	document.Policy, err = s.store.Policy(ctx, user)
+	return err
 }

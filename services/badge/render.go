@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb"
 )
 
 const (
@@ -15,8 +14,7 @@ const (
 
 // render makes what is shown of a document at a moment. Time is part of it: what expires leaves its number, and the
 // version's shared half is the newest of the shared changes and the last such boundary.
-func render(document rdb.Document, now time.Time) *services.Badges {
-	v := &view{document: document, now: now}
+func (v *view) render() *services.Badges {
 	badges := &services.Badges{}
 	v.homeFeed(badges)
 	v.notifications(badges)
@@ -24,8 +22,9 @@ func render(document rdb.Document, now time.Time) *services.Badges {
 	v.announcements(badges)
 	v.conversations(badges)
 	v.dots(badges)
-	badges.Version, badges.NextAt = services.Version(document.N, v.shared), v.next
-	sum(badges)
+	v.quiet(badges)
+	badges.Version, badges.NextAt = services.Version(v.document.N, v.shared), v.next
+	v.sum(badges)
 	return badges
 }
 
@@ -38,44 +37,4 @@ func unexpired(counts services.CategoryCounts, today time.Time) (value int) {
 		}
 	}
 	return value
-}
-
-// parts are the counts from which the totals are made.
-func parts(badges *services.Badges) []*services.Count {
-	counts := []*services.Count{&badges.HomeFeed, &badges.Announcements, &badges.Conversations.Total, &badges.Conversations.Mentions}
-	for _, category := range services.Categories {
-		counts = append(counts, badges.Notifications.Of(category))
-	}
-	for i := range badges.SiteMessages.Types {
-		counts = append(counts, &badges.SiteMessages.Types[i].Count)
-	}
-	return counts
-}
-
-// sum writes the totals, which are never stored. The mentions are in the conversations' total already.
-func sum(badges *services.Badges) {
-	badges.Conversations.Mentions.InTotal = false
-	notifications := badges.Notifications
-	badges.Notifications.Total = services.Sum(notifications.Like, notifications.Comment, notifications.Mention, notifications.Follow)
-	types := make([]services.Count, len(badges.SiteMessages.Types))
-	for i, message := range badges.SiteMessages.Types {
-		types[i] = message.Count
-	}
-	badges.SiteMessages.Total = services.Sum(types...)
-	badges.Total = services.Sum(badges.HomeFeed, badges.Notifications.Total, badges.SiteMessages.Total, badges.Announcements, badges.Conversations.Total)
-}
-
-// unknown is the document when nothing answers: its version is older than any that a client can hold.
-func unknown(types []string) *services.Badges {
-	document := rdb.Document{}
-	for _, kind := range types {
-		document.Messages = append(document.Messages, services.MessageTypeState{Type: kind})
-	}
-	badges := render(document, time.Time{})
-	badges.Version, badges.NextAt = services.Version(0, 0), time.Time{}
-	for _, count := range parts(badges) {
-		*count = services.NewCount(0, services.Unknown, time.Time{})
-	}
-	sum(badges)
-	return badges
 }

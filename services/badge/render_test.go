@@ -24,6 +24,11 @@ func liked(written time.Time, older int, counts ...int) rdb.Document {
 	return document
 }
 
+func render(document rdb.Document, now time.Time) *services.Badges {
+	v := &view{document: document, now: now}
+	return v.render()
+}
+
 // An unseen notification counts on its own day and on seven whole days after it, to the second.
 func TestNotificationsExpireAfterSevenWholeDays(t *testing.T) {
 	midnight := noon.Truncate(day)

@@ -11,6 +11,7 @@ import (
 // from it, and says when time alone changes that part next.
 type view struct {
 	document rdb.Document
+	caps     Caps
 	now      time.Time
 	// shared is the newest stamp (us) among the shared things that this user's badges show, the last time boundary
 	// among them.

@@ -48,6 +48,7 @@ func (f *Fanout) makeKinds() map[string]kind {
 	}
 	maps.Copy(kinds, f.feedKinds())
 	maps.Copy(kinds, f.notificationKinds())
+	maps.Copy(kinds, f.policyKinds())
 	return kinds
 }
 

@@ -2,7 +2,6 @@ package rdb
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -96,37 +95,14 @@ func DotRegister(name string, seen uint64) Register {
 
 // PolicyRegister is the register of a display policy.
 func PolicyRegister(policy services.DisplayPolicy) Register {
-	return Register{policyField, registerValue(policy.Version, digits(sourceBits(policy.OutOfTotal)), digits(sourceBits(policy.AsDot)),
+	return Register{policyField, registerValue(policy.Version, digits(services.PackSources(policy.OutOfTotal)), digits(services.PackSources(policy.AsDot)),
 		digits(policy.QuietFrom), digits(policy.QuietTo), digits(policy.OffsetEast))}
 }
 
 func (p *parser) policy() (policy services.DisplayPolicy) {
 	var version, out, dot, from, to, offset string
 	p.parts(&version, &out, &dot, &from, &to, &offset)
-	policy.Version, policy.OutOfTotal, policy.AsDot = p.numberOf(version), sourcesOf(p.numberOf(out)), sourcesOf(p.numberOf(dot))
+	policy.Version, policy.OutOfTotal, policy.AsDot = p.numberOf(version), services.UnpackSources(p.numberOf(out)), services.UnpackSources(p.numberOf(dot))
 	policy.QuietFrom, policy.QuietTo, policy.OffsetEast = int(p.numberOf(from)), int(p.numberOf(to)), int(p.signed(offset))
 	return policy
-}
-
-// sourceBits packs sources by their place in services.Sources.
-func sourceBits(sources map[services.Source]bool) (bits uint64) {
-	for source, has := range sources {
-		if i := slices.Index(services.Sources, source); has && i >= 0 {
-			bits |= 1 << i
-		}
-	}
-	return bits
-}
-
-func sourcesOf(bits uint64) map[services.Source]bool {
-	if bits == 0 {
-		return nil
-	}
-	sources := make(map[services.Source]bool)
-	for i, source := range services.Sources {
-		if bits&(1<<i) != 0 {
-			sources[source] = true
-		}
-	}
-	return sources
 }

@@ -93,7 +93,7 @@ func TestANewTypeOfMessagesIsBornByARebuild(t *testing.T) {
 
 func TestAPolicyIsReadAsItWasWritten(t *testing.T) {
 	sources := rapid.Custom(func(t *rapid.T) map[services.Source]bool {
-		return sourcesOf(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "sources"))
+		return services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "sources"))
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		minute := rapid.IntRange(0, 1439)

@@ -1,0 +1,45 @@
+package resolvers
+
+import (
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/badge"
+)
+
+// policyChange reads what shall change. INVALID when a source is named twice.
+func policyChange(input graph.SetDisplayPolicyInput) (badge.PolicyChange, error) {
+	change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
+	named := map[services.Source]bool{}
+	for _, source := range input.Sources {
+		if named[source.Source] {
+			return change, services.Errorf(services.Invalid, "sources: %s is named twice", source.Source)
+		}
+		named[source.Source] = true
+		if source.InTotal != nil {
+			change.InTotal[source.Source] = *source.InTotal
+		}
+		if source.Style != nil {
+			change.AsDot[source.Source] = *source.Style == graph.BadgeStyleDot
+		}
+	}
+	if hours := input.QuietHours; hours != nil {
+		change.Quiet = &badge.QuietHours{From: hours.From, To: hours.To, OffsetEast: hours.OffsetMinutes}
+	}
+	return change, nil
+}
+
+func graphPolicy(policy services.DisplayPolicy) *graph.DisplayPolicy {
+	shown := &graph.DisplayPolicy{Sources: make([]graph.SourcePolicy, len(services.Sources))}
+	for i, source := range services.Sources {
+		shown.Sources[i] = graph.SourcePolicy{Source: source, InTotal: !policy.OutOfTotal[source], Style: graph.BadgeStyleNumber}
+		if policy.AsDot[source] {
+			shown.Sources[i].Style = graph.BadgeStyleDot
+		}
+	}
+	if policy.QuietFrom != policy.QuietTo {
+		shown.QuietHours = &graph.QuietHours{
+			From: badge.MinuteText(policy.QuietFrom), To: badge.MinuteText(policy.QuietTo), OffsetMinutes: policy.OffsetEast,
+		}
+	}
+	return shown
+}

@@ -1,0 +1,106 @@
+package badge
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// PolicyChange is what a user wants otherwise; what it does not name stays.
+type PolicyChange struct {
+	InTotal map[services.Source]bool // whether these enter the total
+	AsDot   map[services.Source]bool // whether these show a dot instead of their number
+	Quiet   *QuietHours              // nil leaves them
+}
+
+// QuietHours are when no number shall be shown. From and To are "HH:MM" of the user's day; equal ends them.
+type QuietHours struct {
+	From, To   string
+	OffsetEast int // minutes by which the user's clock is ahead of UTC, -720 to 840
+}
+
+// The least and the greatest offset of a clock on Earth, in minutes.
+const (
+	leastOffset    = -12 * 60
+	greatestOffset = 14 * 60
+)
+
+// Policy is how a user wants his badges shown.
+func (s *Service) Policy(ctx context.Context, user services.UserNumber) (services.DisplayPolicy, error) {
+	return s.store.Policy(ctx, user)
+}
+
+// SetPolicy is the op by which a user says how he wants his badges shown, on every device. INVALID for hours that are
+// no time of a day, and for an offset that no clock has.
+func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*fanout.Op, error) {
+	from, to := 0, 0
+	if change.Quiet != nil {
+		var err error
+		if from, err = minuteOf("quietHours.from", change.Quiet.From); err != nil {
+			return nil, err
+		}
+		if to, err = minuteOf("quietHours.to", change.Quiet.To); err != nil {
+			return nil, err
+		}
+		if offset := change.Quiet.OffsetEast; offset < leastOffset || offset > greatestOffset {
+			return nil, services.Errorf(services.Invalid, "quietHours.offsetMinutes: %d to %d are allowed, got %d", leastOffset, greatestOffset, offset)
+		}
+	}
+	apply := func(policy *services.DisplayPolicy) error {
+		for source, inTotal := range change.InTotal {
+			policy.OutOfTotal = with(policy.OutOfTotal, source, !inTotal)
+		}
+		for source, asDot := range change.AsDot {
+			policy.AsDot = with(policy.AsDot, source, asDot)
+		}
+		if change.Quiet != nil {
+			policy.QuietFrom, policy.QuietTo, policy.OffsetEast = from, to, change.Quiet.OffsetEast
+		}
+		return nil
+	}
+	return &fanout.Op{
+		Name: "setDisplayPolicy", Actor: user, Input: change.text(),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			if _, err := tx.ChangePolicy(ctx, user, apply); err != nil {
+				return nil, err
+			}
+			return nil, tx.Enqueue(ctx, fanout.PolicyJob(user))
+		},
+		Own: func(ctx context.Context) error { return s.fanout.CarryPolicy(ctx, user) },
+	}, nil
+}
+
+// text prints the change, the same for the same change.
+func (c PolicyChange) text() string {
+	if c.Quiet == nil {
+		return fmt.Sprint(c.InTotal, c.AsDot)
+	}
+	return fmt.Sprint(c.InTotal, c.AsDot, *c.Quiet)
+}
+
+func with(sources map[services.Source]bool, source services.Source, has bool) map[services.Source]bool {
+	if sources == nil {
+		sources = map[services.Source]bool{}
+	}
+	sources[source] = has
+	return sources
+}
+
+// minuteOf reads "HH:MM".
+func minuteOf(field, text string) (int, error) {
+	if len(text) == len("HH:MM") && text[2] == ':' {
+		hour, wrongHour := strconv.ParseUint(text[:2], 10, 8)
+		minute, wrongMinute := strconv.ParseUint(text[3:], 10, 8)
+		if wrongHour == nil && wrongMinute == nil && hour < 24 && minute < 60 {
+			return int(hour*60 + minute), nil
+		}
+	}
+	return 0, services.Errorf(services.Invalid, "%s: %s is not a time of a day: expected HH:MM from 00:00 to 23:59", field, services.Quote(text))
+}
+
+// MinuteText prints a minute of a day as minuteOf reads it.
+func MinuteText(minute int) string { return fmt.Sprintf("%02d:%02d", minute/60, minute%60) }

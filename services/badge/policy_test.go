@@ -1,0 +1,105 @@
+package badge
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+)
+
+func (n node) setPolicy(user services.UserNumber, change PolicyChange) {
+	n.TB.Helper()
+	op, err := n.SetPolicy(user, change)
+	n.Must(err)
+	n.Must(n.World.Fanout.Commit(n.TB.Context(), op)[0])
+}
+
+func TestAPolicyHoldsOnEveryDevice(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		_, reader := n.fan(3)
+		before := n.read(reader)
+		n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
+		after := n.read(reader)
+		if after.Total.Value != 0 || after.HomeFeed.Value != 3 || after.Version <= before.Version {
+			t.Errorf("once it is set: %+v", after)
+		}
+		n.setPolicy(reader, PolicyChange{AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, Quiet: &QuietHours{"23:00", "06:30", 60}})
+		if got := n.read(reader); got.HomeFeed.Display != services.DisplayDot || got.HomeFeed.InTotal {
+			t.Errorf("what was set before is forgotten: %+v", got.HomeFeed)
+		}
+		policy, err := n.Policy(t.Context(), reader)
+		n.Must(err)
+		want := services.DisplayPolicy{
+			Version: 2, OutOfTotal: map[services.Source]bool{services.SourceHomeFeed: true}, AsDot: map[services.Source]bool{services.SourceHomeFeed: true},
+			QuietFrom: 23 * 60, QuietTo: 6*60 + 30, OffsetEast: 60,
+		}
+		if difference := cmp.Diff(want, policy); difference != "" {
+			t.Error(difference)
+		}
+		facts, err := n.ReadFacts(t.Context(), reader)
+		n.Must(err)
+		if facts.HomeFeed.InTotal || facts.HomeFeed.Display != services.DisplayDot {
+			t.Errorf("from SQL: %+v", facts.HomeFeed)
+		}
+		n.setPolicy(reader, PolicyChange{
+			InTotal: map[services.Source]bool{services.SourceHomeFeed: true}, AsDot: map[services.Source]bool{services.SourceHomeFeed: false},
+			Quiet: &QuietHours{"00:00", "00:00", 0},
+		})
+		if got := n.read(reader); got.Total.Value != 3 || got.HomeFeed.Display != "3" {
+			t.Errorf("taken back: %+v", got)
+		}
+	})
+}
+
+// A document that is lost is shown by the policy again, and the job of an old change does not bring it back.
+func TestAPolicySurvivesALostDocument(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(3)
+	n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
+	n.Server.Flush()
+	if got := n.read(reader).Total.Value; got != 0 {
+		t.Errorf("after a flush the total is %d", got)
+	}
+	n.Quiet(n.World.Fanout)
+	if got := n.read(reader).Total.Value; got != 0 {
+		t.Errorf("after its jobs the total is %d", got)
+	}
+}
+
+func TestAPolicyThatCannotBeIsRefused(t *testing.T) {
+	n := served(t)
+	user := n.Users(1)[0]
+	for _, refused := range []struct {
+		hours QuietHours
+		says  string
+	}{
+		{QuietHours{"24:00", "06:00", 0}, "quietHours.from"},
+		{QuietHours{"7:00", "06:00", 0}, "quietHours.from"},
+		{QuietHours{"", "06:00", 0}, "quietHours.from"},
+		{QuietHours{"22:00", "06:60", 0}, "quietHours.to"},
+		{QuietHours{"22:00", "-1:00", 0}, "quietHours.to"},
+		{QuietHours{"22:00", "06-00", 0}, "quietHours.to"},
+		{QuietHours{"22:00", "06:00", -721}, "-720 to 840"},
+		{QuietHours{"22:00", "06:00", 841}, "quietHours.offsetMinutes"},
+	} {
+		_, err := n.SetPolicy(user, PolicyChange{Quiet: &refused.hours})
+		if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), refused.says) {
+			t.Errorf("%+v: %v", refused.hours, err)
+		}
+	}
+	if policy, err := n.Policy(t.Context(), user); err != nil || policy.Version != 0 {
+		t.Errorf("something of it was kept: %+v, %v", policy, err)
+	}
+}
+
+func TestMinutesAreReadAsTheyArePrinted(t *testing.T) {
+	for minute := range services.MinutesPerDay {
+		if got, err := minuteOf("f", MinuteText(minute)); got != minute || err != nil {
+			t.Fatalf("%d is %s and read as %d, %v", minute, MinuteText(minute), got, err)
+		}
+	}
+}

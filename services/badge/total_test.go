@@ -1,0 +1,146 @@
+package badge
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// lit is a document with something of every source.
+func lit(feed, like, message, conversations int) rdb.Document {
+	document := liked(noon, 0, like)
+	document.FeedCount = feed
+	document.Messages = []services.MessageTypeState{{Type: "general", Unread: message}, {Type: "billing", Unread: 1}}
+	document.Conversations = services.ConversationSums{Unread: conversations, Mentions: min(conversations, 1)}
+	return document
+}
+
+func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
+	document := lit(2, 3, 4, 5)
+	if got := render(document, noon).Total; got.Value != 2+3+5+5 {
+		t.Errorf("all of it: %+v", got)
+	}
+	document.Policy.OutOfTotal = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceSiteMessages: true}
+	badges := render(document, noon)
+	if badges.Total.Value != 3+5 || badges.HomeFeed.Value != 2 || badges.SiteMessages.Total.Value != 5 {
+		t.Errorf("without feed and messages: %+v", badges)
+	}
+	for what, want := range map[string]struct {
+		count   services.Count
+		inTotal bool
+	}{
+		"the feed": {badges.HomeFeed, false}, "the messages": {badges.SiteMessages.Total, false}, "a type": {badges.SiteMessages.Types[0].Count, false},
+		"likes": {badges.Notifications.Like, true}, "notifications": {badges.Notifications.Total, true}, "conversations": {badges.Conversations.Total, true},
+		"mentions, which are in the conversations already": {badges.Conversations.Mentions, false},
+	} {
+		if want.count.InTotal != want.inTotal {
+			t.Errorf("%s: in the total %v", what, want.count.InTotal)
+		}
+	}
+	document.FeedMore = true
+	if got := render(document, noon).Total.Precision; got != services.Exact {
+		t.Errorf("a part that is out of it makes the total %s", got)
+	}
+}
+
+func TestNumbersAreShownUpToTheirCap(t *testing.T) {
+	for value, want := range map[int]string{0: "0", 1: "1", 98: "98", 99: "99", 100: "99+", 300: "99+"} {
+		badges := render(lit(value, 0, 0, 0), noon)
+		if badges.HomeFeed.Display != want || badges.HomeFeed.Value != value {
+			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
+		}
+	}
+	v := &view{document: lit(200, 3, 4, 5), now: noon, caps: Caps{services.SourceHomeFeed: 150, CapTotal: 9, services.SourceNotifications: 3}}
+	badges := v.render()
+	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
+		t.Errorf("with caps of their own: %+v", badges)
+	}
+}
+
+func TestADotStandsForTheNumber(t *testing.T) {
+	document := lit(200, 0, 4, 5)
+	document.Policy.AsDot = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true}
+	badges := render(document, noon)
+	if badges.HomeFeed.Display != services.DisplayDot || badges.HomeFeed.Value != 200 || badges.Notifications.Like.Display != "" || badges.Notifications.Total.Display != "" {
+		t.Errorf("%+v", badges)
+	}
+	if badges.Total.Display != "99+" || badges.SiteMessages.Total.Display != "5" {
+		t.Errorf("the others: %+v", badges)
+	}
+}
+
+func TestQuietHoursHideEveryNumber(t *testing.T) {
+	document := lit(2, 3, 4, 5)
+	document.Policy.QuietFrom, document.Policy.QuietTo, document.Policy.OffsetEast = 22*60, 7*60, 60
+	at := func(hour, minute int) time.Time { return time.Date(2026, 1, 31, hour, minute, 0, 0, time.UTC) }
+	last := ""
+	for _, moment := range []struct {
+		at    time.Time
+		quiet bool
+		next  time.Time
+	}{
+		{at(5, 59), true, at(6, 0)},
+		{at(6, 0), false, at(21, 0)},
+		{at(12, 0), false, at(21, 0)},
+		{at(20, 59), false, at(21, 0)},
+		{at(21, 0), true, at(24, 0)}, // the day of the notifications ends before the quiet hours do
+		{at(24, 0), true, at(30, 0)},
+		{at(30, 0), false, at(45, 0)},
+	} {
+		badges := render(document, moment.at)
+		if badges.Quiet != moment.quiet || (badges.Total.Display == "") != moment.quiet || (badges.HomeFeed.Display == "") != moment.quiet {
+			t.Errorf("at %s: quiet %v, %+v", moment.at, badges.Quiet, badges.Total)
+		}
+		if badges.Total.Value != 15 {
+			t.Errorf("at %s the number itself is %d", moment.at, badges.Total.Value)
+		}
+		if !badges.NextAt.Equal(moment.next) {
+			t.Errorf("at %s time changes it at %s, want %s", moment.at, badges.NextAt, moment.next)
+		}
+		if badges.Version < last {
+			t.Errorf("at %s the version falls from %s to %s", moment.at, last, badges.Version)
+		}
+		last = badges.Version
+	}
+}
+
+// Whatever the policy and the moments: the total is the sum of what is in it, and time alone never gives one version two
+// faces, nor an older version.
+func TestEveryPolicyHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		document := lit(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
+		minute := rapid.IntRange(0, services.MinutesPerDay-1)
+		document.Policy = services.DisplayPolicy{
+			OutOfTotal: services.UnpackSources(rapid.Uint64Max(31).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(31).Draw(t, "dots")),
+			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(leastOffset, greatestOffset).Draw(t, "offset"),
+		}
+		now := noon.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "minutes")) * time.Minute)
+		badges := render(document, now)
+		sum := 0
+		for _, count := range everyPart(badges) {
+			if count.InTotal {
+				sum += count.Value
+			}
+		}
+		if badges.Total.Value != sum {
+			t.Fatalf("the total is %d, its parts make %d", badges.Total.Value, sum)
+		}
+		if !badges.NextAt.IsZero() && !badges.NextAt.After(now) {
+			t.Fatalf("at %s the next change is said to be at %s", now, badges.NextAt)
+		}
+		later := now.Add(time.Duration(rapid.IntRange(1, 2*24*60).Draw(t, "wait")) * time.Minute)
+		then := render(document, later)
+		switch same := then.Quiet == badges.Quiet && then.Total == badges.Total; {
+		case then.Version < badges.Version:
+			t.Fatalf("the version fell from %s at %s to %s at %s", badges.Version, now, then.Version, later)
+		case then.Version == badges.Version && !same:
+			t.Fatalf("one version, two faces: %+v at %s and %+v at %s", badges.Total, now, then.Total, later)
+		case !same && (badges.NextAt.IsZero() || badges.NextAt.After(later)):
+			t.Fatalf("it changed between %s and %s, and the next change was said to be at %s", now, later, badges.NextAt)
+		}
+	})
+}

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+const policyColumns = `SELECT ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE user_number = $1`
+
+var (
+	bearPolicy = newStatement("make a display policy", `INSERT INTO display_policies
+		(user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES ($1, 0, 0, 0, 0, 0, 0)
+		ON CONFLICT (user_number) DO NOTHING`)
+
+	lockPolicy = newStatement("lock a display policy", policyColumns+` {for update}`)
+
+	onePolicy = newStatement("a display policy", policyColumns)
+
+	setPolicy = newStatement("set a display policy", `UPDATE display_policies
+		SET ver = $2, out_of_total = $3, as_dot = $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
+)
+
+// ChangePolicy changes how a user wants his badges shown, one change after the other, and answers what stands. The
+// version rises by one with each. An error of change leaves all as it was.
+func (tx *Tx) ChangePolicy(ctx context.Context, user services.UserNumber, change func(*services.DisplayPolicy) error) (services.DisplayPolicy, error) {
+	if _, err := tx.run(ctx, bearPolicy, user); err != nil {
+		return services.DisplayPolicy{}, err
+	}
+	policy, err := tx.policy(ctx, lockPolicy, user)
+	if err != nil {
+		return policy, err
+	}
+	if err := change(&policy); err != nil {
+		return policy, err
+	}
+	policy.Version++
+	_, err = tx.run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.OutOfTotal)),
+		int64(services.PackSources(policy.AsDot)), policy.QuietFrom, policy.QuietTo, policy.OffsetEast)
+	return policy, err
+}
+
+// Policy is how a user wants his badges shown; the standard, with version 0, when he never said.
+func (s *Store) Policy(ctx context.Context, user services.UserNumber) (services.DisplayPolicy, error) {
+	return s.policy(ctx, onePolicy, user)
+}
+
+func (r runner) policy(ctx context.Context, st statement, user services.UserNumber) (policy services.DisplayPolicy, err error) {
+	var out, dots int64
+	_, err = r.one(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
+	policy.OutOfTotal, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
+	return policy, err
+}
