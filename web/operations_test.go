@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -100,9 +101,14 @@ func TestReadyMadeOperations(t *testing.T) {
 		}
 		names = append(names, name)
 	}
-	want := []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like", "MarkSeen", "Ingest"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("the tabs differ (-want +got):\n%s", diff)
+	// The tour of the README walks through these; what follows shows one source each.
+	tour := []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like", "MarkSeen", "Ingest"}
+	if diff := cmp.Diff(tour, names[:min(len(tour), len(names))]); diff != "" {
+		t.Errorf("the first tabs differ (-want +got):\n%s", diff)
+	}
+	slices.Sort(names)
+	if once := slices.Compact(slices.Clone(names)); len(once) < len(names) {
+		t.Errorf("two tabs are called the same: %v", names)
 	}
 }
 
