@@ -16,9 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"tidings/graph"
@@ -319,62 +316,4 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	_, _ = io.WriteString(w, "ready\n")
-}
-
-// metrics are the node's numbers for Prometheus: its own, Go's and the process'.
-func (s *server) metrics() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	gauge := func(name, help string, value func() float64) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "tidings", Name: name, Help: help}, value))
-	}
-	counter := func(name, help string, value func() uint64) {
-		registry.MustRegister(prometheus.NewCounterFunc(
-			prometheus.CounterOpts{Namespace: "tidings", Name: name, Help: help}, func() float64 { return float64(value()) }))
-	}
-	gauge("sockets_open", "Open WebSockets.", func() float64 { return float64(s.sockets.Stats().Open) })
-	counter("sockets_opened_total", "WebSockets ever opened.", func() uint64 { return s.sockets.Stats().Opened })
-	counter("sockets_refused_total", "Upgrades refused.", func() uint64 { return s.sockets.Stats().Refused })
-	counter("sockets_slow_total", "Sockets cut off because they did not read.", func() uint64 { return s.sockets.Stats().Slow })
-	counter("socket_events_total", "Events written to sockets.", func() uint64 { return s.sockets.Stats().Events })
-	gauge("users_online", "Users with an open subscription on this node.", func() float64 { return float64(s.hub.Stats().Online) })
-	counter("push_delivered_total", "States handed to subscriptions.", func() uint64 { return s.hub.Stats().Delivered })
-	counter("push_conflated_total", "States replaced by newer ones before they were sent.", func() uint64 { return s.hub.Stats().Conflated })
-	counter("push_repairs_total", "Users whom the sweep found to be shown something old.", func() uint64 { return s.hub.Stats().Repairs })
-	counter("push_render_errors_total", "Renderings that failed.", func() uint64 { return s.hub.Stats().RenderErrors })
-	registry.MustRegister(&jobCollector{store: s.store})
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-}
-
-// jobCollector reads the state of the job queue when it is asked for.
-type jobCollector struct{ store *store.Store }
-
-var (
-	jobsWaiting = prometheus.NewDesc("tidings_jobs_waiting", "Jobs that wait or run.", nil, nil)
-	jobsDead    = prometheus.NewDesc("tidings_jobs_dead", "Jobs given up.", nil, nil)
-	jobsOldest  = prometheus.NewDesc("tidings_jobs_oldest_seconds", "How long the oldest waiting job has been due.", nil, nil)
-)
-
-// Describe names the numbers.
-func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
-	out <- jobsWaiting
-	out <- jobsDead
-	out <- jobsOldest
-}
-
-// Collect reads the numbers; while SQL does not answer there are none.
-func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	waiting, dead, oldest, err := c.store.JobCounts(ctx)
-	if err != nil {
-		return
-	}
-	age := 0.0
-	if !oldest.IsZero() {
-		age = max(0, time.Since(oldest).Seconds())
-	}
-	out <- prometheus.MustNewConstMetric(jobsWaiting, prometheus.GaugeValue, float64(waiting))
-	out <- prometheus.MustNewConstMetric(jobsDead, prometheus.GaugeValue, float64(dead))
-	out <- prometheus.MustNewConstMetric(jobsOldest, prometheus.GaugeValue, age)
 }
