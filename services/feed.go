@@ -5,14 +5,31 @@ import "time"
 // PostKind says what a post is.
 type PostKind string
 
-// PostKindPost is a post of its own, the only kind that enters home feeds by default.
-const PostKindPost PostKind = "POST"
+// The kinds of posts.
+const (
+	PostKindPost    PostKind = "POST"    // a post of its own, the only kind that enters home feeds by default
+	PostKindComment PostKind = "COMMENT" // an answer to a post
+	PostKindReply   PostKind = "REPLY"   // an answer to a comment or to another reply
+)
+
+// PostKinds lists every kind.
+var PostKinds = []PostKind{PostKindPost, PostKindComment, PostKindReply}
+
+// AnswerKind is what an answer to a post of this kind is.
+func (k PostKind) AnswerKind() PostKind {
+	if k == PostKindPost {
+		return PostKindComment
+	}
+	return PostKindReply
+}
 
 // Post is a post as the facts know it.
 type Post struct {
 	ID        PostID
 	Author    UserNumber
 	Kind      PostKind
+	Parent    PostID // what it answers; 0: nothing
+	OffFeed   bool   // it enters no home feed, not even its author's
 	Body      string // 1 to 5,000 characters
 	Deleted   bool
 	UpdatedAt time.Time // the last change, to the microsecond: a later copy of the post has a later one

@@ -57,7 +57,7 @@ func steps() []step {
 			w.Like(newest(w, users[0]), users[0], users[1])
 		}, func(w *fanouttest.World, users []services.UserNumber) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
-				if _, err := tx.RaiseNotificationsSeen(ctx, users[0], services.CategoryLike, 0); err != nil {
+				if _, err := tx.RaiseNotificationsSeen(ctx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
 					return err
 				}
 				return tx.Enqueue(ctx, fanout.CountsJob(users[0]))

@@ -83,14 +83,9 @@ func (s *Service) MarkSeen(user services.UserNumber, categories []services.Categ
 	var states []store.NotificationState
 	return &fanout.Op{
 		Name: "markNotificationsSeen", Actor: user, Input: fmt.Sprint(categories, upTo),
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			states = nil
-			for _, category := range categories {
-				state, err := tx.RaiseNotificationsSeen(ctx, user, category, upTo)
-				if err != nil {
-					return nil, err
-				}
-				states = append(states, state)
+		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
+			if states, err = tx.RaiseNotificationsSeen(ctx, user, categories, upTo); err != nil {
+				return nil, err
 			}
 			return nil, tx.Enqueue(ctx, fanout.CountsJob(user))
 		},

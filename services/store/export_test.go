@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"tidings/services"
 )
 
 // Exec runs any SQL within a transaction.
@@ -49,13 +51,21 @@ func (r runner) lines(ctx context.Context, text string, args []any) (lines []str
 // Statements are the texts of what is worth looking at.
 var Statements = map[string]statement{
 	"homeFeed": homeFeed, "newestCounting": newestCounting, "countNew": countNew, "followersOf": followersOf, "edgesTo": edgesTo,
-	"statesByInbox": statesByInbox, "statesByUser": statesByUser, "lowerCauses": lowerCauses, "lowerSubjects": lowerSubjects,
-	"causesToRaise": causesToRaise, "subjectsToRaise": subjectsToRaise, "restoreCauses": restoreCauses, "lockStates": lockStates,
-	"raiseVersions": raiseVersions, "messageStatesOf": messageStatesOf, "messageStatesOfUser": messageStatesOfUser, "messagesOf": messagesOf,
+	"messageStatesOf": messageStatesOf, "messageStatesOfUser": messageStatesOfUser, "messagesOf": messagesOf,
 	"unreadMessagesOf": unreadMessagesOf, "messagesByID": messagesByID, "countReads": countReads, "messageHolders": messageHolders,
 	"readMessages": readMessages, "unreadMessages": unreadMessages, "readMessageTypes": readMessageTypes, "typesOfMessages": typesOfMessages,
 	"lockMessageTypes": lockMessageTypes, "raiseMessageVersions": raiseMessageVersions, "messageByKey": messageByKey,
-	"newestViewItems": newestViewItems, "countViewItems": countViewItems, "viewsOf": viewsOf, "oneViewItem": oneViewItem, "authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "nextDue": nextDue,
+	"newestViewItems": newestViewItems, "countViewItems": countViewItems, "viewsOf": viewsOf, "oneViewItem": oneViewItem,
+	"statesByInbox": statesByInbox, "statesByUser": statesByUser, "lowerCauses": lowerCauses, "restoreCauses": restoreCauses,
+	"heldNamed": heldNamed, "heldOfSubject": heldOfSubject, "lockHeads": lockHeads, "setHeads": setHeads, "ensureStates": ensureStates,
+	"moveGroups": moveGroups, "raiseVersions": raiseVersions, "groupsAt": groupsAt, "readGroups": readGroups, "readUnread": readUnread, "readUndone": readUndone,
+	"unreadGroup": unreadGroup, "undoRead": undoRead, "groupAt": groupAt, "sampleActors": sampleActors, "countActors": countActors,
+	"listAll": listBy[AllNotifications], "listUnread": listBy[UnreadNotifications], "listUnseen": listBy[UnseenNotifications],
+	"likes": factsByCategory[services.CategoryLike].named, "likesOfSubject": factsByCategory[services.CategoryLike].ofSubject,
+	"comments": factsByCategory[services.CategoryComment].named, "commentsOfSubject": factsByCategory[services.CategoryComment].ofSubject,
+	"mentions": factsByCategory[services.CategoryMention].named, "mentionsOfSubject": factsByCategory[services.CategoryMention].ofSubject,
+	"follows": factsByCategory[services.CategoryFollow].named, "followsOfSubject": factsByCategory[services.CategoryFollow].ofSubject,
+	"authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "nextDue": nextDue,
 }
 
 // Text is the statement's text for an engine.

@@ -18,7 +18,7 @@ WITH authors AS MATERIALIZED (
 ), page AS MATERIALIZED (
 	SELECT CAST($3 AS BIGINT) AS size, 1 + 2 * CAST($3 AS BIGINT) / count(*) AS depth FROM authors
 ), marks AS MATERIALIZED (
-	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND id < $2 AND deleted_at IS NULL
+	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND id < $2 AND `+feedPost+`
 		ORDER BY id DESC LIMIT 1 OFFSET (SELECT depth - 1 FROM page)) AS mark
 	FROM authors a
 ), floors AS MATERIALIZED (
@@ -26,18 +26,18 @@ WITH authors AS MATERIALIZED (
 		LIMIT 1 OFFSET (SELECT (size - 1) / depth FROM page)), 0) AS floor
 ), ranges AS MATERIALIZED (
 	SELECT a.author, a.since, COALESCE((SELECT id FROM posts
-		WHERE posts.author = a.author AND id < $2 AND id >= floors.floor AND deleted_at IS NULL
+		WHERE posts.author = a.author AND id < $2 AND id >= floors.floor AND `+feedPost+`
 		ORDER BY id DESC LIMIT 1 OFFSET (SELECT size - 1 FROM page)), floors.floor) AS bound
 	FROM authors a CROSS JOIN floors
 )
 SELECT p.id, p.author, CASE WHEN p.author <> $1 AND p.id > r.since THEN 1 ELSE 0 END
 FROM ranges r CROSS JOIN posts p
-WHERE p.author = r.author AND p.id >= r.bound AND p.id < $2 AND p.deleted_at IS NULL
+WHERE p.author = r.author AND p.id >= r.bound AND p.id < $2 AND `+feedPost+`
 ORDER BY p.id DESC LIMIT $3`)
 
 var newestCounting = newStatement("newest counting post", `
 SELECT COALESCE(max(newest), 0) FROM (
-	SELECT (SELECT id FROM posts WHERE author = f.followee AND id > f.since AND id <= $2 AND deleted_at IS NULL
+	SELECT (SELECT id FROM posts WHERE author = f.followee AND id > f.since AND id <= $2 AND `+feedPost+`
 		ORDER BY id DESC LIMIT 1) AS newest
 	FROM follows f WHERE f.follower = $1 AND f.followee <> $1
 ) AS of_each`)
@@ -46,7 +46,7 @@ var countNew = newStatement("count new posts", `
 SELECT count(*) FROM (
 	SELECT 1 FROM follows f CROSS JOIN posts p
 	WHERE f.follower = $1 AND f.followee <> $1 AND p.author = f.followee
-		AND p.id > CASE WHEN f.since > $2 THEN f.since ELSE $2 END AND p.deleted_at IS NULL
+		AND p.id > CASE WHEN f.since > $2 THEN f.since ELSE $2 END AND `+feedPost+`
 	LIMIT $3
 ) AS counted`)
 

@@ -8,8 +8,8 @@ import (
 )
 
 // NotificationState is the absolute state of one category of one user: whoever has a lower version has an older
-// one. A group (one subject in one half day) is unseen while a standing cause of it lies after Seen. Days[i]
-// counts the unseen groups of the day Day-i, Older those before Day-7.
+// one. A group (one subject in one half day) is unseen while a standing cause of it lies after Seen and was not read.
+// Days[i] counts the unseen groups of the day Day-i, Older those before Day-7.
 type NotificationState struct {
 	Recipient  services.UserNumber
 	Category   services.Category
@@ -21,11 +21,11 @@ type NotificationState struct {
 }
 
 // countUnseen reads the states of some inboxes, each followed by the numbers of its unseen groups in each half day;
-// a state's own row has bucket -1. It reads what is unseen, from notification_causes_unseen alone.
+// a state's own row has bucket -1. It reads what is unseen, from notification_groups_unread alone: its cost grows with
+// the groups, not with the likes in them.
 const countUnseen = `, unseen AS MATERIALIZED (
-	SELECT DISTINCT n.recipient, n.category, n.subject, n.bucket
-	FROM boxes b CROSS JOIN notification_causes n
-	WHERE n.recipient = b.recipient AND n.category = b.category AND n.place > b.seen AND n.standing
+	SELECT g.recipient, g.category, g.bucket FROM boxes b CROSS JOIN notification_groups g
+	WHERE g.recipient = b.recipient AND g.category = b.category AND g.newest > b.seen AND g.newest > g.read_to
 )
 SELECT recipient, category, ver, head, seen, -1 AS bucket, 0 AS groups FROM boxes
 UNION ALL

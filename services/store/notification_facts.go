@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// causeFacts are the statements that say which causes of a category the facts support, with the time of each. named
+// asks for causes by all of their names (recipient, subject, actor, object), ofSubject for every cause of a subject
+// (recipient, subject). A time is microseconds, or an id that was made then.
+type causeFacts struct {
+	named, ofSubject statement
+	byID             bool // the time is an id
+}
+
+const (
+	namedCauses   = `{rows $1 recipient BIGINT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
+	namedSubjects = `{rows $1 recipient BIGINT, subject BIGINT} AS c`
+
+	// A subject of likes and comments is the recipient's own post, which stands.
+	ownPost = `p.id = c.subject AND p.author = c.recipient AND p.deleted_at IS NULL`
+	// Nobody is notified of what he does himself.
+	othersLike = `l.liker <> c.recipient`
+	// Who is mentioned in an answer to his own post is told of the mention alone: one act, one notification.
+	othersAnswer = `o.author <> c.recipient AND o.deleted_at IS NULL
+		AND 0 = (SELECT count(*) FROM mentions m WHERE m.post = o.id AND m.mentioned = c.recipient)`
+)
+
+// Of three tables joined at once PostgreSQL may look the likes up by their post alone: hence MATERIALIZED.
+var factsByCategory = map[services.Category]causeFacts{
+	services.CategoryLike: {
+		named: newStatement("likes that notify", `
+WITH liked AS MATERIALIZED (
+	SELECT c.recipient, c.subject, c.actor, l.liked_at FROM `+namedCauses+` CROSS JOIN likes l
+	WHERE l.post = c.subject AND l.liker = c.actor AND c.object = 0 AND `+othersLike+`
+)
+SELECT c.recipient, c.subject, c.actor, 0, c.liked_at FROM liked c CROSS JOIN posts p WHERE `+ownPost),
+		ofSubject: newStatement("all likes of posts that notify", `
+WITH own AS MATERIALIZED (
+	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
+)
+SELECT c.recipient, c.subject, l.liker, 0, l.liked_at FROM own c CROSS JOIN likes l WHERE l.post = c.subject AND `+othersLike),
+	},
+	services.CategoryComment: {
+		byID: true,
+		named: newStatement("comments that notify", `
+WITH answers AS MATERIALIZED (
+	SELECT c.recipient, c.subject, c.actor, c.object FROM `+namedCauses+` CROSS JOIN posts o
+	WHERE o.id = c.object AND o.parent = c.subject AND o.author = c.actor AND `+othersAnswer+`
+)
+SELECT c.recipient, c.subject, c.actor, c.object, c.object FROM answers c CROSS JOIN posts p WHERE `+ownPost),
+		ofSubject: newStatement("all comments on posts that notify", `
+WITH own AS MATERIALIZED (
+	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
+)
+SELECT c.recipient, c.subject, o.author, o.id, o.id FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
+	},
+	services.CategoryMention: {
+		byID: true,
+		named: newStatement("mentions that notify", `
+WITH mentioned AS MATERIALIZED (
+	SELECT c.recipient, c.actor, m.post FROM `+namedCauses+` CROSS JOIN mentions m
+	WHERE m.post = c.subject AND m.mentioned = c.recipient AND c.object = 0
+)
+SELECT c.recipient, p.id, p.author, 0, p.id FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
+	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
+		ofSubject: newStatement("mentions in posts that notify", `
+WITH mentioned AS MATERIALIZED (
+	SELECT c.recipient, m.post FROM `+namedSubjects+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
+)
+SELECT c.recipient, p.id, p.author, 0, p.id FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
+	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
+	},
+	services.CategoryFollow: {
+		byID: true,
+		named: newStatement("follows that notify", `
+SELECT c.recipient, c.subject, f.follower, 0, f.since FROM `+namedCauses+` CROSS JOIN follows f
+WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.object = 0 AND f.follower <> f.followee`),
+		ofSubject: newStatement("all follows that notify", `
+SELECT c.recipient, c.subject, f.follower, 0, f.since FROM `+namedSubjects+` CROSS JOIN follows f
+WHERE f.followee = c.recipient AND c.subject = 0 AND f.follower <> f.followee`),
+	},
+}
+
+// heldCauses follows a list c of some columns of a cause's key.
+const heldCauses = `
+SELECT n.recipient, n.category, n.subject, n.actor, n.object, n.place, n.bucket, n.standing FROM c CROSS JOIN notification_causes n
+WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject`
+
+var (
+	heldNamed = newStatement("causes known", `
+WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS named)`+
+		heldCauses+` AND n.actor = c.actor AND n.object = c.object`)
+
+	heldOfSubject = newStatement("all causes known of subjects", `
+WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS named)`+heldCauses)
+)
+
+// held is what stands in notification_causes of a cause.
+type held struct {
+	place    services.PostID
+	bucket   int64
+	standing bool
+}
+
+// supported answers which of the causes the facts support now, and when each happened, in microseconds.
+func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]int64, error) {
+	named, subjects := map[services.Category]rows{}, map[services.Category]rows{}
+	for _, c := range causes {
+		if c.Actor == 0 {
+			subjects[c.Category] = append(subjects[c.Category], []any{c.Recipient, c.Subject})
+		} else {
+			named[c.Category] = append(named[c.Category], []any{c.Recipient, c.Subject, c.Actor, c.Object})
+		}
+	}
+	supported := make(map[Cause]int64, len(causes))
+	read := func(category services.Category, facts causeFacts, st statement, list rows) error {
+		if len(list) == 0 {
+			return nil
+		}
+		return tx.each(ctx, st, []any{list}, func(scan func(...any) error) error {
+			c := Cause{Category: category}
+			var at int64
+			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &at)
+			if facts.byID {
+				at = micros(services.PostID(at).Time())
+			}
+			supported[c] = at
+			return err
+		})
+	}
+	for category, facts := range factsByCategory {
+		if err := read(category, facts, facts.named, named[category]); err != nil {
+			return nil, err
+		}
+		if err := read(category, facts, facts.ofSubject, subjects[category]); err != nil {
+			return nil, err
+		}
+	}
+	return supported, nil
+}
+
+// known answers what is noted of the causes, standing or not.
+func (tx *Tx) known(ctx context.Context, causes []Cause) (map[Cause]held, error) {
+	var named, subjects rows
+	for _, c := range causes {
+		if c.Actor == 0 {
+			subjects = append(subjects, []any{c.Recipient, c.Category, c.Subject})
+		} else {
+			named = append(named, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
+		}
+	}
+	known := make(map[Cause]held, len(causes))
+	read := func(st statement, list rows) error {
+		if len(list) == 0 {
+			return nil
+		}
+		return tx.each(ctx, st, []any{list}, func(scan func(...any) error) error {
+			var c Cause
+			var h held
+			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &h.place, &h.bucket, &h.standing)
+			known[c] = h
+			return err
+		})
+	}
+	if err := read(heldNamed, named); err != nil {
+		return nil, err
+	}
+	return known, read(heldOfSubject, subjects)
+}

@@ -1,0 +1,202 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"tidings/services"
+)
+
+// NotificationFilter says which of a list's notifications are wanted.
+type NotificationFilter int
+
+// The filters.
+const (
+	AllNotifications    NotificationFilter = iota
+	UnreadNotifications                    // not read, whether seen or not
+	UnseenNotifications                    // exactly those that the number counts: not seen, not read, not expired
+)
+
+// NotificationQuery asks for a page of a user's notifications, the newest first.
+type NotificationQuery struct {
+	User       services.UserNumber
+	Categories []services.Category
+	Filter     NotificationFilter
+	Before     services.PostID // only those whose place is less
+	Limit      int
+	Expiry     services.Expiry
+}
+
+// NotificationPage is a page of a list, as the facts had it in one generation.
+type NotificationPage struct {
+	Notifications []services.Notification
+	More          bool
+	Next          services.PostID // the last place looked at; 0 when none was
+	Gen           uint64
+}
+
+// listText lists the groups of some categories for which a condition holds. Each category is a range of an index; how
+// far down it goes is found first, so that no more is read than one page of each.
+const listText = `
+WITH wanted AS MATERIALIZED (
+	SELECT c.category, c.oldest, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
+	FROM {rows $2 category TEXT, oldest BIGINT} AS c
+), ranges AS MATERIALIZED (
+	SELECT w.category, w.oldest, w.seen, COALESCE((SELECT g.newest FROM notification_groups g
+		WHERE g.recipient = $1 AND g.category = w.category AND g.newest < $3 AND %[1]s
+		ORDER BY g.newest DESC LIMIT 1 OFFSET $4 - 1), 0) AS bound
+	FROM wanted w
+)
+SELECT g.category, g.subject, g.bucket, g.newest, g.read_to, g.causes, w.seen
+FROM ranges w CROSS JOIN notification_groups g
+WHERE g.recipient = $1 AND g.category = w.category AND g.newest < $3 AND g.newest >= w.bound AND %[1]s
+ORDER BY g.newest DESC LIMIT $4`
+
+var listBy = map[NotificationFilter]statement{
+	AllNotifications:    newStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`)),
+	UnreadNotifications: newStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`)),
+	UnseenNotifications: newStatement("list unseen notifications", fmt.Sprintf(listText,
+		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`)),
+}
+
+const inGroup = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subject = c.subject AND %[1]s.bucket = c.bucket AND %[1]s.standing`
+
+func groupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
+
+var (
+	// In every category but comments an actor has one cause in a group; among comments the actors of the newest 64 are
+	// looked at.
+	sampleActors = newStatement("sample the actors of notifications", `
+SELECT c.i, n.actor, n.at FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
+WHERE `+groupOf("n")+` AND n.place >= COALESCE(CASE WHEN c.category = 'COMMENT'
+	THEN (SELECT m.place FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.place DESC LIMIT 1 OFFSET 63)
+	ELSE (SELECT m.place FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.place DESC LIMIT 1 OFFSET 7) END, 0)
+ORDER BY c.i, n.place DESC`)
+
+	countActors = newStatement("count the actors of notifications", `
+SELECT c.i, count(DISTINCT n.actor) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
+WHERE `+groupOf("n")+` GROUP BY c.i`)
+
+	headGen = newStatement("the generation of notifications", `SELECT gen FROM notification_heads WHERE recipient = $1`)
+
+	groupAt = newStatement("a notification by its place", `
+SELECT g.category, g.subject, g.bucket, g.newest, g.read_to, g.causes,
+	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
+FROM notification_causes n CROSS JOIN notification_groups g
+WHERE n.recipient = $1 AND n.place = $2 AND g.recipient = n.recipient AND g.category = n.category
+	AND g.subject = n.subject AND g.bucket = n.bucket AND g.newest > 0`)
+)
+
+// listed is a group as a list reads it.
+type listed struct {
+	group
+	newest, readTo, seen services.PostID
+	causes               int
+}
+
+func scanListed(scan func(...any) error) (l listed, err error) {
+	err = scan(&l.category, &l.subject, &l.bucket, &l.newest, &l.readTo, &l.causes, &l.seen)
+	return l, err
+}
+
+// Notifications reads a page. The generation is read first: what is marked unread after it is of a later one.
+func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page NotificationPage, err error) {
+	if _, err := s.one(ctx, headGen, []any{q.User}, &page.Gen); err != nil {
+		return page, err
+	}
+	if len(q.Categories) == 0 || q.Limit <= 0 {
+		return page, nil
+	}
+	today := s.today()
+	wanted := make(rows, len(q.Categories))
+	for i, category := range q.Categories {
+		wanted[i] = []any{category, q.Expiry.OldestDay(category, today) * bucketsPerDay}
+	}
+	var groups []listed
+	err = s.each(ctx, listBy[q.Filter], []any{q.User, wanted, q.Before, q.Limit + 1}, func(scan func(...any) error) error {
+		l, err := scanListed(scan)
+		groups = append(groups, l)
+		return err
+	})
+	if err != nil {
+		return page, err
+	}
+	page.More = len(groups) > q.Limit
+	groups = groups[:min(q.Limit, len(groups))]
+	if len(groups) > 0 {
+		page.Next = groups[len(groups)-1].newest
+	}
+	page.Notifications, err = s.describe(ctx, q.User, groups, q.Expiry)
+	return page, err
+}
+
+// NotificationAt reads the notification in which a place is, as it is now. found is false when there is none, or
+// nothing of it stands.
+func (s *Store) NotificationAt(ctx context.Context, user services.UserNumber, place services.PostID, expiry services.Expiry) (n services.Notification, found bool, err error) {
+	var groups []listed
+	err = s.each(ctx, groupAt, []any{user, place}, func(scan func(...any) error) error {
+		l, err := scanListed(scan)
+		groups = append(groups, l)
+		return err
+	})
+	if err != nil {
+		return n, false, err
+	}
+	list, err := s.describe(ctx, user, groups, expiry)
+	if err != nil || len(list) == 0 {
+		return n, false, err
+	}
+	return list[0], true, nil
+}
+
+// describe adds who was in each group and when. One whose last cause was undone meanwhile is left out.
+func (s *Store) describe(ctx context.Context, user services.UserNumber, groups []listed, expiry services.Expiry) ([]services.Notification, error) {
+	var all, commented rows
+	list := make([]services.Notification, len(groups))
+	today := s.today()
+	for i, g := range groups {
+		row := []any{i, g.category, g.subject, g.bucket}
+		all = append(all, row)
+		if g.category == services.CategoryComment {
+			commented = append(commented, row)
+		}
+		unseen := g.newest > g.seen && g.newest > g.readTo
+		older := unseen && g.bucket/bucketsPerDay < expiry.OldestDay(g.category, today)
+		list[i] = services.Notification{
+			Place: g.newest, Category: g.category, Subject: g.subject, Actors: g.causes,
+			Seen: !unseen, Read: g.newest <= g.readTo, Older: older,
+		}
+	}
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	err := s.each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
+		var i int
+		var actor services.UserNumber
+		var at int64
+		if err := scan(&i, &actor, &at); err != nil {
+			return err
+		}
+		n := &list[i]
+		if n.At.IsZero() {
+			n.At = fromMicros(at)
+		}
+		if len(n.Sample) < services.SampleActors && !slices.Contains(n.Sample, actor) {
+			n.Sample = append(n.Sample, actor)
+		}
+		return nil
+	})
+	if err == nil && len(commented) > 0 {
+		err = s.each(ctx, countActors, []any{user, commented}, func(scan func(...any) error) error {
+			var i, actors int
+			err := scan(&i, &actors)
+			list[i].Actors = actors
+			return err
+		})
+	}
+	return slices.DeleteFunc(list, func(n services.Notification) bool { return len(n.Sample) == 0 }), err
+}
+
+// today is the day of now, since 1970.
+func (s *Store) today() int64 { return bucketOf(micros(s.now())) / bucketsPerDay }

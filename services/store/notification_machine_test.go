@@ -1,0 +1,286 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// device is a screen that shows a list as it was: what it reports comes later than what happened since.
+type device struct {
+	gen    uint64
+	places []services.PostID
+}
+
+// panel is the machine: the store, the model beside it, and what is on the way.
+type panel struct {
+	*bundle
+	m       *panelModel
+	t       *rapid.T
+	ids     services.PostID
+	posts   []services.PostID // of mine
+	late    []store.Cause
+	devices [2]device
+	expiry  services.Expiry
+}
+
+func (p *panel) nextID() services.PostID {
+	p.ids = max(p.ids+1, services.PostIDAt(p.clock.Now()))
+	return p.ids
+}
+
+func (p *panel) someone() services.UserNumber {
+	return p.m.me + services.UserNumber(rapid.IntRange(1, 10).Draw(p.t, "actor"))
+}
+
+func (p *panel) somePost() services.PostID { return rapid.SampledFrom(p.posts).Draw(p.t, "post") }
+
+func (p *panel) like() {
+	c := store.Cause{Recipient: p.m.me, Category: services.CategoryLike, Subject: p.somePost(), Actor: p.someone()}
+	if _, liked := p.m.likes[c]; liked && rapid.Bool().Draw(p.t, "unlike") {
+		p.unlike(c.Subject, c.Actor)
+		delete(p.m.likes, c)
+	} else {
+		p.bundle.like(c.Subject, c.Actor)
+		if !liked {
+			p.m.likes[c] = p.clock.Now()
+		}
+	}
+	p.late = append(p.late, c)
+}
+
+func (p *panel) follow() {
+	c := store.Cause{Recipient: p.m.me, Category: services.CategoryFollow, Actor: p.someone()}
+	_, follows := p.m.follows[c.Actor]
+	since := p.nextID()
+	p.write(func(tx *store.Tx) (err error) {
+		if follows {
+			_, err = tx.DeleteFollow(p.ctx, c.Actor, p.m.me)
+		} else {
+			_, err = tx.InsertFollow(p.ctx, services.Edge{Follower: c.Actor, Followee: p.m.me, Since: since})
+		}
+		return err
+	})
+	if follows {
+		delete(p.m.follows, c.Actor)
+	} else {
+		p.m.follows[c.Actor] = since.Time()
+	}
+	p.late = append(p.late, c)
+}
+
+// answer publishes what answers a post of mine, or mentions me, or both.
+func (p *panel) answer() {
+	a := &answer{id: p.nextID(), author: p.someone(), names: rapid.Bool().Draw(p.t, "names me")}
+	if !a.names || rapid.Bool().Draw(p.t, "answers") {
+		a.parent = p.somePost()
+	}
+	p.write(func(tx *store.Tx) error {
+		post := services.Post{ID: a.id, Author: a.author, Kind: services.PostKindComment, Parent: a.parent, OffFeed: true, Body: "b"}
+		if err := tx.InsertPost(p.ctx, post); err != nil || !a.names {
+			return err
+		}
+		return tx.InsertPostMentions(p.ctx, a.id, []services.UserNumber{p.m.me, a.author})
+	})
+	p.m.answers[a.id] = a
+	p.late = append(p.late, p.causesOf(a)...)
+}
+
+// causesOf are both causes that an answer can be, as its author's node tells them.
+func (p *panel) causesOf(a *answer) []store.Cause {
+	return []store.Cause{
+		{Recipient: p.m.me, Category: services.CategoryMention, Subject: a.id, Actor: a.author},
+		{Recipient: p.m.me, Category: services.CategoryComment, Subject: a.parent, Actor: a.author, Object: a.id},
+	}
+}
+
+func (p *panel) delete() {
+	if len(p.m.answers) > 0 && rapid.IntRange(0, 3).Draw(p.t, "whose") > 0 {
+		ids := make([]services.PostID, 0, len(p.m.answers))
+		for id := range p.m.answers {
+			ids = append(ids, id)
+		}
+		slices.Sort(ids)
+		a := p.m.answers[rapid.SampledFrom(ids).Draw(p.t, "answer")]
+		p.remove(a.id)
+		a.deleted = true
+		p.late = append(p.late, p.causesOf(a)...)
+		return
+	}
+	post := p.somePost()
+	p.remove(post)
+	p.m.deleted[post] = true
+	for _, category := range []services.Category{services.CategoryLike, services.CategoryComment} {
+		p.late = append(p.late, store.Cause{Recipient: p.m.me, Category: category, Subject: post})
+	}
+}
+
+func (p *panel) deliver(causes ...store.Cause) {
+	p.m.apply(p.clock.Now(), causes)
+	for _, state := range p.apply(causes...) {
+		equal(p.t, state, p.m.state(p.clock.Now(), state.Category))
+	}
+}
+
+// look shows the list on a device.
+func (p *panel) look() {
+	d := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
+	d.gen, d.places = p.m.gen, nil
+	for _, n := range p.m.list(p.clock.Now(), p.expiry) {
+		d.places = append(d.places, n.Place)
+	}
+}
+
+// report is a mark of what a device showed when it last looked.
+func (p *panel) report() {
+	d := p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
+	gen := d.gen
+	if rapid.Bool().Draw(p.t, "without a token") {
+		gen = store.AnyGen
+	}
+	var upTo services.PostID
+	if len(d.places) > 0 {
+		upTo = rapid.SampledFrom(d.places).Draw(p.t, "place")
+	}
+	categories := rapid.Permutation(services.Categories).Draw(p.t, "categories")[:rapid.IntRange(1, 4).Draw(p.t, "how many")]
+	p.mark(rapid.IntRange(0, 5).Draw(p.t, "mark"), d, gen, upTo, categories)
+}
+
+func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categories []services.Category) {
+	ctx, me := p.ctx, p.m.me
+	p.write(func(tx *store.Tx) (err error) {
+		switch {
+		case verb == 0:
+			_, err = tx.RaiseNotificationsSeen(ctx, me, categories, upTo)
+		case verb == 1 && upTo != 0:
+			_, err = tx.ReadNotifications(ctx, me, store.ReadMark{IDs: d.places[:1+len(d.places)/2], Gen: gen})
+		case verb == 2:
+			_, err = tx.ReadNotifications(ctx, me, store.ReadMark{Categories: categories, UpTo: upTo, Gen: gen})
+		case verb == 3:
+			_, _, err = tx.ReadAllNotifications(ctx, me, upTo, gen)
+		case verb == 4:
+			if _, err = tx.UndoReadAllNotifications(ctx, me); services.CodeOf(err) == services.Conflict {
+				err = nil
+			}
+		case verb == 5 && upTo != 0:
+			if _, err = tx.UnreadNotification(ctx, me, upTo); services.CodeOf(err) == services.NotFound {
+				err = nil
+			}
+		}
+		return err
+	})
+	now := p.clock.Now()
+	switch {
+	case verb == 0:
+		p.m.see(categories, upTo)
+	case verb == 1 && upTo != 0:
+		p.m.readOnes(gen, d.places[:1+len(d.places)/2])
+	case verb == 2:
+		p.m.readAll(gen, categories, upTo, 0)
+		p.m.undoAt = time.Time{}
+	case verb == 3:
+		if p.m.readAll(gen, services.Categories, upTo, p.m.undo+1) {
+			p.m.undo, p.m.undoAt = p.m.undo+1, now
+		}
+	case verb == 4 && !p.m.undoAt.IsZero() && now.Sub(p.m.undoAt) <= store.UndoWithin:
+		p.m.undoAll()
+	case verb == 5 && upTo != 0:
+		if of, _ := p.m.placed(upTo); p.m.top(of, true) != 0 {
+			p.m.unread(upTo)
+		}
+	}
+}
+
+// agree compares list and number with the model and with each other.
+func (p *panel) agree() {
+	p.t.Helper()
+	now := p.clock.Now()
+	all := p.m.list(now, p.expiry)
+	wants := map[store.NotificationFilter]func(n services.Notification) bool{
+		store.AllNotifications:    func(services.Notification) bool { return false },
+		store.UnreadNotifications: func(n services.Notification) bool { return n.Read },
+		store.UnseenNotifications: func(n services.Notification) bool { return n.Seen || n.Older },
+	}
+	for filter, leavesOut := range wants {
+		equal(p.t, p.walk(filter), append([]services.Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...))
+	}
+	for _, state := range must(p.NotificationStates(p.ctx, p.m.me))(p.t) {
+		equal(p.t, state, p.m.state(now, state.Category))
+		value, _ := p.expiry.Unexpired(services.CategoryCounts{Category: state.Category, Older: state.Older, Day: state.Day, Days: state.Days}, state.Day)
+		page := must(p.Notifications(p.ctx, store.NotificationQuery{User: p.m.me, Categories: []services.Category{state.Category},
+			Filter: store.UnseenNotifications, Before: services.MaxPostID, Limit: 1000, Expiry: p.expiry}))(p.t)
+		if value != len(page.Notifications) || page.Gen != p.m.gen {
+			p.t.Fatalf("%s: the number is %d, the list has %d, generation %d of %d", state.Category, value, len(page.Notifications), page.Gen, p.m.gen)
+		}
+	}
+}
+
+// walk pages through a list.
+func (p *panel) walk(filter store.NotificationFilter) []services.Notification {
+	all, before := []services.Notification{}, services.MaxPostID
+	for {
+		page := must(p.Notifications(p.ctx, store.NotificationQuery{User: p.m.me, Categories: services.Categories, Filter: filter,
+			Before: before, Limit: 3, Expiry: p.expiry}))(p.t)
+		all = append(all, page.Notifications...)
+		if !page.More {
+			return all
+		}
+		before = page.Next
+	}
+}
+
+// TestNotificationsAgainstModel lets everything that notifies happen and be undone, its causes come late, doubled and
+// in any order, days pass, and two devices mark what they showed a while ago. After every step the number is the
+// list; in the end, when everything has come, what stands is what the facts say.
+func TestNotificationsAgainstModel(t *testing.T) {
+	each(t, func(b *bundle) {
+		history := services.UserNumber(0)
+		rapid.Check(b.t, func(t *rapid.T) {
+			history++
+			me := history * 100
+			p := &panel{bundle: b, t: t, m: newPanelModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
+				expiry: services.Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never}}
+			b.post(me, p.posts...)
+			p.ids = services.PostIDAt(b.clock.Now()) + services.PostID(me)<<10
+			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 15), 1, 40).Draw(t, "steps") {
+				switch {
+				case step <= 2:
+					p.like()
+				case step <= 4:
+					p.answer()
+				case step == 5:
+					p.follow()
+				case step == 6:
+					p.delete()
+				case step == 7:
+					b.clock.advance(time.Duration(rapid.IntRange(0, 100).Draw(t, "hours")) * time.Hour)
+				case step == 8:
+					b.clock.advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+				case step <= 10:
+					p.look()
+				case step <= 12:
+					p.report()
+				default:
+					if len(p.late) > 0 {
+						p.deliver(rapid.SliceOfN(rapid.SampledFrom(p.late), 1, 4).Draw(t, "delivered")...)
+					}
+				}
+				p.agree()
+			}
+			if len(p.late) > 0 {
+				p.deliver(rapid.Permutation(p.late).Draw(t, "in the end")...)
+			}
+			for c := range p.m.facts() {
+				if k := p.m.known[c]; k == nil || !k.standing {
+					t.Fatalf("the fact %v is known as %+v", c, k)
+				}
+			}
+			p.agree()
+		})
+	})
+}

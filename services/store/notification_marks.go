@@ -1,0 +1,265 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/services"
+)
+
+// UndoWithin is how long "mark all read" can be undone.
+const UndoWithin = 30 * time.Second
+
+// ReadMark says what of a user's notifications was read.
+type ReadMark struct {
+	IDs        []services.PostID   // these, each as far as the place that names it; else
+	Categories []services.Category // these, as far as UpTo
+	UpTo       services.PostID     // 0 is all there is
+	// Gen is the generation in which the reader saw them as unread: what was marked unread in a later one stays so.
+	// AnyGen is whichever is now.
+	Gen uint64
+}
+
+// AnyGen is the generation of a mark that was made without looking at one.
+const AnyGen = uint64(1<<63 - 1)
+
+const ofGroup = `notification_groups.recipient = $1 AND notification_groups.category = c.category
+	AND notification_groups.subject = c.subject AND notification_groups.bucket = c.bucket`
+
+const groupRows = `{rows $2 category TEXT, subject BIGINT, bucket BIGINT, place BIGINT} AS c`
+
+// readText reads what a condition, that of an index, lets through.
+const readText = `
+UPDATE notification_groups SET undo = $4, undo_to = read_to, read_to = $3
+WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unread_gen <= $5
+RETURNING category`
+
+var (
+	groupsAt = newStatement("notifications by place", `
+SELECT n.category, n.subject, n.bucket, n.place, g.newest FROM notification_causes n CROSS JOIN notification_groups g
+WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
+	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
+
+	// An undo gives back no more than was not read by itself since.
+	readGroups = newStatement("read notifications", `
+UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.place ELSE read_to END,
+	undo_to = CASE WHEN undo_to < c.place THEN c.place ELSE undo_to END
+FROM `+groupRows+` WHERE `+ofGroup+` AND unread_gen <= $3 AND (read_to < c.place OR undo_to < c.place AND undo <> 0)
+RETURNING notification_groups.category`)
+
+	readUnread = newStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
+	readUndone = newStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
+
+	unreadGroup = newStatement("mark a notification unread", `
+UPDATE notification_groups SET read_to = 0, undo = 0, unread_gen = $3
+FROM `+groupRows+` WHERE `+ofGroup+` RETURNING notification_groups.category`)
+
+	undoRead = newStatement("undo that all was read", `
+UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHERE recipient = $1 AND undo = $2 RETURNING category`)
+)
+
+// lockAll locks everything of one recipient.
+func (tx *Tx) lockAll(ctx context.Context, user services.UserNumber, categories []services.Category) (*boxes, *head, error) {
+	named := make([]inbox, len(categories))
+	for i, category := range categories {
+		named[i] = inbox{user, category}
+	}
+	b, err := tx.lockBoxes(ctx, named)
+	if err != nil {
+		return nil, nil, err
+	}
+	return b, b.heads[user], nil
+}
+
+// change runs a statement that answers the categories of what it changed, and raises their versions later.
+func (b *boxes) change(ctx context.Context, user services.UserNumber, st statement, args ...any) (changed int, err error) {
+	err = b.tx.each(ctx, st, args, func(scan func(...any) error) error {
+		box := inbox{recipient: user}
+		if err := scan(&box.category); err != nil {
+			return err
+		}
+		b.marks[box].changed = true
+		changed++
+		return nil
+	})
+	return changed, err
+}
+
+// checkPlace answers the place up to which a mark reaches: the newest for 0. INVALID for one that was not given yet,
+// which would hide what is to come; NOT_FOUND for one that is not of this user's list.
+func (tx *Tx) checkPlace(ctx context.Context, user services.UserNumber, h *head, upTo services.PostID) (services.PostID, error) {
+	if upTo == 0 {
+		return h.place, nil
+	}
+	id := services.GlobalID(services.NotificationType, upTo.String())
+	if upTo > h.place {
+		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", id)
+	}
+	places, err := tx.groupsAt(ctx, user, []services.PostID{upTo})
+	if err == nil && len(places) == 0 {
+		err = services.Errorf(services.NotFound, "upTo: %s is not a notification of yours", id)
+	}
+	return upTo, err
+}
+
+// placed is the group of a place.
+type placed struct {
+	group
+	newest services.PostID
+}
+
+func (r runner) groupsAt(ctx context.Context, user services.UserNumber, places []services.PostID) (map[services.PostID]placed, error) {
+	found := make(map[services.PostID]placed, len(places))
+	err := r.each(ctx, groupsAt, []any{user, places}, func(scan func(...any) error) error {
+		p := placed{group: group{inbox: inbox{recipient: user}}}
+		var place services.PostID
+		err := scan(&p.category, &p.subject, &p.bucket, &place, &p.newest)
+		found[place] = p
+		return err
+	})
+	return found, err
+}
+
+// RaiseNotificationsSeen says that a user has seen some categories up to a place, 0 for all there is. The marks only
+// grow, and the version of a category rises by one if its mark did. INVALID for a place that was not given yet,
+// NOT_FOUND for one that is not of this user's list.
+func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserNumber, categories []services.Category, upTo services.PostID) ([]NotificationState, error) {
+	b, h, err := tx.lockAll(ctx, user, categories)
+	if err != nil {
+		return nil, err
+	}
+	if upTo, err = tx.checkPlace(ctx, user, h, upTo); err != nil {
+		return nil, err
+	}
+	for _, m := range b.marks {
+		if upTo > m.seen {
+			m.seen, m.changed = upTo, true
+		}
+	}
+	return b.save(ctx)
+}
+
+// ReadNotifications says that notifications were read: those named by id, or all of some categories up to a place.
+// What was read is in no number any more, seen or not; what came to it after the place that was named is unread.
+// NOT_FOUND for an id that is not of this user's list, and then nothing is read.
+func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserNumber, read ReadMark) ([]NotificationState, error) {
+	b, h, err := tx.lockAll(ctx, user, services.Categories)
+	if err != nil {
+		return nil, err
+	}
+	if len(read.IDs) == 0 {
+		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
+			return nil, err
+		}
+		if h.undoAt != 0 { // what it would give back is read by a mark of its own now
+			h.undoAt, h.changed = 0, true
+		}
+		return b.save(ctx)
+	}
+	places, err := tx.groupsAt(ctx, user, read.IDs)
+	if err != nil {
+		return nil, err
+	}
+	reach := map[group]services.PostID{}
+	for _, id := range read.IDs {
+		p, found := places[id]
+		if !found {
+			return nil, services.Errorf(services.NotFound, "ids: %s is not a notification of yours", services.GlobalID(services.NotificationType, id.String()))
+		}
+		reach[p.group] = max(reach[p.group], id)
+	}
+	list := make(rows, 0, len(reach))
+	for g, place := range reach {
+		list = append(list, []any{g.category, g.subject, g.bucket, place})
+	}
+	if _, err := b.change(ctx, user, readGroups, user, list, int64(read.Gen)); err != nil {
+		return nil, err
+	}
+	return b.save(ctx)
+}
+
+func (b *boxes) readAll(ctx context.Context, user services.UserNumber, h *head, read ReadMark, undo uint64) (changed int, err error) {
+	upTo, err := b.tx.checkPlace(ctx, user, h, read.UpTo)
+	if err != nil {
+		return 0, err
+	}
+	categories := make([]string, len(read.Categories))
+	for i, category := range read.Categories {
+		categories[i] = string(category)
+	}
+	for _, st := range []statement{readUnread, readUndone} {
+		n, err := b.change(ctx, user, st, user, categories, upTo, int64(undo), int64(read.Gen))
+		if err != nil {
+			return 0, err
+		}
+		changed += n
+	}
+	return changed, nil
+}
+
+// ReadAllNotifications says that everything up to a place was read, in every category, so that it can be undone until
+// the time that it answers; zero when there was nothing to read, now or within the time of the one before.
+func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserNumber, upTo services.PostID, gen uint64) ([]NotificationState, time.Time, error) {
+	b, h, err := tx.lockAll(ctx, user, services.Categories)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	changed, err := b.readAll(ctx, user, h, ReadMark{Categories: services.Categories, UpTo: upTo, Gen: gen}, h.undo+1)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if changed > 0 {
+		h.undo, h.undoAt, h.changed = h.undo+1, micros(tx.Now), true
+	}
+	var until time.Time
+	if h.undoAt != 0 && !tx.Now.After(fromMicros(h.undoAt).Add(UndoWithin)) {
+		until = fromMicros(h.undoAt).Add(UndoWithin)
+	}
+	states, err := b.save(ctx)
+	return states, until, err
+}
+
+// UndoReadAllNotifications gives back what the last "mark all read" took, within 30 s of it. What was read by a mark
+// of its own since stays read. CONFLICT when it is too late, or when there is nothing to undo.
+func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserNumber) ([]NotificationState, error) {
+	b, h, err := tx.lockAll(ctx, user, services.Categories)
+	if err != nil {
+		return nil, err
+	}
+	if h.undoAt == 0 {
+		return nil, services.Errorf(services.Conflict, "undo: there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or place",
+			int(UndoWithin.Seconds()))
+	}
+	if ago := tx.Now.Sub(fromMicros(h.undoAt)); ago > UndoWithin {
+		return nil, services.Errorf(services.Conflict, "undo: markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(UndoWithin.Seconds()))
+	}
+	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
+	if _, err := b.change(ctx, user, undoRead, user, int64(h.undo), int64(h.gen)); err != nil {
+		return nil, err
+	}
+	return b.save(ctx)
+}
+
+// UnreadNotification marks one notification unread, in a new generation. It counts again if its category was not seen
+// as far as that. NOT_FOUND when it is not of this user's list, or nothing of it stands.
+func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserNumber, id services.PostID) ([]NotificationState, error) {
+	b, h, err := tx.lockAll(ctx, user, services.Categories)
+	if err != nil {
+		return nil, err
+	}
+	places, err := tx.groupsAt(ctx, user, []services.PostID{id})
+	if err != nil {
+		return nil, err
+	}
+	p, found := places[id]
+	if !found || p.newest == 0 {
+		return nil, services.Errorf(services.NotFound, "id: %s is not a notification of yours", services.GlobalID(services.NotificationType, id.String()))
+	}
+	h.gen, h.changed = h.gen+1, true
+	list := rows{{p.category, p.subject, p.bucket, 0}}
+	if _, err := b.change(ctx, user, unreadGroup, user, list, int64(h.gen)); err != nil {
+		return nil, err
+	}
+	return b.save(ctx)
+}

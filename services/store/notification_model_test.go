@@ -1,0 +1,252 @@
+package store_test
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// answer is a post that somebody wrote around the recipient.
+type answer struct {
+	id, parent services.PostID // parent 0: it answers nothing
+	author     services.UserNumber
+	names      bool // it mentions the recipient
+	deleted    bool
+}
+
+// cluster is what a list shows as one line.
+type cluster struct {
+	category services.Category
+	subject  services.PostID
+	bucket   int64
+}
+
+// reading is how far a cluster was read.
+type reading struct {
+	to, undoTo services.PostID
+	gen, undo  uint64
+}
+
+// told is a cause that once stood.
+type told struct {
+	place    services.PostID
+	at       time.Time
+	standing bool
+}
+
+// panelModel is one person's notifications by the plainest means.
+type panelModel struct {
+	me      services.UserNumber
+	likes   map[store.Cause]time.Time
+	follows map[services.UserNumber]time.Time
+	answers map[services.PostID]*answer
+	deleted map[services.PostID]bool // of my posts
+
+	known    map[store.Cause]*told
+	read     map[cluster]*reading
+	head     services.PostID
+	gen      uint64
+	undo     uint64
+	undoAt   time.Time
+	versions map[services.Category]uint64
+	heads    map[services.Category]services.PostID
+	seen     map[services.Category]services.PostID
+}
+
+func newPanelModel(me services.UserNumber) *panelModel {
+	return &panelModel{
+		me: me, likes: map[store.Cause]time.Time{}, follows: map[services.UserNumber]time.Time{},
+		answers: map[services.PostID]*answer{}, deleted: map[services.PostID]bool{}, known: map[store.Cause]*told{},
+		read: map[cluster]*reading{}, versions: map[services.Category]uint64{},
+		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
+	}
+}
+
+// facts are the causes that stand by right.
+func (m *panelModel) facts() map[store.Cause]time.Time {
+	facts := map[store.Cause]time.Time{}
+	for like, at := range m.likes {
+		if !m.deleted[like.Subject] {
+			facts[like] = at
+		}
+	}
+	for follower, at := range m.follows {
+		facts[store.Cause{Recipient: m.me, Category: services.CategoryFollow, Actor: follower}] = at
+	}
+	for id, a := range m.answers {
+		c := store.Cause{Recipient: m.me, Category: services.CategoryMention, Subject: id, Actor: a.author}
+		if !a.names {
+			c.Category, c.Subject, c.Object = services.CategoryComment, a.parent, id
+		}
+		if !a.deleted && (a.names || a.parent != 0 && !m.deleted[a.parent]) {
+			facts[c] = id.Time()
+		}
+	}
+	return facts
+}
+
+func (m *panelModel) cluster(c store.Cause) cluster {
+	return cluster{c.Category, c.Subject, m.known[c].at.Unix() / (12 * 3600)}
+}
+
+func named(cause, other store.Cause) bool {
+	return cause == other || cause.Actor == 0 && cause.Category == other.Category && cause.Subject == other.Subject
+}
+
+func byName(a, b store.Cause) int {
+	return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Object, b.Object))
+}
+
+func (m *panelModel) apply(now time.Time, causes []store.Cause) {
+	facts := m.facts()
+	changed := map[services.Category]bool{}
+	var fresh []store.Cause
+	for _, c := range slices.Concat(slices.Collect(maps.Keys(facts)), slices.Collect(maps.Keys(m.known))) {
+		if !slices.ContainsFunc(causes, func(cause store.Cause) bool { return named(cause, c) }) {
+			continue
+		}
+		_, stands := facts[c]
+		if k := m.known[c]; k != nil && k.standing != stands {
+			k.standing, changed[c.Category] = stands, true
+		} else if k == nil && !slices.Contains(fresh, c) {
+			fresh = append(fresh, c)
+		}
+	}
+	slices.SortFunc(fresh, func(a, b store.Cause) int { return cmp.Or(facts[a].Compare(facts[b]), byName(a, b)) })
+	for _, c := range fresh {
+		m.head = max(m.head+1, services.PostIDAt(now))
+		m.known[c], m.heads[c.Category], changed[c.Category] = &told{m.head, facts[c], true}, m.head, true
+		if m.read[m.cluster(c)] == nil {
+			m.read[m.cluster(c)] = &reading{}
+		}
+	}
+	m.raise(changed)
+}
+
+func (m *panelModel) raise(changed map[services.Category]bool) {
+	for category := range changed {
+		m.versions[category]++
+	}
+}
+
+// top is the greatest place in a cluster, of the standing causes or of all.
+func (m *panelModel) top(of cluster, standing bool) (top services.PostID) {
+	for c, k := range m.known {
+		if m.cluster(c) == of && (k.standing || !standing) {
+			top = max(top, k.place)
+		}
+	}
+	return top
+}
+
+func (m *panelModel) see(categories []services.Category, upTo services.PostID) {
+	for _, category := range categories {
+		if upTo = cmp.Or(upTo, m.head); upTo > m.seen[category] {
+			m.seen[category] = upTo
+			m.versions[category]++
+		}
+	}
+}
+
+// placed is the cluster in which a place is.
+func (m *panelModel) placed(place services.PostID) (of cluster, found bool) {
+	for c, k := range m.known {
+		if k.place == place {
+			return m.cluster(c), true
+		}
+	}
+	return of, false
+}
+
+func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
+	changed := map[services.Category]bool{}
+	reach := map[cluster]services.PostID{}
+	for _, place := range places {
+		of, _ := m.placed(place)
+		reach[of] = max(reach[of], place)
+	}
+	for of, place := range reach {
+		if r := m.read[of]; r.gen <= gen && (r.to < place || r.undo != 0 && r.undoTo < place) {
+			r.to, r.undoTo, changed[of.category] = max(r.to, place), max(r.undoTo, place), true
+		}
+	}
+	m.raise(changed)
+}
+
+func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
+	upTo = cmp.Or(upTo, m.head)
+	changed := map[services.Category]bool{}
+	for of, r := range m.read {
+		if slices.Contains(categories, of.category) && m.top(of, false) > r.to && r.to < upTo && r.gen <= gen {
+			r.undoTo, r.to, r.undo, changed[of.category] = r.to, upTo, undo, true
+		}
+	}
+	m.raise(changed)
+	return len(changed) > 0
+}
+
+func (m *panelModel) undoAll() {
+	m.gen, m.undoAt = m.gen+1, time.Time{}
+	changed := map[services.Category]bool{}
+	for of, r := range m.read {
+		if r.undo == m.undo {
+			r.to, r.undo, r.gen, changed[of.category] = r.undoTo, 0, m.gen, true
+		}
+	}
+	m.raise(changed)
+}
+
+func (m *panelModel) unread(place services.PostID) {
+	of, _ := m.placed(place)
+	m.gen++
+	r := m.read[of]
+	r.to, r.undo, r.gen = 0, 0, m.gen
+	m.versions[of.category]++
+}
+
+// list is what the panel shows, the newest first.
+func (m *panelModel) list(now time.Time, expiry services.Expiry) (list []services.Notification) {
+	clusters := map[cluster][]store.Cause{}
+	for c, k := range m.known {
+		if k.standing {
+			clusters[m.cluster(c)] = append(clusters[m.cluster(c)], c)
+		}
+	}
+	for of, causes := range clusters {
+		slices.SortFunc(causes, func(a, b store.Cause) int { return cmp.Compare(m.known[b].place, m.known[a].place) })
+		newest := m.known[causes[0]]
+		n := services.Notification{Place: newest.place, Category: of.category, Subject: of.subject, At: newest.at,
+			Read: newest.place <= m.read[of].to, Seen: newest.place <= max(m.seen[of.category], m.read[of].to)}
+		n.Older = !n.Seen && of.bucket/2 < expiry.OldestDay(of.category, now.Unix()/86400)
+		for _, c := range causes {
+			if !slices.Contains(n.Sample, c.Actor) {
+				n.Sample = append(n.Sample, c.Actor)
+			}
+		}
+		n.Actors = len(n.Sample)
+		n.Sample = n.Sample[:min(len(n.Sample), services.SampleActors)]
+		list = append(list, n)
+	}
+	slices.SortFunc(list, func(a, b services.Notification) int { return cmp.Compare(b.Place, a.Place) })
+	return list
+}
+
+// state is what a document says of a category.
+func (m *panelModel) state(now time.Time, category services.Category) store.NotificationState {
+	state := store.NotificationState{Recipient: m.me, Category: category, Version: m.versions[category],
+		Head: m.heads[category], Seen: m.seen[category], Day: now.Unix() / 86400}
+	for of, r := range m.read {
+		if newest := m.top(of, true); of.category == category && newest > max(m.seen[category], r.to) {
+			if ago := max(state.Day-of.bucket/2, 0); ago < 8 {
+				state.Days[ago]++
+			} else {
+				state.Older++
+			}
+		}
+	}
+	return state
+}
