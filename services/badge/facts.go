@@ -42,9 +42,19 @@ func (s *Service) notificationFacts(ctx context.Context, user services.UserNumbe
 	return err
 }
 
-func (s *Service) messageFacts(_ context.Context, _ services.UserNumber, document *rdb.Document) error {
+func (s *Service) messageFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+	states, err := s.store.MessageStates(ctx, user)
+	if err != nil {
+		return err
+	}
 	for _, kind := range s.redis.MessageTypes() {
-		document.Messages = append(document.Messages, services.MessageTypeState{Type: kind})
+		shown := services.MessageTypeState{Type: kind}
+		for _, state := range states {
+			if state.Type == kind {
+				shown = fanout.MessagesOf(state)
+			}
+		}
+		document.Messages = append(document.Messages, shown)
 	}
 	return nil
 }

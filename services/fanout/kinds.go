@@ -49,6 +49,7 @@ func (f *Fanout) makeKinds() map[string]kind {
 	maps.Copy(kinds, f.feedKinds())
 	maps.Copy(kinds, f.notificationKinds())
 	maps.Copy(kinds, f.policyKinds())
+	maps.Copy(kinds, f.messageKinds())
 	return kinds
 }
 

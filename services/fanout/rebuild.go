@@ -90,7 +90,7 @@ func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserNum
 // registers are a user's registers as the facts have them: each source adds its own.
 func (f *Fanout) registers(ctx context.Context, user services.UserNumber) (all []rdb.Register, err error) {
 	for _, source := range []func(context.Context, services.UserNumber) ([]rdb.Register, error){
-		f.notificationRegisters, f.policyRegisters,
+		f.notificationRegisters, f.messageRegisters, f.policyRegisters,
 	} {
 		registers, err := source(ctx, user)
 		if err != nil {

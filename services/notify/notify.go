@@ -1,4 +1,4 @@
-// Package notify is notifications: what others did around a user's posts, counted by category.
+// Package notify is notifications, what others did around a user's posts, and site messages, what the host application wrote.
 //
 // A like and the job that tells the author are one transaction, which never touches the author's row, so that a post
 // that everybody likes slows nobody. The count of a category is absolute and versioned: told twice or late, it is the

@@ -1,0 +1,117 @@
+package fanout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// The kinds of jobs of site messages.
+const (
+	jobDeliver  = "message.deliver" // payload: delivery. A message to a chunk of its recipients
+	jobMessages = "messages"        // key: user. What he has read changed in SQL
+)
+
+// deliverChunk is how many recipients a delivery has: few enough that a transaction holds nobody up for long.
+const deliverChunk = 250
+
+// delivery is a chunk of those whom a message is sent to.
+type delivery struct {
+	Message services.PostID       `json:"message"`
+	Users   []services.UserNumber `json:"users"`
+}
+
+func (f *Fanout) messageKinds() map[string]kind {
+	return map[string]kind{
+		jobDeliver:  {lane: laneBulk, each: f.deliver},
+		jobMessages: {lane: laneQuick, each: ofUser(f.carryMessages)},
+	}
+}
+
+// DeliverJobs give a message to the users. With these jobs on disk it is sent: they write the rows of the recipients,
+// a chunk at a time, on whichever node has room.
+func DeliverJobs(message services.PostID, users []services.UserNumber) ([]store.NewJob, error) {
+	var jobs []store.NewJob
+	for chunk := range slices.Chunk(users, deliverChunk) {
+		payload, err := json.Marshal(delivery{message, chunk})
+		if err != nil {
+			return nil, fmt.Errorf("delivery of %s: %w", message, err)
+		}
+		jobs = append(jobs, store.NewJob{Kind: jobDeliver, Payload: payload})
+	}
+	return jobs, nil
+}
+
+// MessagesJob brings a user's counts of site messages into his document.
+func MessagesJob(user services.UserNumber) store.NewJob {
+	return keyed(jobMessages, mirror.UserNumberText(user))
+}
+
+// deliver writes the rows of a chunk and carries their counts. Repeated after a crash between the two it writes nothing
+// and carries the counts as they are by then.
+func (f *Fanout) deliver(ctx context.Context, job store.Job) error {
+	var chunk delivery
+	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	}
+	var states []store.MessageState
+	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+		states, err = tx.DeliverSiteMessage(ctx, chunk.Message, chunk.Users)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return f.CarryMessageStates(ctx, states)
+}
+
+// CarryMessageStates brings counts of site messages into their users' documents. States of one user stand together.
+func (f *Fanout) CarryMessageStates(ctx context.Context, states []store.MessageState) error {
+	var users []services.UserNumber
+	var registers []rdb.Registers
+	for _, state := range states {
+		if last := len(users) - 1; last < 0 || users[last] != state.User {
+			users = append(users, state.User)
+			registers = append(registers, rdb.Registers{User: state.User})
+		}
+		fields := &registers[len(registers)-1].Fields
+		*fields = append(*fields, rdb.MessagesRegister(MessagesOf(state)))
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	results, err := f.redis.PutRegisters(ctx, registers)
+	if err != nil {
+		return err
+	}
+	f.hint(ctx, users, results)
+	return nil
+}
+
+func (f *Fanout) carryMessages(ctx context.Context, user services.UserNumber) error {
+	states, err := f.store.MessageStates(ctx, user)
+	if err != nil {
+		return err
+	}
+	return f.CarryMessageStates(ctx, states)
+}
+
+// messageRegisters are a user's counts of site messages as the facts have them.
+func (f *Fanout) messageRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
+	states, err := f.store.MessageStates(ctx, user)
+	for _, state := range states {
+		registers = append(registers, rdb.MessagesRegister(MessagesOf(state)))
+	}
+	return registers, err
+}
+
+// MessagesOf is what a document shows of a type's state.
+func MessagesOf(state store.MessageState) services.MessageTypeState {
+	return services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread}
+}

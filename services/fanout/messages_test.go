@@ -1,0 +1,339 @@
+package fanout_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// general is the only type of site messages that a world's Redis is set up for.
+const general = services.DefaultMessageType
+
+// send writes a message and the jobs that deliver it.
+func send(w *fanouttest.World, users ...services.UserNumber) services.PostID {
+	w.TB.Helper()
+	id := w.IDs.Next()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.InsertSiteMessage(ctx, services.SiteMessage{ID: id, Type: general, Title: "t"}, ""); err != nil {
+			return err
+		}
+		jobs, err := fanout.DeliverJobs(id, users)
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, jobs...)
+	})
+	return id
+}
+
+// unread is what a user's document counts, and what his list has; -1 without a document.
+func unread(w *fanouttest.World, user services.UserNumber) (count int, list []services.PostID) {
+	w.TB.Helper()
+	messages, err := w.Store.SiteMessages(w.TB.Context(), user, []string{general}, true, services.MaxPostID, 1000)
+	w.Must(err)
+	for _, message := range messages {
+		list = append(list, message.ID)
+	}
+	document := w.Document(user)
+	if !document.Ready {
+		return -1, list
+	}
+	return document.Messages[0].Unread, list
+}
+
+func TestAMessageReachesAllItsRecipients(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(3)
+		strangers := w.Strangers(600) // several chunks
+		send(w, append(strangers, users...)...)
+		w.Quiet(w.Fanout)
+		for _, user := range users {
+			if count, list := unread(w, user); count != 1 || len(list) != 1 {
+				t.Errorf("user %d: %d of %v", user, count, list)
+			}
+		}
+		late := strangers[17]
+		if count, list := unread(w, late); count != -1 || len(list) != 1 {
+			t.Errorf("a stranger has %d of %v", count, list)
+		}
+		w.Must(w.Fanout.Rebuild(t.Context(), late))
+		if count, _ := unread(w, late); count != 1 {
+			t.Errorf("when he comes he has %d", count)
+		}
+	})
+}
+
+// A worker that died after the rows and before the counts left the job to another, who finds the rows and carries.
+func TestADeliveryThatBreaksOffIsRepeated(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(2)
+		id := send(w, users...)
+		w.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.DeliverSiteMessage(ctx, id, users)
+			return err
+		})
+		w.Quiet(w.Fanout)
+		if _, dead := w.Jobs(); dead > 0 {
+			t.Errorf("%d jobs were given up", dead)
+		}
+		for _, user := range users {
+			if count, list := unread(w, user); count != 1 || len(list) != 1 {
+				t.Errorf("user %d: %d of %v", user, count, list)
+			}
+		}
+	})
+}
+
+// mailbox is a history of site messages of a few people, each with two devices, and what it should come to.
+type mailbox struct {
+	*fanouttest.World
+	users  []services.UserNumber
+	has    map[services.UserNumber]map[services.PostID]bool // message -> read
+	ledger map[string]int                                   // user/version -> unread, as the facts had it
+	held   []store.Job                                      // claimed by somebody who is slow, or who does it twice
+	late   [][]store.MessageState                           // states on their way into a document
+}
+
+func newMailbox(w *fanouttest.World) *mailbox {
+	m := &mailbox{World: w, users: w.Users(3), has: map[services.UserNumber]map[services.PostID]bool{}, ledger: map[string]int{}}
+	for _, user := range m.users {
+		m.has[user] = map[services.PostID]bool{}
+		m.ledger[fmt.Sprint(user, "/", 0)] = 0
+	}
+	return m
+}
+
+// someone is one of the users, and some of his messages.
+func (m *mailbox) someone(t *rapid.T) (services.UserNumber, []services.PostID) {
+	user := rapid.SampledFrom(m.users).Draw(t, "user")
+	var ids []services.PostID
+	for _, id := range slices.Sorted(maps.Keys(m.has[user])) {
+		if rapid.Bool().Draw(t, "named") {
+			ids = append(ids, id)
+		}
+	}
+	return user, ids
+}
+
+// mark changes a user's rows as a device of his asks for. Its own script may come much later.
+func (m *mailbox) mark(t *rapid.T, user services.UserNumber, change func(context.Context, *store.Tx) ([]store.MessageState, error)) {
+	var states []store.MessageState
+	m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+		if states, err = change(ctx, tx); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.MessagesJob(user))
+	})
+	if rapid.Bool().Draw(t, "slow") {
+		m.late = append(m.late, states)
+		return
+	}
+	m.Must(m.Fanout.CarryMessageStates(m.TB.Context(), states))
+}
+
+func (m *mailbox) markRead(t *rapid.T, user services.UserNumber, mark store.MessageMark) {
+	mark.Types = []string{general}
+	m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
+		return tx.MarkSiteMessagesRead(ctx, user, mark)
+	})
+}
+
+// run does a job. What a delivery writes is noted by its payload.
+func (m *mailbox) run(job store.Job) {
+	m.Must(m.Fanout.RunJobs(m.TB.Context(), []store.Job{job}))
+	var chunk struct {
+		Message services.PostID
+		Users   []services.UserNumber
+	}
+	if json.Unmarshal(job.Payload, &chunk) != nil {
+		return
+	}
+	for _, user := range chunk.Users {
+		if _, known := m.has[user][chunk.Message]; !known {
+			m.has[user][chunk.Message] = false
+		}
+	}
+}
+
+func (m *mailbox) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"send": func(t *rapid.T) {
+			for _, user := range m.users { // a chunk each
+				if rapid.Bool().Draw(t, "to") {
+					send(m.World, user)
+				}
+			}
+		},
+		"work": func(t *rapid.T) {
+			m.held = append(m.held, claim(m.World)...)
+			if len(m.held) == 0 {
+				return
+			}
+			i := rapid.IntRange(0, len(m.held)-1).Draw(t, "job")
+			m.run(m.held[i])
+			if rapid.Bool().Draw(t, "once") {
+				m.held = slices.Delete(m.held, i, i+1)
+			}
+		},
+		"late": func(t *rapid.T) {
+			if len(m.late) > 0 {
+				i := rapid.IntRange(0, len(m.late)-1).Draw(t, "late")
+				m.Must(m.Fanout.CarryMessageStates(m.TB.Context(), m.late[i]))
+			}
+		},
+		"read": func(t *rapid.T) {
+			if user, ids := m.someone(t); len(ids) > 0 {
+				m.markRead(t, user, store.MessageMark{IDs: ids})
+				for _, id := range ids {
+					m.has[user][id] = true
+				}
+			}
+		},
+		"read up to": func(t *rapid.T) {
+			user, ids := m.someone(t)
+			mark := store.MessageMark{UpTo: 0}
+			if len(ids) > 0 {
+				mark.UpTo = ids[0]
+			}
+			m.markRead(t, user, mark)
+			for id := range m.has[user] {
+				m.has[user][id] = m.has[user][id] || mark.UpTo == 0 || id <= mark.UpTo
+			}
+		},
+		"unread": func(t *rapid.T) {
+			if user, ids := m.someone(t); len(ids) > 0 {
+				m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
+					return tx.MarkSiteMessagesUnread(ctx, user, ids)
+				})
+				for _, id := range ids {
+					m.has[user][id] = false
+				}
+			}
+		},
+		"lose": func(t *rapid.T) {
+			user, _ := m.someone(t)
+			switch rapid.SampledFrom([]string{"document", "inbox", "all"}).Draw(t, "what") {
+			case "document":
+				m.Server.Do("DEL", fmt.Sprintf("{u%d}:b", user))
+			case "inbox":
+				m.Server.Do("DEL", fmt.Sprintf("{u%d}:i", user))
+			default:
+				m.Server.Flush()
+			}
+		},
+		"visit": func(t *rapid.T) {
+			user, _ := m.someone(t)
+			m.Must(m.Fanout.Rebuild(m.TB.Context(), user))
+		},
+		"": m.check,
+	}
+}
+
+// check compares the facts with the model, and every document with what the facts were at its version.
+func (m *mailbox) check(t *rapid.T) {
+	for _, user := range m.users {
+		var want []services.PostID
+		for id, read := range m.has[user] {
+			if !read {
+				want = append(want, id)
+			}
+		}
+		slices.Sort(want)
+		slices.Reverse(want)
+		_, list := unread(m.World, user)
+		if diff := cmp.Diff(want, list); diff != "" {
+			t.Fatalf("user %d's list (-model +facts):\n%s", user, diff)
+		}
+		states, err := m.Store.MessageStates(m.TB.Context(), user)
+		m.Must(err)
+		for _, state := range states {
+			if state.Unread != len(list) {
+				t.Fatalf("user %d: the number is %d, the list has %d", user, state.Unread, len(list))
+			}
+			key := fmt.Sprint(user, "/", state.Version)
+			if had, known := m.ledger[key]; known && had != state.Unread {
+				t.Fatalf("version %s stands for %d and for %d", key, had, state.Unread)
+			}
+			m.ledger[key] = state.Unread
+		}
+		document := m.Document(user)
+		if !document.Ready {
+			continue
+		}
+		shown := document.Messages[0]
+		if had, known := m.ledger[fmt.Sprint(user, "/", shown.Version)]; !known || had != shown.Unread {
+			t.Fatalf("the document of %d says %d at version %d, the facts said %d (known: %v)", user, shown.Unread, shown.Version, had, known)
+		}
+	}
+}
+
+// rest lets everything come to an end, after which the documents are the model.
+func (m *mailbox) rest(t *rapid.T) {
+	for _, job := range m.held {
+		m.run(job)
+	}
+	m.held = nil
+	for jobs := claim(m.World); len(jobs) > 0; jobs = claim(m.World) {
+		for _, job := range jobs {
+			m.run(job)
+		}
+	}
+	for _, states := range m.late {
+		m.Must(m.Fanout.CarryMessageStates(m.TB.Context(), states))
+	}
+	m.check(t)
+	for _, user := range m.users {
+		if count, list := unread(m.World, user); count >= 0 && count != len(list) {
+			t.Fatalf("at rest user %d's number is %d, his list %v", user, count, list)
+		}
+		m.Must(m.Fanout.Rebuild(m.TB.Context(), user))
+		if count, list := unread(m.World, user); count != len(list) {
+			t.Fatalf("rebuilt, user %d's number is %d, his list %v", user, count, list)
+		}
+	}
+}
+
+// Whatever is sent, marked on two devices, repeated, late and lost: the number is the list, no document ever shows what
+// was not so at its version, and at rest all is as a few lines say.
+func TestSiteMessagesAgreeWithTheModel(t *testing.T) {
+	w := served(t, nil)
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMailbox(w)
+		t.Repeat(m.actions())
+		m.rest(t)
+	})
+}
+
+// An older count that comes late changes nothing.
+func TestAnOlderCountIsIgnored(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		user := w.Users(1)[0]
+		carry := func(version uint64, count int) {
+			t.Helper()
+			w.Must(w.Fanout.CarryMessageStates(t.Context(), []store.MessageState{{User: user, Type: general, Version: version, Unread: count}}))
+		}
+		carry(3, 30)
+		carry(2, 20)
+		carry(3, 31)
+		if got, want := w.Document(user).Messages, []services.MessageTypeState{{Type: general, Version: 3, Unread: 30}}; !cmp.Equal(got, want) {
+			t.Errorf("the document has %+v", got)
+		}
+		results, err := w.Redis.PutRegisters(t.Context(), []rdb.Registers{{User: user + 1, Fields: []rdb.Register{rdb.MessagesRegister(services.MessageTypeState{Type: general, Version: 1})}}})
+		w.Must(err)
+		if results[0].Status != rdb.Missing {
+			t.Errorf("without a document: %+v", results[0])
+		}
+	})
+}
