@@ -78,9 +78,10 @@ const (
 	SiteMessageType  = "siteMessage"
 	ConversationType = "conversation"
 	MessageType      = "message"
+	AnnouncementType = "announcement"
 )
 
-var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType}
+var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType}
 
 // GlobalID is an id as the API shows it: type:key.
 func GlobalID(kind, key string) string { return kind + ":" + key }

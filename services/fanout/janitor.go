@@ -4,19 +4,26 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"tidings/services"
 )
 
 const (
 	janitorEvery       = 10 * time.Minute
 	keepLog            = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
+	dormantStep        = 20_000 // users whose positions one turn looks at
 )
 
-// Janitor drops what SQL keeps only for a time: the log after an hour, idempotency keys after a day.
-type Janitor struct{ fanout *Fanout }
+// Janitor drops what SQL keeps only for a time: the log after an hour, idempotency keys after a day, the positions in
+// announcements and dots of who is dormant.
+type Janitor struct {
+	fanout *Fanout
+	walked services.UserNumber // how far the walk along the positions has come
+}
 
 // Janitor makes this node's janitor. Several nodes may have one each: they only delete what is old.
-func (f *Fanout) Janitor() *Janitor { return &Janitor{f} }
+func (f *Fanout) Janitor() *Janitor { return &Janitor{fanout: f} }
 
 // Run cleans every ten minutes until ctx ends.
 func (j *Janitor) Run(ctx context.Context) error {
@@ -39,5 +46,9 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	now := j.fanout.clock.Now()
 	entries, logErr := j.fanout.store.TrimLog(ctx, now.Add(-keepLog))
 	keys, keyErr := j.fanout.store.ForgetIdempotencyKeys(ctx, now.Add(-keepIdempotencyFor))
-	return entries + keys, errors.Join(logErr, keyErr)
+	walked, positions, err := j.fanout.store.DropDormantNotices(ctx, j.fanout.activeSince(), j.walked, dormantStep)
+	if err == nil {
+		j.walked = walked
+	}
+	return entries + keys + positions, errors.Join(logErr, keyErr, err)
 }

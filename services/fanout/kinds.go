@@ -50,6 +50,7 @@ func (f *Fanout) makeKinds() map[string]kind {
 	maps.Copy(kinds, f.notificationKinds())
 	maps.Copy(kinds, f.policyKinds())
 	maps.Copy(kinds, f.messageKinds())
+	maps.Copy(kinds, f.noticeKinds())
 	return kinds
 }
 

@@ -84,6 +84,9 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill b
 
 // arrive writes down that a user is here, and gives him what one has from his first visit on.
 func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserNumber) error {
+	if _, err := tx.EnterNotices(ctx, user, f.activeSince()); err != nil {
+		return err
+	}
 	return tx.MarkActive(ctx, []services.UserNumber{user})
 }
 
@@ -91,6 +94,7 @@ func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserNum
 func (f *Fanout) registers(ctx context.Context, user services.UserNumber) (all []rdb.Register, err error) {
 	for _, source := range []func(context.Context, services.UserNumber) ([]rdb.Register, error){
 		f.notificationRegisters, f.messageRegisters, f.policyRegisters,
+		f.noticeRegisters,
 	} {
 		registers, err := source(ctx, user)
 		if err != nil {

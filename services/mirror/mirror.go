@@ -1,4 +1,5 @@
-// Package mirror is this node's memory of small shared data, kept by the log: posts and people that were read lately.
+// Package mirror is this node's memory of small shared data, kept by the log: posts and people that were read lately,
+// announcements and dots.
 //
 // What it answers is at most as old as the log is behind: it tails the log on a hint and every 500 ms, also without
 // Redis, and drops what changed. A copy that was read before a change can never push out the note of that change.
@@ -31,12 +32,15 @@ type Facts interface {
 	UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error)
 	LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error)
 	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
+	Notices(ctx context.Context) (store.Notices, error)
+	Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error)
 }
 
 // Copies is where copies of facts are kept for all nodes: Redis.
 type Copies interface {
 	Copies(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error)
 	PutCopies(ctx context.Context, posts []services.Post, users []services.User) error
+	SetDots(names []string)
 }
 
 var _ Copies = (*rdb.Client)(nil)
@@ -63,6 +67,9 @@ type Mirror struct {
 	users   *memory[services.UserNumber, services.User]
 	numbers *memory[string, services.UserNumber]
 
+	announcements *memory[services.PostID, services.Announcement]
+	notices       noticeMemory
+
 	kinds  []logKind
 	seen   map[string]uint64 // kind -> version of the log that memory is at; owned by RunOnce
 	shared []func()          // told of changes of what badges share; not changed once Run runs
@@ -74,7 +81,8 @@ type logKind struct {
 	name string
 	// load brings memory to the state of SQL, or empties it. The log's version is read before it: what is applied
 	// afterwards may be in it already.
-	load  func(ctx context.Context) error
+	load func(ctx context.Context) error
+	// apply changes memory as an entry says; nil: whatever changes, all is loaded anew.
 	apply func(entry store.LogEntry)
 	// shared says that badges show it: those who watch theirs are to be told.
 	shared bool
@@ -97,12 +105,16 @@ func New(cfg Config) *Mirror {
 		posts:   newMemory[services.PostID](orDefault(cfg.Posts, capacity), func(p services.Post) time.Time { return p.UpdatedAt }),
 		users:   newMemory[services.UserNumber](orDefault(cfg.Users, capacity), func(u services.User) time.Time { return u.UpdatedAt }),
 		numbers: newMemory[string](orDefault(cfg.Users, capacity), func(services.UserNumber) time.Time { return time.Time{} }),
-		seen:    map[string]uint64{},
-		wakeUp:  make(chan struct{}, 1),
+		// As many again as run at once: some are read that do not, and it knows of changes of those that nobody read.
+		announcements: newMemory[services.PostID](2*services.MaxAnnouncements, func(a services.Announcement) time.Time { return a.UpdatedAt }),
+
+		seen:   map[string]uint64{},
+		wakeUp: make(chan struct{}, 1),
 	}
 	m.kinds = []logKind{
 		{name: LogPost, load: emptied(m.posts.clear), apply: m.applyPost},
 		{name: LogProfile, load: emptied(m.users.clear), apply: m.applyProfile},
+		{name: LogNotice, load: m.loadNotices, shared: true},
 	}
 	return m
 }
@@ -157,11 +169,15 @@ func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 		tell = tell || kind.shared && (n > 0 || loaded)
 	}
 	if tell {
-		for _, call := range m.shared {
-			call()
-		}
+		m.tellShared()
 	}
 	return changes, errors.Join(failures...)
+}
+
+func (m *Mirror) tellShared() {
+	for _, call := range m.shared {
+		call()
+	}
 }
 
 // follow applies what the log of one kind has after the version that memory is at.
@@ -179,7 +195,7 @@ func (m *Mirror) follow(ctx context.Context, kind logKind) (changes int, loaded 
 		if err != nil {
 			return changes, loaded, err
 		}
-		if len(entries) > 0 && entries[0].Version != at+1 {
+		if len(entries) > 0 && (entries[0].Version != at+1 || kind.apply == nil) {
 			delete(m.seen, kind.name)
 			continue
 		}

@@ -22,8 +22,24 @@ type engines struct {
 	sqlDown error
 	redis   error
 
-	sqlPosts, sqlUsers, redisCalls, put int
+	notices       store.Notices
+	announcements map[services.PostID]services.Announcement
+	dots          []string
+
+	sqlPosts, sqlUsers, sqlNotices, sqlAnnouncements, redisCalls, put int
 }
+
+func (e *engines) Notices(context.Context) (store.Notices, error) {
+	e.sqlNotices++
+	return e.notices, e.sqlDown
+}
+
+func (e *engines) Announcements(_ context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
+	e.sqlAnnouncements += len(ids)
+	return pick(e.announcements, ids), e.sqlDown
+}
+
+func (e *engines) SetDots(names []string) { e.dots = names }
 
 func newEngines() *engines {
 	return &engines{

@@ -66,6 +66,8 @@ var Statements = map[string]statement{
 	"mentions": factsByCategory[services.CategoryMention].named, "mentionsOfSubject": factsByCategory[services.CategoryMention].ofSubject,
 	"follows": factsByCategory[services.CategoryFollow].named, "followsOfSubject": factsByCategory[services.CategoryFollow].ofSubject,
 	"authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "nextDue": nextDue,
+	"readNotices": readNotices, "trimAnnouncements": trimAnnouncements, "announcementsByID": announcementsByID,
+	"userNotices": userNotices, "resetDormant": resetDormant, "forgetDots": forgetDots, "noticesAfter": noticesAfter, "dropNotices": dropNotices,
 }
 
 // Text is the statement's text for an engine.

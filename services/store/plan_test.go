@@ -47,6 +47,10 @@ func (b *bundle) fill(notified bool) {
 			upTo + "INSERT INTO conversation_messages SELECT n % 1000 + 1, n / 1000 + 1, n % 499, '', n, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO conversation_mentions SELECT n % 1000 + 1, n % 499, n / 1000 + 1 FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_heads SELECT n, 1, 0, 0, 0 FROM s WHERE n <= 500",
+			upTo + "INSERT INTO announcements SELECT n, 't', 'c', 0, n, n, n, n, n, n % 10 = 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO user_notices SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO user_segments SELECT n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO user_dots SELECT n % 5000, CAST(n % 4 AS TEXT), n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			"ANALYZE",
 		} {
 			if !notified && strings.Contains(text, "notification") {
@@ -61,7 +65,7 @@ func (b *bundle) fill(notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|mentions|jobs|log|user_access_log|site_message\w*|conversation\w*|cv|view_items|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|conversation\w*|cv|view_items|[fupnlshmigo])( |$)`)
 
 // TestNoStatementWalksATable looks at the plans of SQLite. What is scanned may be a list that was given or made, or a
 // table of a few rows (log_heads), never one that grows with the users.
@@ -91,7 +95,7 @@ func TestPlansOnPostgres(t *testing.T) {
 	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0],["COMMENT",0]]', 9, 21`
 	for name, args := range map[string]string{
 		"homeFeed": "1, 9, 300", "newestCounting": "1, 9", "countNew": "1, 9, 301", "followersOf": "1, 0, 0, 100",
-		"authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "nextDue": "'kind'", "finishJobs": "ARRAY[1, 2], 'token'",
+		"userNotices": "1", "noticesAfter": "0, 100", "authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "nextDue": "'kind'", "finishJobs": "ARRAY[1, 2], 'token'",
 		"messageStatesOf": `'[[1,"general"]]'`, "messageStatesOfUser": "1", "unreadMessagesOf": "1, 9, ARRAY['general'], 20",
 		"messagesOf": "1, 9, ARRAY['general'], 20", "messagesByID": "1, ARRAY[1, 2]", "countReads": "1", "messageHolders": "1, ARRAY[1, 2]",
 		"readMessages": "1, ARRAY[1, 2], 3", "unreadMessages": "1, ARRAY[1, 2]", "readMessageTypes": "1, ARRAY['general'], 9, 3",

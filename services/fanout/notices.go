@@ -1,0 +1,148 @@
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// The kinds of jobs of announcements and dots.
+const (
+	jobStart   = "announcement.start" // key: announcement id. It takes its place when its time comes
+	jobNotices = "notices"            // key: user. His position, segments or dots changed
+)
+
+func (f *Fanout) noticeKinds() map[string]kind {
+	return map[string]kind{
+		jobStart:   {lane: laneQuick, each: ofPost(f.runStart)},
+		jobNotices: {lane: laneQuick, each: ofUser(f.CarryNotices)},
+	}
+}
+
+// StartJob lets an announcement take its place in the list when it starts.
+func StartJob(announcement services.Announcement) store.NewJob {
+	job := keyed(jobStart, announcement.ID.String())
+	job.NotBefore = announcement.StartsAt
+	return job
+}
+
+// NoticesJob brings a user's position in the announcements, his segments and his dots into his document.
+func NoticesJob(user services.UserNumber) store.NewJob {
+	return keyed(jobNotices, mirror.UserNumberText(user))
+}
+
+// NoticeChanged ends a transaction that changed something that all users share: the nodes follow the log of it. The
+// transaction took a stamp of the notice clock before anything else; key names what changed.
+func NoticeChanged(ctx context.Context, tx *store.Tx, key string) error {
+	_, err := tx.AppendLog(ctx, mirror.LogNotice, key, nil)
+	return err
+}
+
+func (f *Fanout) runStart(ctx context.Context, _ store.Job, id services.PostID) error {
+	started := false
+	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+		started, err = start(ctx, tx, id)
+		return err
+	})
+	if err != nil || !started {
+		return err
+	}
+	return f.mirror.RefreshNotices(ctx)
+}
+
+// start gives an announcement its place if its time has come and it has none: whatever was done with it since the job
+// was left, and however often the job runs.
+func start(ctx context.Context, tx *store.Tx, id services.PostID) (started bool, err error) {
+	found, err := tx.Announcements(ctx, []services.PostID{id})
+	if err != nil {
+		return false, err
+	}
+	switch a, known := found[id]; {
+	case !known || !waits(a, tx.Now):
+		return false, nil
+	case a.StartsAt.After(tx.Now): // put off, or another node's clock is ahead of this one's
+		return false, tx.Enqueue(ctx, StartJob(a))
+	}
+	// The notice clock first: everybody who changes an announcement takes the two locks in this order.
+	stamp, err := tx.NextNotice(ctx)
+	if err != nil {
+		return false, err
+	}
+	a, err := tx.AnnouncementForUpdate(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if !waits(a, tx.Now) || a.StartsAt.After(tx.Now) {
+		return false, nil // changed between the two reads; whoever did that has left a job of his own
+	}
+	a.Position = stamp
+	if err := tx.UpdateAnnouncement(ctx, a); err != nil {
+		return false, err
+	}
+	if err := tx.TrimAnnouncements(ctx, services.MaxAnnouncements); err != nil {
+		return false, err
+	}
+	return true, NoticeChanged(ctx, tx, a.GlobalID())
+}
+
+// waits says whether an announcement has yet to take its place.
+func waits(a services.Announcement, now time.Time) bool {
+	return a.Position == 0 && !a.Withdrawn && !a.OverAt(now)
+}
+
+// EnterNotices is where a user stands in the announcements and dots, by SQL. Who is new starts at the present end, and
+// counts as seen from then on.
+func (f *Fanout) EnterNotices(ctx context.Context, user services.UserNumber) (store.UserNotices, error) {
+	known, err := f.store.UserNotices(ctx, user)
+	if err != nil || !known.IsNew(f.activeSince()) {
+		return known, err
+	}
+	if err := f.store.Write(ctx, func(tx *store.Tx) error { return f.arrive(ctx, tx, user) }); err != nil {
+		return known, err
+	}
+	return f.store.UserNotices(ctx, user)
+}
+
+// CarryNotices brings a user's position in the announcements, his segments and his dots into his document.
+func (f *Fanout) CarryNotices(ctx context.Context, user services.UserNumber) error {
+	registers, err := f.noticeRegisters(ctx, user)
+	if err != nil || len(registers) == 0 {
+		return err
+	}
+	results, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: registers}})
+	if err != nil {
+		return err
+	}
+	f.hint(ctx, []services.UserNumber{user}, results)
+	return nil
+}
+
+func (f *Fanout) noticeRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
+	known, err := f.store.UserNotices(ctx, user)
+	if err != nil {
+		return nil, fmt.Errorf("notices of user %d: %w", user, err)
+	}
+	if known.Version > 0 {
+		registers = append(registers, rdb.NoticeRegister(known.NoticeState))
+	}
+	if known.Segments.Version > 0 {
+		registers = append(registers, rdb.SegmentRegister(known.Segments))
+	}
+	for dot, seen := range known.Dots {
+		registers = append(registers, rdb.DotRegister(dot, seen))
+	}
+	return registers, nil
+}
+
+// Dormant says whether a document is that of somebody who was away for so long that he is new now: it is rebuilt before
+// it is shown. Redis drops such documents by itself, by its own clock.
+func (f *Fanout) Dormant(document rdb.Document) bool {
+	const day = 24 * time.Hour
+	lastSeen := time.Unix(0, 0).Add(time.Duration(document.Day+1) * day) // at the latest
+	return document.Ready && lastSeen.Before(f.activeSince())
+}

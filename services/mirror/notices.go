@@ -1,0 +1,250 @@
+package mirror
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// LogNotice is the kind of the log for announcements and dots. Both share it, and with it one order: a node never shows a
+// later change of one without the earlier ones of the other. The key is the global id of the announcement, or the dot's name.
+const LogNotice = "notice"
+
+// Notices is what all users share of announcements and dots, as it is at a moment. It does not change.
+type Notices struct {
+	// Shared is the version of it, for the shared half of a badge's version: on one node it rises with every change, also
+	// with those that time makes, and it is on every node the same unless a change came late.
+	Shared        uint64
+	Announcements []services.Announcement // those that run, the newest first, without their texts
+	Dots          []services.RaisedDot    // by their names
+
+	from, until time.Time // it holds for moments in between, until not included
+}
+
+// noticeMemory is the memory behind Notices.
+type noticeMemory struct {
+	current atomic.Pointer[Notices]
+
+	mu    sync.Mutex
+	facts *store.Notices // nil: never loaded
+	cause noticeCause    // of current
+}
+
+// noticeCause is what makes one state of the notices another: a change of the facts, the end of an announcement, midnight,
+// at which badges change by themselves.
+type noticeCause struct {
+	stamp    uint64
+	end, day int64
+}
+
+// Notices answers what all users share at a moment. It is UNAVAILABLE only when SQL did not answer since this node began.
+func (m *Mirror) Notices(ctx context.Context, now time.Time) (*Notices, error) {
+	current := m.notices.current.Load()
+	if current.holdsAt(now) {
+		return current, nil
+	}
+	if current == nil || now.Before(m.notices.readAt().Add(-tolerance)) {
+		// The clock was set back, and what has ended since is not in memory.
+		if err := m.RefreshNotices(ctx); err != nil && current == nil {
+			return nil, err
+		}
+	}
+	return m.notices.at(now), nil
+}
+
+// tolerance is how far behind others a reader may be who asked for the time and was held up: he is shown what they are,
+// or else an announcement that has just ended would flicker.
+const tolerance = time.Second
+
+func (n *Notices) holdsAt(now time.Time) bool {
+	return n != nil && now.After(n.from.Add(-tolerance)) && now.Before(n.until)
+}
+
+// RefreshNotices lets this node see its own change of a notice at once, before the log brings it, and tells whoever
+// watches. What is in memory stays when SQL does not answer.
+func (m *Mirror) RefreshNotices(ctx context.Context) error {
+	before := m.notices.stamp()
+	if err := m.loadNotices(ctx); err != nil {
+		return err
+	}
+	if m.notices.stamp() != before {
+		m.tellShared()
+	}
+	return nil
+}
+
+func (m *Mirror) loadNotices(ctx context.Context) error {
+	facts, err := m.facts.Notices(ctx)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(facts.Dots))
+	for i, dot := range facts.Dots {
+		names[i] = dot.Name
+	}
+	if m.notices.take(&facts, func() { m.copies.SetDots(names) }) {
+		for _, announcement := range facts.Announcements {
+			m.announcements.changed(announcement.ID, announcement.UpdatedAt)
+		}
+	}
+	return nil
+}
+
+// Announcements reads whole announcements, in whatever state, from memory and what is missing from SQL. What never was is
+// not in the map.
+func (m *Mirror) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
+	found, missing := m.announcements.many(ids)
+	if len(missing) == 0 {
+		return found, nil
+	}
+	facts, err := m.facts.Announcements(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	m.announcements.take(found, facts, nil)
+	return found, nil
+}
+
+// take puts in what was read, unless something newer is there, and empties what was made of the former. before runs first.
+func (n *noticeMemory) take(facts *store.Notices, before func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.facts != nil && facts.Stamp < n.facts.Stamp {
+		return false
+	}
+	before()
+	n.facts = facts
+	n.show(facts.At)
+	return true
+}
+
+func (n *noticeMemory) stamp() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.facts == nil {
+		return 0
+	}
+	return n.facts.Stamp
+}
+
+func (n *noticeMemory) readAt() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.facts == nil {
+		return time.Time{}
+	}
+	return n.facts.At
+}
+
+// at makes the notices of a moment. The memory was loaded.
+func (n *noticeMemory) at(now time.Time) *Notices {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if current := n.current.Load(); current.holdsAt(now) {
+		return current
+	}
+	return n.show(now)
+}
+
+// show makes the notices of a moment and keeps them as the current ones. A change that this node learns of when a later
+// end has passed already gets a version after that, or else two states would have one version.
+func (n *noticeMemory) show(now time.Time) *Notices {
+	if now.Before(n.facts.At) {
+		now = n.facts.At
+	}
+	const day = 24 * time.Hour
+	midnight := now.Truncate(day)
+	shown := &Notices{Dots: n.facts.Dots, from: n.facts.At, until: midnight.Add(day)}
+	lastEnd := n.facts.LastEnd
+	for _, announcement := range n.facts.Announcements {
+		switch end := announcement.EndsAt; {
+		case announcement.OverAt(now):
+			lastEnd = later(lastEnd, end)
+			continue
+		case !end.IsZero() && end.Before(shown.until):
+			shown.until = end
+		}
+		shown.Announcements = append(shown.Announcements, announcement)
+	}
+	shown.from = later(later(shown.from, lastEnd), midnight)
+	cause := noticeCause{stamp: n.facts.Stamp, day: midnight.UnixMicro()}
+	if !lastEnd.IsZero() {
+		cause.end = lastEnd.UnixMicro()
+	}
+	shown.Shared = max(cause.stamp, uint64(cause.end), uint64(cause.day))
+	if former := n.current.Load(); former != nil {
+		if cause == n.cause {
+			shown.Shared = former.Shared
+		} else {
+			shown.Shared = max(shown.Shared, former.Shared+1)
+		}
+	}
+	n.cause = cause
+	n.current.Store(shown)
+	return shown
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Unread counts the announcements that are meant for a user and stand after his position, and says when the first of them
+// ends; the zero time when none does. Who has no position has none unread.
+func (n *Notices) Unread(state services.NoticeState, segments services.SegmentBits) (count int, ends time.Time) {
+	if state.Version == 0 {
+		return 0, ends
+	}
+	for _, announcement := range n.Announcements {
+		if announcement.Position <= state.Position {
+			break
+		}
+		if !announcement.Segments.Reaches(segments) {
+			continue
+		}
+		count++
+		if end := announcement.EndsAt; !end.IsZero() && (ends.IsZero() || end.Before(ends)) {
+			ends = end
+		}
+	}
+	return count, ends
+}
+
+// Visible lists the announcements that are meant for a user, those before a position, the newest first, at most limit.
+func (n *Notices) Visible(segments services.SegmentBits, before uint64, limit int) (list []services.Announcement) {
+	for _, announcement := range n.Announcements {
+		if len(list) == limit {
+			break
+		}
+		if announcement.Position < before && announcement.Segments.Reaches(segments) {
+			list = append(list, announcement)
+		}
+	}
+	return list
+}
+
+// Shows says whether an announcement runs and is meant for a user, and answers it without its texts.
+func (n *Notices) Shows(id services.PostID, segments services.SegmentBits) (services.Announcement, bool) {
+	for _, announcement := range n.Announcements {
+		if announcement.ID == id && announcement.Segments.Reaches(segments) {
+			return announcement, true
+		}
+	}
+	return services.Announcement{}, false
+}
+
+// Lights are all dots, lit or not, for a user who has cleared some up to a stamp. Who has no position has clicked on all.
+func (n *Notices) Lights(state services.NoticeState, segments services.SegmentBits, cleared map[string]uint64) []services.Dot {
+	dots := make([]services.Dot, len(n.Dots))
+	for i, dot := range n.Dots {
+		dots[i].Name = dot.Name
+		dots[i].Lit = state.Version > 0 && dot.LitFor(segments, max(state.DotsFrom, cleared[dot.Name]))
+	}
+	return dots
+}

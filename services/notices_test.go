@@ -1,0 +1,67 @@
+package services
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTargetsReachSegments(t *testing.T) {
+	for _, c := range []struct {
+		target, user SegmentBits
+		want         bool
+	}{{0, 0, true}, {0, 5, true}, {1, 0, false}, {1 << 63, 1<<63 | 1, true}, {6, 1, false}, {6, 4, true}} {
+		if got := c.target.Reaches(c.user); got != c.want {
+			t.Errorf("%b reaches %b: %t", c.target, c.user, got)
+		}
+	}
+}
+
+func TestDotsAreLitForThoseWhomTheyWereRaisedFor(t *testing.T) {
+	dot := RaisedDot{Name: "shop", Raises: []DotRaise{{Target: 2, At: 9}, {At: 5}}}
+	for _, c := range []struct {
+		segments SegmentBits
+		seen     uint64
+		want     bool
+	}{{0, 4, true}, {0, 5, false}, {2, 5, true}, {2, 8, true}, {2, 9, false}, {1, 8, false}, {3, 8, true}} {
+		if got := dot.LitFor(c.segments, c.seen); got != c.want {
+			t.Errorf("with %b, seen up to %d: %t", c.segments, c.seen, got)
+		}
+	}
+	if (RaisedDot{Name: "new"}).LitFor(0, 0) {
+		t.Error("a dot that nobody raised is lit")
+	}
+}
+
+func TestAnnouncementsAreOverFromTheirEndOn(t *testing.T) {
+	end := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	a := Announcement{EndsAt: end}
+	if a.OverAt(end.Add(-1)) || !a.OverAt(end) || (Announcement{}).OverAt(end) {
+		t.Error("an announcement is over from its end on, and never without one")
+	}
+}
+
+func TestNamesOfNotices(t *testing.T) {
+	for _, good := range []string{"a", "shop.sale_2-b", strings.Repeat("z", 64)} {
+		if err := CheckNoticeName("name", good); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bad := range []string{"", "Shop", "a b", "ä", "a/b", strings.Repeat("z", 65)} {
+		if err := CheckNoticeName("name", bad); CodeOf(err) != Invalid || !strings.HasPrefix(err.Error(), "name: ") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestAnnouncementIDs(t *testing.T) {
+	a := Announcement{ID: PostIDAt(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}
+	if id, err := ParseAnnouncementID("upTo", a.GlobalID()); id != a.ID || err != nil {
+		t.Errorf("%s is read as %s, %v", a.GlobalID(), id, err)
+	}
+	for _, bad := range []string{"", "announcement:", "post:" + a.ID.String(), "announcement:lower"} {
+		if _, err := ParseAnnouncementID("upTo", bad); CodeOf(err) != Invalid {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

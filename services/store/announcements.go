@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"tidings/services"
+)
+
+// never is the end of an announcement that has none.
+const never = math.MaxInt64
+
+const announcementColumns = `SELECT id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn FROM announcements `
+
+// inList are the announcements that have a place in the list; it repeats the condition of announcements_listed.
+const inList = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM counters WHERE name = 'announcement_floor')`
+
+var (
+	raiseNoticeClock = newStatement("raise the notice clock", `UPDATE counters
+		SET value = CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END WHERE name = 'notices' RETURNING value`)
+
+	noticeHead = newStatement("read the notice clock", `SELECT value FROM counters WHERE name = 'notices'`)
+
+	insertAnnouncement = newStatement("insert an announcement", `INSERT INTO announcements
+		(id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING`)
+
+	updateAnnouncement = newStatement("update an announcement", `UPDATE announcements
+		SET title = $2, content = $3, segments = $4, updated_at = $5, starts_at = $6, ends_at = $7, position = $8, withdrawn = $9 WHERE id = $1`)
+
+	lockAnnouncement = newStatement("lock an announcement", announcementColumns+`WHERE id = $1 {for update}`)
+
+	announcementsByID = newStatement("announcements by id", announcementColumns+`WHERE {in id $1 BIGINT}`)
+
+	// What is beyond the newest that are not over is found in one walk along them.
+	trimAnnouncements = newStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
+		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
+		WHERE name = 'announcement_floor'`)
+
+	// One statement reads one moment: the stamp is that of the very list and dots beside it.
+	readNotices = newStatement("notices", `
+SELECT 0 AS kind, '' AS name, (SELECT value FROM counters WHERE name = 'notices') AS a,
+	COALESCE((SELECT ends_at FROM announcements WHERE ends_at <= $1 ORDER BY ends_at DESC LIMIT 1), 0) AS b, 0 AS c, 0 AS d, 0 AS e
+UNION ALL
+SELECT 1, '', id, position, segments, ends_at, updated_at FROM announcements WHERE `+inList+` AND ends_at > $1
+UNION ALL
+SELECT 2, dot, segment, raised_at, 0, 0, 0 FROM dot_raises
+ORDER BY kind, name, b DESC`)
+)
+
+// NextNotice raises the notice clock and answers its stamp: microseconds of now, or one more than the last. Until this
+// transaction ends all others that change an announcement or raise a dot wait, so that stamps appear in their order.
+func (tx *Tx) NextNotice(ctx context.Context) (stamp uint64, err error) {
+	_, err = tx.one(ctx, raiseNoticeClock, []any{tx.Now}, &stamp)
+	return stamp, err
+}
+
+// InsertAnnouncement writes an announcement down. CONFLICT when the id is taken.
+func (tx *Tx) InsertAnnouncement(ctx context.Context, a services.Announcement) error {
+	inserted, err := tx.run(ctx, insertAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.CreatedAt, a.UpdatedAt,
+		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)
+	if err == nil && inserted == 0 {
+		err = services.Errorf(services.Conflict, "the announcement id %s is taken", a.ID)
+	}
+	return err
+}
+
+// UpdateAnnouncement writes everything of an announcement but its id and its birth.
+func (tx *Tx) UpdateAnnouncement(ctx context.Context, a services.Announcement) error {
+	_, err := tx.run(ctx, updateAnnouncement, a.ID, a.Title, a.Content, int64(a.Segments), a.UpdatedAt,
+		a.StartsAt, endMicros(a.EndsAt), int64(a.Position), a.Withdrawn)
+	return err
+}
+
+// TrimAnnouncements lets what is beyond the newest keep fall out of the list for good: those that are over or withdrawn do
+// not count among them. The caller holds the notice clock.
+func (tx *Tx) TrimAnnouncements(ctx context.Context, keep int) error {
+	_, err := tx.run(ctx, trimAnnouncements, tx.Now, keep)
+	return err
+}
+
+// AnnouncementForUpdate reads an announcement that nobody else changes until this transaction ends. NOT_FOUND when
+// there is none.
+func (tx *Tx) AnnouncementForUpdate(ctx context.Context, id services.PostID) (services.Announcement, error) {
+	found, err := tx.announcements(ctx, lockAnnouncement, id)
+	if err != nil {
+		return services.Announcement{}, err
+	}
+	a, ok := found[id]
+	if !ok {
+		return a, services.Errorf(services.NotFound, "there is no announcement %s", services.GlobalID(services.AnnouncementType, id.String()))
+	}
+	return a, nil
+}
+
+// NoticeHead is the last stamp of the notice clock.
+func (tx *Tx) NoticeHead(ctx context.Context) (stamp uint64, err error) {
+	_, err = tx.one(ctx, noticeHead, nil, &stamp)
+	return stamp, err
+}
+
+// Announcements gives announcements by their ids, within the transaction.
+func (tx *Tx) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
+	return tx.announcements(ctx, announcementsByID, ids)
+}
+
+// Announcements gives announcements by their ids, whatever their state. An id that nothing has is absent.
+func (s *Store) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
+	return s.announcements(ctx, announcementsByID, ids)
+}
+
+func (r runner) announcements(ctx context.Context, st statement, which any) (map[services.PostID]services.Announcement, error) {
+	found := make(map[services.PostID]services.Announcement)
+	err := r.each(ctx, st, []any{which}, func(scan func(...any) error) error {
+		var a services.Announcement
+		var segments, created, updated, starts, ends int64
+		err := scan(&a.ID, &a.Title, &a.Content, &segments, &created, &updated, &starts, &ends, &a.Position, &a.Withdrawn)
+		a.Segments, a.CreatedAt, a.UpdatedAt = services.SegmentBits(segments), fromMicros(created), fromMicros(updated)
+		a.StartsAt, a.EndsAt = fromMicros(starts), endTime(ends)
+		found[a.ID] = a
+		return err
+	})
+	return found, err
+}
+
+// Notices is what all users share: the list of announcements, and the dots.
+type Notices struct {
+	At      time.Time // when it was read
+	Stamp   uint64    // of the last change
+	LastEnd time.Time // the last end of an announcement that had passed; zero when there is none
+	// Announcements are those in the list that were not over, the newest first, without their texts and times of birth and start.
+	Announcements []services.Announcement
+	Dots          []services.RaisedDot // by their names
+}
+
+// Notices reads what all users share, as one moment had it, and without what is over.
+func (s *Store) Notices(ctx context.Context) (Notices, error) {
+	n := Notices{At: s.now()}
+	err := s.each(ctx, readNotices, []any{n.At}, func(scan func(...any) error) error {
+		var kind, a, b, c, d, e int64
+		var name string
+		if err := scan(&kind, &name, &a, &b, &c, &d, &e); err != nil {
+			return err
+		}
+		switch kind {
+		case 0:
+			n.Stamp = uint64(a)
+			if b > 0 {
+				n.LastEnd = fromMicros(b)
+			}
+		case 1:
+			n.Announcements = append(n.Announcements, services.Announcement{
+				ID: services.PostID(a), Position: uint64(b), Segments: services.SegmentBits(c), EndsAt: endTime(d), UpdatedAt: fromMicros(e),
+			})
+		default:
+			if len(n.Dots) == 0 || n.Dots[len(n.Dots)-1].Name != name {
+				n.Dots = append(n.Dots, services.RaisedDot{Name: name})
+			}
+			dot := &n.Dots[len(n.Dots)-1]
+			dot.Raises = append(dot.Raises, services.DotRaise{Target: targetOf(a), At: uint64(b)})
+		}
+		return nil
+	})
+	return n, err
+}
+
+func endMicros(end time.Time) int64 {
+	if end.IsZero() {
+		return never
+	}
+	return micros(end)
+}
+
+func endTime(us int64) time.Time {
+	if us == never {
+		return time.Time{}
+	}
+	return fromMicros(us)
+}
