@@ -2,8 +2,10 @@
 //
 // The total is summed where the document is rendered, so that it equals its parts in every answer. A document that is
 // missing is rebuilt from the facts before it is answered; it is never read as zero.
-// Without Redis the same numbers are counted in SQL, a few readers at a time, and say that they are STALE from then on;
-// when SQL does not answer either they are UNKNOWN, with a version that no client takes for news.
+// Without Redis the same numbers are counted in SQL, a few readers at a time, and say that they are STALE from then on.
+// A source that SQL does not count in time keeps the value that this node showed last, STALE since then, or is UNKNOWN.
+// When no source can be counted, all of it is what was shown last under the version that it had, or UNKNOWN with a
+// version that no client takes for news.
 package badge
 
 import (
@@ -34,6 +36,11 @@ type Config struct {
 	Caps Caps
 	// FallbackReaders bounds how many users are counted in SQL at once; 0 means 8.
 	FallbackReaders int
+	// Patience is how long one source may take in SQL, and how long somebody of whom something is known waits for his
+	// turn there; 0 means 500 ms.
+	Patience time.Duration
+	// Remembered is of how many users this node knows what it showed them last, at 2 KB or so each; 0 means 20,000.
+	Remembered int
 }
 
 // Service answers badges. It is safe for concurrent use.
@@ -47,8 +54,11 @@ type Service struct {
 
 	caps     Caps
 	fallback chan struct{}
+	patience time.Duration
+	sources  []factSource
 	visits   *visits
 	guesses  guesses
+	known    *lastKnown
 }
 
 // New makes the service.
@@ -56,10 +66,18 @@ func New(cfg Config) *Service {
 	if cfg.FallbackReaders == 0 {
 		cfg.FallbackReaders = 8
 	}
-	return &Service{
-		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, mirror: cfg.Mirror, clock: cfg.Clock, log: cfg.Log,
-		caps: cfg.Caps, fallback: make(chan struct{}, cfg.FallbackReaders), visits: newVisits(cfg),
+	if cfg.Patience == 0 {
+		cfg.Patience = 500 * time.Millisecond
 	}
+	if cfg.Remembered == 0 {
+		cfg.Remembered = 20_000
+	}
+	s := &Service{
+		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, mirror: cfg.Mirror, clock: cfg.Clock, log: cfg.Log,
+		caps: cfg.Caps, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+	}
+	s.sources = s.factSources()
+	return s
 }
 
 // Read answers the badges of one user.
@@ -81,7 +99,7 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
 		if documents[i].Ready {
-			badges[i] = s.render(documents[i], now)
+			badges[i] = s.render(user, documents[i], now)
 			s.visits.note(user, documents[i].Day)
 			continue
 		}
@@ -100,7 +118,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserNumber, red
 		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {
 			documents, err := s.redis.Documents(ctx, []services.UserNumber{user})
 			if err == nil && documents[0].Ready {
-				return s.render(documents[0], s.clock.Now()), nil
+				return s.render(user, documents[0], s.clock.Now()), nil
 			}
 			redisErr = err
 		}
@@ -114,21 +132,56 @@ func (s *Service) readMissing(ctx context.Context, user services.UserNumber, red
 // ReadFacts counts in SQL, a few readers at a time: for when Redis does not answer, or does not show yet what the
 // reader has just done.
 func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*services.Badges, error) {
-	select {
-	case s.fallback <- struct{}{}:
-		defer func() { <-s.fallback }()
-	case <-ctx.Done():
-		return nil, services.Wrapf(services.Unavailable, ctx.Err(), "badges: no answer in time")
+	earlier, remembered := s.known.of(user)
+	admitted, err := s.awaitTurn(ctx, remembered)
+	if err != nil {
+		return nil, err
 	}
+	if !admitted {
+		return earlier.stale(), nil
+	}
+	defer func() { <-s.fallback }()
 	now := s.clock.Now()
-	document, err := s.countFacts(ctx, user)
+	document, failed, err := s.countFacts(ctx, user)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, services.Wrapf(services.Unavailable, err, "badges: no answer in time")
 		}
-		s.log.Warn("badges are unknown: neither Redis nor SQL answers", "error", err)
+		for _, source := range failed {
+			s.log.Warn("badges are not whole: neither Redis nor SQL answers", "source", source.name, "error", err)
+		}
+	}
+	switch {
+	case len(failed) < len(s.sources):
+		return s.guess(user, document, now, failed, earlier), nil
+	case remembered:
+		return earlier.stale(), nil
+	default:
 		return unknown(s.redis.MessageTypes()), nil
 	}
+}
+
+// awaitTurn takes one of the places of those who count in SQL, to be given back. Somebody of whom something is known
+// waits no longer than it may take to count: not admitted.
+func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool, err error) {
+	var enough <-chan time.Time
+	if remembered {
+		timer := time.NewTimer(s.patience)
+		defer timer.Stop()
+		enough = timer.C
+	}
+	select {
+	case s.fallback <- struct{}{}:
+		return true, nil
+	case <-enough:
+		return false, nil
+	case <-ctx.Done():
+		return false, services.Wrapf(services.Unavailable, ctx.Err(), "badges: no answer in time")
+	}
+}
+
+// guess renders what SQL says, under a version of this node's clock.
+func (s *Service) guess(user services.UserNumber, document rdb.Document, now time.Time, failed []factSource, earlier known) *services.Badges {
 	document.N = uint64(now.UnixMicro())
 	s.guesses.note(user, document.N)
 	v := s.view(document, now)
@@ -136,12 +189,20 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 	for _, count := range everyPart(badges) {
 		count.Precision, count.AsOf = services.Stale, now
 	}
+	for _, source := range failed {
+		earlier.fillIn(v, badges, source)
+	}
 	v.sum(badges)
-	return badges, nil
+	s.known.keep(user, known{v, badges, now})
+	return badges
 }
 
-func (s *Service) render(document rdb.Document, now time.Time) *services.Badges {
-	return s.view(document, now).render()
+// render shows a user his document, and remembers what was shown.
+func (s *Service) render(user services.UserNumber, document rdb.Document, now time.Time) *services.Badges {
+	v := s.view(document, now)
+	badges := v.render()
+	s.known.keep(user, known{v, badges, now})
+	return badges
 }
 
 func (s *Service) view(document rdb.Document, now time.Time) *view {

@@ -166,19 +166,6 @@ func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
 	}
 }
 
-// When neither engine answers, the answer says so and replaces nothing.
-func TestWhenNothingAnswersItIsUnknown(t *testing.T) {
-	n := served(t)
-	_, reader := n.fan(2)
-	known := n.read(reader)
-	n.Server.Kill()
-	n.Must(n.Store.Close())
-	got := n.read(reader)
-	if got.Total.Precision != services.Unknown || got.Version >= known.Version {
-		t.Errorf("%+v after %s", got, known.Version)
-	}
-}
-
 // A caller who has no more time is told so, not shown a guess.
 func TestACallerWithoutTimeIsTold(t *testing.T) {
 	n := served(t)

@@ -9,16 +9,67 @@ import (
 	"tidings/services/store"
 )
 
-// countFacts makes a document of the facts alone: each source adds its own.
-func (s *Service) countFacts(ctx context.Context, user services.UserNumber) (document rdb.Document, err error) {
-	for _, source := range []func(context.Context, services.UserNumber, *rdb.Document) error{
-		s.feedFacts, s.notificationFacts, s.messageFacts, s.policyFacts,
-	} {
-		if err := source(ctx, user, &document); err != nil {
-			return document, err
-		}
+// factSource is how one source is counted in SQL, for when Redis does not answer.
+type factSource struct {
+	name string
+	// read fills the source's part of the document; when it fails, what it wrote is dropped.
+	read func(ctx context.Context, user services.UserNumber, document *rdb.Document) error
+	// counts are the numbers that rest on it, always in the same order.
+	counts func(badges *services.Badges) []*services.Count
+	// carry takes over what else rests on it from what was shown earlier; nil where there is nothing.
+	carry func(v *view, badges *services.Badges, earlier known)
+}
+
+// factSources is the table of all sources: each adds its own.
+func (s *Service) factSources() []factSource {
+	return []factSource{
+		{name: "home feed", read: s.feedFacts, counts: countsOf(services.SourceHomeFeed)},
+		{name: "notifications", read: s.notificationFacts, counts: countsOf(services.SourceNotifications), carry: func(_ *view, badges *services.Badges, earlier known) {
+			badges.Notifications.Newest = earlier.badges.Notifications.Newest
+		}},
+		{name: "site messages", read: s.messageFacts, counts: countsOf(services.SourceSiteMessages)},
+		// Without it nobody knows which numbers make the total.
+		{name: "display policy", read: s.policyFacts, counts: everyPart, carry: func(v *view, badges *services.Badges, earlier known) {
+			v.document.Policy, badges.Quiet = earlier.view.document.Policy, earlier.badges.Quiet
+		}},
 	}
-	return document, nil
+}
+
+func countsOf(source services.Source) func(*services.Badges) []*services.Count {
+	return func(badges *services.Badges) []*services.Count { return partsOf(badges, source) }
+}
+
+// countFacts makes a document of the facts alone, and says which sources could not be read and why the last one could
+// not. One that hangs does not hold up the others: each has its own time, and all together have three times that.
+func (s *Service) countFacts(ctx context.Context, user services.UserNumber) (document rdb.Document, failed []factSource, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
+	defer cancel()
+	for _, source := range s.sources {
+		next := document
+		if failure := s.countSource(ctx, source, user, &next); failure != nil {
+			failed, err = append(failed, source), failure
+			continue
+		}
+		document = next
+	}
+	if len(document.Messages) == 0 {
+		document.Messages = s.noMessages()
+	}
+	return document, failed, err
+}
+
+func (s *Service) countSource(ctx context.Context, source factSource, user services.UserNumber, document *rdb.Document) error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	return source.read(ctx, user, document)
+}
+
+// noMessages are the types of site messages, of which each badge has a count.
+func (s *Service) noMessages() (none []services.MessageTypeState) {
+	for _, kind := range s.redis.MessageTypes() {
+		none = append(none, services.MessageTypeState{Type: kind})
+	}
+	return none
 }
 
 func (s *Service) feedFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {

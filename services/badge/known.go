@@ -1,0 +1,94 @@
+package badge
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"tidings/services"
+)
+
+// lastKnown remembers what was shown here last, of the users who were read last: it is what is shown, as STALE, of a
+// source that cannot be read now.
+type lastKnown struct {
+	mu    sync.Mutex
+	users *lru.LRU[services.UserNumber, known]
+}
+
+// known is what was shown of a user at a moment. It is shared with whoever was shown it and not to be changed.
+type known struct {
+	view   *view
+	badges *services.Badges
+	at     time.Time
+}
+
+func newLastKnown(capacity int) *lastKnown {
+	users, err := lru.NewLRU[services.UserNumber, known](capacity, nil)
+	if err != nil {
+		panic("badge: capacity " + err.Error()) // only for capacities below 1, which New rules out
+	}
+	return &lastKnown{users: users}
+}
+
+// keep remembers what was shown, unless newer badges are known already or these are not known themselves.
+func (l *lastKnown) keep(user services.UserNumber, shown known) {
+	for _, count := range everyPart(shown.badges) {
+		if count.Precision == services.Unknown {
+			return
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if had, ok := l.users.Peek(user); ok && had.badges.Version > shown.badges.Version {
+		return
+	}
+	l.users.Add(user, shown)
+}
+
+func (l *lastKnown) of(user services.UserNumber) (known, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.users.Get(user)
+}
+
+// stale is all that is known, under the version that it had: who holds the same or a newer one does not take it for news.
+func (k known) stale() *services.Badges {
+	badges := *k.badges
+	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
+	for _, count := range everyPart(&badges) {
+		k.age(count)
+	}
+	k.view.sum(&badges)
+	return &badges
+}
+
+// age says of a count since when it is known.
+func (k known) age(count *services.Count) {
+	if count.AsOf.IsZero() {
+		count.AsOf = k.at
+	}
+	count.Precision = services.Stale
+}
+
+// fillIn puts what was shown earlier of a source into badges that were made without it, as STALE, or UNKNOWN where
+// nothing was: no source ever leaves a total without a word.
+func (k known) fillIn(v *view, badges *services.Badges, source factSource) {
+	counts := source.counts(badges)
+	var had []*services.Count
+	if k.badges != nil {
+		had = source.counts(k.badges)
+	}
+	for i, count := range counts {
+		if len(had) != len(counts) {
+			*count = services.NewCount(0, services.Unknown, time.Time{})
+			continue
+		}
+		*count = *had[i]
+		k.age(count)
+	}
+	if k.badges != nil && source.carry != nil {
+		source.carry(v, badges, k)
+	}
+}

@@ -1,0 +1,252 @@
+package badge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// fails makes one source of a node's facts fail, and answers what lets it work again.
+func (n node) fails(name string, with func(ctx context.Context) error) (mend func()) {
+	place := slices.IndexFunc(n.sources, func(source factSource) bool { return source.name == name })
+	read := n.sources[place].read
+	n.sources[place].read = func(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+		_ = read(ctx, user, document) // what it wrote before it failed is dropped
+		return with(ctx)
+	}
+	return func() { n.sources[place].read = read }
+}
+
+func broken(context.Context) error { return errors.New("broken") }
+
+func hanging(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// restarted is the same node after a new start, which remembers nothing.
+func (n node) restarted() node { return newNode(n.World) }
+
+// When neither engine answers a node that has shown nothing yet, the answer says so and replaces nothing.
+func TestWhenNothingAnswersItIsUnknown(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(2)
+	shown := n.read(reader)
+	n.Server.Kill()
+	n.Must(n.Store.Close())
+	got := n.restarted().read(reader)
+	if got.Total.Precision != services.Unknown || got.Version >= shown.Version {
+		t.Errorf("%+v after %s", got, shown.Version)
+	}
+	if len(got.SiteMessages.Types) != 1 {
+		t.Errorf("types of site messages: %+v", got.SiteMessages)
+	}
+}
+
+// A node that has shown something shows it again, and says since when: it is no news to whoever has it.
+func TestWhenNothingAnswersTheLastIsShownAgain(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(2)
+	shown := n.read(reader)
+	at := n.Clock.Now()
+	n.Server.Kill()
+	n.Must(n.Store.Close())
+	for range 2 {
+		n.Clock.Advance(time.Hour)
+		got := n.read(reader)
+		if got.Version != shown.Version || got.Total.Value != 2 || got.Total.Precision != services.Stale || !got.Total.AsOf.Equal(at) {
+			t.Errorf("after %+v of %s: %+v", shown, at, got)
+		}
+		for _, count := range everyPart(got) {
+			if count.Precision != services.Stale || !count.AsOf.Equal(at) {
+				t.Errorf("a part does not say since when: %+v", *count)
+			}
+		}
+	}
+	if shown.Total.Precision != services.Exact || shown.HomeFeed.Precision != services.Exact {
+		t.Errorf("what was shown before has become %+v", shown)
+	}
+}
+
+// A source that SQL cannot count, or not in time, keeps its last value and makes the total STALE; it never leaves the
+// total. The others are counted.
+func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
+	for what, with := range map[string]func(context.Context) error{"broken": broken, "too slow": hanging} {
+		t.Run(what, func(t *testing.T) {
+			n := served(t)
+			author, reader := n.fan(4)
+			n.Follow(reader, author)
+			n.Quiet(n.World.Fanout)
+			n.Post(reader)
+			n.Quiet(n.World.Fanout)
+			shown := n.read(author) // one post, four likes
+			at := n.Clock.Now()
+			n.Clock.Advance(time.Minute)
+			n.Like(n.Post(author), author, reader)
+			n.Quiet(n.World.Fanout)
+			now := n.Clock.Now()
+			n.Server.Kill()
+			mend := n.fails("notifications", with)
+			got := n.read(author)
+			if got.Notifications.Like.Value != 4 || !got.Notifications.Like.AsOf.Equal(at) || got.Notifications.Newest != shown.Notifications.Newest {
+				t.Errorf("the source that fails: %+v, shown before %+v", got.Notifications, shown.Notifications)
+			}
+			if got.HomeFeed.Value != 1 || !got.HomeFeed.AsOf.Equal(now) {
+				t.Errorf("the other one: %+v", got.HomeFeed)
+			}
+			if got.Total.Value != 5 || got.Total.Precision != services.Stale || !got.Total.AsOf.Equal(at) {
+				t.Errorf("the total: %+v", got.Total)
+			}
+			again := n.restarted()
+			again.fails("notifications", with)
+			unknown := again.read(author)
+			if unknown.Notifications.Like.Precision != services.Unknown || unknown.Total.Precision != services.Unknown || unknown.HomeFeed.Value != 1 {
+				t.Errorf("where nothing was shown before: %+v", unknown)
+			}
+			mend()
+			if got := n.read(author); got.Total.Value != 6 || !got.Total.AsOf.Equal(now) {
+				t.Errorf("when it works again: %+v", got.Total)
+			}
+		})
+	}
+}
+
+// Every source that there is fails alone, and all but one: whatever is missing is said, and the sum stays a sum.
+func TestAnySourcesMayFail(t *testing.T) {
+	n := served(t)
+	author, _ := n.fan(3)
+	n.read(author)
+	n.Server.Kill()
+	for _, remembers := range []bool{true, false} {
+		for failing := range 1 << len(n.sources) {
+			m := n
+			if !remembers {
+				m = n.restarted()
+			}
+			var mends []func()
+			for place := range m.sources {
+				if failing&(1<<place) != 0 {
+					mends = append(mends, m.fails(m.sources[place].name, broken))
+				}
+			}
+			got := m.read(author)
+			want := services.Stale
+			if !remembers && failing != 0 {
+				want = services.Unknown
+			}
+			if got.Total.Precision != want || remembers && got.Total.Value != 3 {
+				t.Errorf("remembered %v, failing %b: %+v", remembers, failing, got.Total)
+			}
+			for _, mend := range mends {
+				mend()
+			}
+		}
+	}
+}
+
+// The policy says what is in the total: when it cannot be read, the last one holds.
+func TestThePolicyIsRemembered(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(3)
+	op, err := n.SetPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
+	n.Must(err)
+	n.Must(n.World.Fanout.Commit(t.Context(), op)[0])
+	if got := n.read(reader); got.Total.Value != 0 || got.HomeFeed.Value != 3 {
+		t.Fatalf("%+v", got)
+	}
+	n.Server.Kill()
+	n.fails("display policy", broken)
+	if got := n.read(reader); got.Total.Value != 0 || got.HomeFeed.InTotal {
+		t.Errorf("without the policy: %+v", got)
+	}
+}
+
+// Somebody whose badges are known waits for his turn in SQL no longer than that may take; anybody else waits.
+func TestNobodyWaitsLongForWhatIsKnown(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(3)
+	n.read(reader)
+	full := New(Config{
+		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Mirror: n.Mirror, Clock: n.Clock, Log: n.Log, ActiveFor: activeFor,
+		FallbackReaders: 1, Patience: 10 * time.Millisecond,
+	})
+	if _, err := full.Read(t.Context(), reader); err != nil {
+		t.Fatal(err)
+	}
+	full.fallback <- struct{}{} // somebody is being counted, for long
+	got, err := full.ReadFacts(t.Context(), reader)
+	n.Must(err)
+	if got.Total.Value != 3 || got.Total.Precision != services.Stale {
+		t.Errorf("%+v", got.Total)
+	}
+	ctx, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	if badges, err := full.ReadFacts(ctx, reader+1); !services.IsUnavailable(err) {
+		t.Errorf("of a stranger: %+v, %v", badges, err)
+	}
+}
+
+// What is remembered is the newest that was shown of those who were read last, and nothing that was not known.
+func TestWhatIsRemembered(t *testing.T) {
+	l := newLastKnown(2)
+	at := func(n uint64, precision services.Precision) known {
+		v := &view{document: rdb.Document{N: n}, now: noon}
+		badges := v.render()
+		badges.HomeFeed.Precision = precision
+		v.sum(badges)
+		return known{v, badges, noon}
+	}
+	version := func(user services.UserNumber) string {
+		known, ok := l.of(user)
+		if !ok {
+			return ""
+		}
+		return known.badges.Version[:16]
+	}
+	l.keep(1, at(7, services.Exact))
+	l.keep(1, at(6, services.Exact))
+	l.keep(2, at(3, services.Unknown))
+	if version(1) != fmt.Sprintf("%016d", 7) || version(2) != "" {
+		t.Errorf("remembered: %q and %q", version(1), version(2))
+	}
+	l.keep(1, at(8, services.Stale))
+	l.keep(2, at(1, services.AtLeast))
+	l.of(1)
+	l.keep(3, at(1, services.Exact))
+	if version(1) != fmt.Sprintf("%016d", 8) || version(2) != "" || version(3) == "" {
+		t.Errorf("remembered: %q, %q and %q", version(1), version(2), version(3))
+	}
+}
+
+// Whatever was shown, what is shown of it later has its values and the sum of them, and shares nothing with it.
+func TestStaleIsACopy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count := rapid.IntRange(0, 300)
+		v := &view{document: lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), now: noon}
+		v.document.FeedMore = rapid.Bool().Draw(t, "more")
+		if rapid.Bool().Draw(t, "out") {
+			v.document.Policy.OutOfTotal = map[services.Source]bool{services.SourceSiteMessages: true}
+		}
+		shown, before := v.render(), v.render()
+		got := known{v, shown, noon}.stale()
+		if difference := cmp.Diff(before, shown); difference != "" {
+			t.Fatalf("what was shown has changed:\n%s", difference)
+		}
+		if got.Total.Value != shown.Total.Value || got.Version != shown.Version || !got.Total.AsOf.Equal(noon) || got.Total.Precision != services.Stale {
+			t.Fatalf("%+v of %+v", got, shown)
+		}
+		got.SiteMessages.Types[0].Count.Value = -1
+		if shown.SiteMessages.Types[0].Count.Value < 0 {
+			t.Fatal("the types are shared")
+		}
+	})
+}
