@@ -8,6 +8,7 @@ import (
 	"embed"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	gqlparser "github.com/vektah/gqlparser/v2"
@@ -23,6 +24,9 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
 	Admin() AdminResolver
+	AwayDigest() AwayDigestResolver
+	BadgeExplanation() BadgeExplanationResolver
+	DigestPart() DigestPartResolver
 	Mutation() MutationResolver
 	NotificationBadges() NotificationBadgesResolver
 	Query() QueryResolver
@@ -38,12 +42,32 @@ type ComplexityRoot struct {
 		Jobs func(childComplexity int) int
 	}
 
+	AwayDigest struct {
+		Authors func(childComplexity int) int
+		Parts   func(childComplexity int) int
+		Since   func(childComplexity int) int
+	}
+
 	BadgeCount struct {
 		AsOf      func(childComplexity int) int
 		Display   func(childComplexity int) int
 		InTotal   func(childComplexity int) int
 		Precision func(childComplexity int) int
 		Value     func(childComplexity int) int
+	}
+
+	BadgeExplanation struct {
+		Count  func(childComplexity int) int
+		Items  func(childComplexity int) int
+		Part   func(childComplexity int) int
+		Source func(childComplexity int) int
+	}
+
+	BadgeItem struct {
+		At        func(childComplexity int) int
+		ClearedBy func(childComplexity int) int
+		Count     func(childComplexity int) int
+		ID        func(childComplexity int) int
 	}
 
 	Badges struct {
@@ -66,6 +90,12 @@ type ComplexityRoot struct {
 	DeletePostPayload struct {
 		Badges func(childComplexity int) int
 		PostID func(childComplexity int) int
+	}
+
+	DigestPart struct {
+		Count  func(childComplexity int) int
+		Part   func(childComplexity int) int
+		Source func(childComplexity int) int
 	}
 
 	DisplayPolicy struct {
@@ -231,10 +261,12 @@ type ComplexityRoot struct {
 	}
 
 	Viewer struct {
-		Badges        func(childComplexity int) int
-		DisplayPolicy func(childComplexity int) int
-		HomeFeed      func(childComplexity int, first *int, after *string, lastID *string) int
-		User          func(childComplexity int) int
+		AwayDigest     func(childComplexity int, since *time.Time) int
+		BadgeExplained func(childComplexity int) int
+		Badges         func(childComplexity int) int
+		DisplayPolicy  func(childComplexity int) int
+		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string) int
+		User           func(childComplexity int) int
 	}
 }
 
@@ -258,6 +290,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Jobs(childComplexity), true
+
+	case "AwayDigest.authors":
+		if e.ComplexityRoot.AwayDigest.Authors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AwayDigest.Authors(childComplexity), true
+	case "AwayDigest.parts":
+		if e.ComplexityRoot.AwayDigest.Parts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AwayDigest.Parts(childComplexity), true
+	case "AwayDigest.since":
+		if e.ComplexityRoot.AwayDigest.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AwayDigest.Since(childComplexity), true
 
 	case "BadgeCount.asOf":
 		if e.ComplexityRoot.BadgeCount.AsOf == nil {
@@ -289,6 +340,56 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.BadgeCount.Value(childComplexity), true
+
+	case "BadgeExplanation.count":
+		if e.ComplexityRoot.BadgeExplanation.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeExplanation.Count(childComplexity), true
+	case "BadgeExplanation.items":
+		if e.ComplexityRoot.BadgeExplanation.Items == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeExplanation.Items(childComplexity), true
+	case "BadgeExplanation.part":
+		if e.ComplexityRoot.BadgeExplanation.Part == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeExplanation.Part(childComplexity), true
+	case "BadgeExplanation.source":
+		if e.ComplexityRoot.BadgeExplanation.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeExplanation.Source(childComplexity), true
+
+	case "BadgeItem.at":
+		if e.ComplexityRoot.BadgeItem.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeItem.At(childComplexity), true
+	case "BadgeItem.clearedBy":
+		if e.ComplexityRoot.BadgeItem.ClearedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeItem.ClearedBy(childComplexity), true
+	case "BadgeItem.count":
+		if e.ComplexityRoot.BadgeItem.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeItem.Count(childComplexity), true
+	case "BadgeItem.id":
+		if e.ComplexityRoot.BadgeItem.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeItem.ID(childComplexity), true
 
 	case "Badges.announcements":
 		if e.ComplexityRoot.Badges.Announcements == nil {
@@ -370,6 +471,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeletePostPayload.PostID(childComplexity), true
+
+	case "DigestPart.count":
+		if e.ComplexityRoot.DigestPart.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DigestPart.Count(childComplexity), true
+	case "DigestPart.part":
+		if e.ComplexityRoot.DigestPart.Part == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DigestPart.Part(childComplexity), true
+	case "DigestPart.source":
+		if e.ComplexityRoot.DigestPart.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DigestPart.Source(childComplexity), true
 
 	case "DisplayPolicy.quietHours":
 		if e.ComplexityRoot.DisplayPolicy.QuietHours == nil {
@@ -938,6 +1058,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.User.Name(childComplexity), true
 
+	case "Viewer.awayDigest":
+		if e.ComplexityRoot.Viewer.AwayDigest == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_awayDigest_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.AwayDigest(childComplexity, args["since"].(*time.Time)), true
+	case "Viewer.badgeExplained":
+		if e.ComplexityRoot.Viewer.BadgeExplained == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.BadgeExplained(childComplexity), true
 	case "Viewer.badges":
 		if e.ComplexityRoot.Viewer.Badges == nil {
 			break
@@ -1089,7 +1226,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "badges.graphqls" "feed.graphqls" "ingest.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls"
+//go:embed "badges.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -1102,6 +1239,7 @@ func sourceData(filename string) string {
 
 var sources = []*ast.Source{
 	{Name: "badges.graphqls", Input: sourceData("badges.graphqls"), BuiltIn: false},
+	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
 	{Name: "ingest.graphqls", Input: sourceData("ingest.graphqls"), BuiltIn: false},
 	{Name: "notifications.graphqls", Input: sourceData("notifications.graphqls"), BuiltIn: false},
@@ -1123,6 +1261,18 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 	return nil, fmt.Errorf("no field named %q was found under type Admin", field.Name)
 }
 
+func (ec *executionContext) childFields_AwayDigest(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "since":
+		return ec.fieldContext_AwayDigest_since(ctx, field)
+	case "parts":
+		return ec.fieldContext_AwayDigest_parts(ctx, field)
+	case "authors":
+		return ec.fieldContext_AwayDigest_authors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AwayDigest", field.Name)
+}
+
 func (ec *executionContext) childFields_BadgeCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "value":
@@ -1137,6 +1287,34 @@ func (ec *executionContext) childFields_BadgeCount(ctx context.Context, field gr
 		return ec.fieldContext_BadgeCount_asOf(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BadgeCount", field.Name)
+}
+
+func (ec *executionContext) childFields_BadgeExplanation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "source":
+		return ec.fieldContext_BadgeExplanation_source(ctx, field)
+	case "part":
+		return ec.fieldContext_BadgeExplanation_part(ctx, field)
+	case "count":
+		return ec.fieldContext_BadgeExplanation_count(ctx, field)
+	case "items":
+		return ec.fieldContext_BadgeExplanation_items(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BadgeExplanation", field.Name)
+}
+
+func (ec *executionContext) childFields_BadgeItem(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_BadgeItem_id(ctx, field)
+	case "at":
+		return ec.fieldContext_BadgeItem_at(ctx, field)
+	case "count":
+		return ec.fieldContext_BadgeItem_count(ctx, field)
+	case "clearedBy":
+		return ec.fieldContext_BadgeItem_clearedBy(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BadgeItem", field.Name)
 }
 
 func (ec *executionContext) childFields_Badges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1181,6 +1359,18 @@ func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, f
 		return ec.fieldContext_DeletePostPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeletePostPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DigestPart(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "source":
+		return ec.fieldContext_DigestPart_source(ctx, field)
+	case "part":
+		return ec.fieldContext_DigestPart_part(ctx, field)
+	case "count":
+		return ec.fieldContext_DigestPart_count(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DigestPart", field.Name)
 }
 
 func (ec *executionContext) childFields_DisplayPolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1465,6 +1655,10 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_badges(ctx, field)
 	case "homeFeed":
 		return ec.fieldContext_Viewer_homeFeed(ctx, field)
+	case "badgeExplained":
+		return ec.fieldContext_Viewer_badgeExplained(ctx, field)
+	case "awayDigest":
+		return ec.fieldContext_Viewer_awayDigest(ctx, field)
 	case "displayPolicy":
 		return ec.fieldContext_Viewer_displayPolicy(ctx, field)
 	}

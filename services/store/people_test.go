@@ -232,3 +232,35 @@ func TestActiveUsers(t *testing.T) {
 		equal(b.t, len(active(4, 10)), 0)
 	})
 }
+
+// The visit before is the one before the present one, however often the present one is noted.
+func TestVisitedBefore(t *testing.T) {
+	each(t, func(b *bundle) {
+		user := b.users("alice")[0]
+		seen := func() { b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserNumber{user}) }) }
+		before := func(want time.Time) {
+			b.t.Helper()
+			got, err := b.VisitedBefore(b.ctx, user)
+			if err != nil || !got.Equal(want) {
+				b.t.Errorf("the visit before was at %v, %v; want %v", got, err, want)
+			}
+		}
+		before(time.Time{})
+		first := b.clock.Now().Truncate(time.Microsecond)
+		seen()
+		before(time.Time{})
+		b.clock.advance(10 * time.Minute)
+		seen() // still there
+		before(time.Time{})
+		last := first.Add(10 * time.Minute)
+		b.clock.advance(26 * time.Hour)
+		seen()
+		before(last)
+		b.clock.advance(time.Minute)
+		seen()
+		before(last)
+		if got, err := b.VisitedBefore(b.ctx, 999); err != nil || !got.IsZero() {
+			b.t.Errorf("of nobody: %v, %v", got, err)
+		}
+	})
+}

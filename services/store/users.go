@@ -25,7 +25,12 @@ var (
 
 	activeUsers = newStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
-	markActive = newStatement("mark users active", `UPDATE users SET seen_at = $2 WHERE {in number $1 BIGINT} AND seen_at < $2`)
+	// A visit that goes on is not the visit before.
+	markActive = newStatement("mark users active", `UPDATE users SET seen_at = $2,
+		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
+		WHERE {in number $1 BIGINT} AND seen_at < $2`)
+
+	visitedBefore = newStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
 )
 
 // EnsureUsers gives the numbers of users, and a number to each that is mentioned for the first time: the next
@@ -93,8 +98,21 @@ func optional(text *string) any {
 func (tx *Tx) MarkActive(ctx context.Context, users []services.UserNumber) error {
 	users = slices.Clone(users)
 	slices.Sort(users) // one order of locks, so that two of these do not block each other
-	_, err := tx.run(ctx, markActive, users, tx.Now)
+	_, err := tx.run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
 	return err
+}
+
+// visitGap parts one visit from the next: who is noted as seen again within it is still there.
+const visitGap = 30 * time.Minute
+
+// VisitedBefore is when a user was noted as seen before his present visit; the zero time when that is his first. Users
+// are noted once a day, so that it is a moment of the day on which he was here last.
+func (s *Store) VisitedBefore(ctx context.Context, user services.UserNumber) (time.Time, error) {
+	var at int64
+	if _, err := s.one(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
+		return time.Time{}, err
+	}
+	return fromMicros(at), nil
 }
 
 // UserNumbers gives the numbers of users by their keys. A key that was never mentioned is absent.

@@ -1,0 +1,60 @@
+package badge
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// explainer lists what is behind the numbers of one source, from the facts.
+type explainer func(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error)
+
+// Explain answers "why is my badge 7?": for each number that is not 0, the very items behind it and how each is cleared.
+// It reads the facts: while one of them has not been carried into the badges yet, the items are ahead of the number.
+func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]services.Explanation, error) {
+	badges, err := s.Read(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	explained := []services.Explanation{}
+	for _, source := range []explainer{s.explainHomeFeed} {
+		found, err := source(ctx, user, badges)
+		if err != nil {
+			return nil, err
+		}
+		for _, explanation := range found {
+			if len(explanation.Items) > 0 || explanation.Count.Value > 0 {
+				explained = append(explained, explanation)
+			}
+		}
+	}
+	return explained, nil
+}
+
+// clearedBy prints a mutation with one argument, as it can be sent.
+func clearedBy(mutation, argument, id string) string {
+	return fmt.Sprintf("%s(input: {%s: %q})", mutation, argument, id)
+}
+
+func (s *Service) explainHomeFeed(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
+	seen, err := s.store.Position(ctx, user, store.HomePage, "")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := s.store.HomeFeed(ctx, user, services.MaxPostID, services.Retention)
+	if err != nil {
+		return nil, err
+	}
+	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: badges.HomeFeed}
+	for _, entry := range entries {
+		if entry.Counts && entry.Post > seen {
+			id := services.GlobalID(services.PostType, entry.Post.String())
+			explanation.Items = append(explanation.Items, services.Item{
+				ID: id, At: entry.Post.Time(), Count: 1, ClearedBy: clearedBy("markHomeFeedSeen", "upTo", id),
+			})
+		}
+	}
+	return []services.Explanation{explanation}, nil
+}

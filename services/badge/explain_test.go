@@ -1,0 +1,66 @@
+package badge
+
+import (
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+)
+
+// explained are the items behind each number; their counts add up to it.
+func (n node) explained(user services.UserNumber) map[string][]services.Item {
+	n.TB.Helper()
+	explanations, err := n.Explain(n.TB.Context(), user)
+	n.Must(err)
+	items := map[string][]services.Item{}
+	total := 0
+	for _, explanation := range explanations {
+		name := string(explanation.Source)
+		if explanation.Part != "" {
+			name += "/" + explanation.Part
+		}
+		sum := 0
+		for i, item := range explanation.Items {
+			sum += item.Count
+			if i > 0 && item.At.After(explanation.Items[i-1].At) {
+				n.TB.Errorf("%s: %s stands after an older one", name, item.ID)
+			}
+		}
+		if sum != explanation.Count.Value {
+			n.TB.Errorf("%s: the number is %d and its items make %d: %+v", name, explanation.Count.Value, sum, explanation.Items)
+		}
+		if explanation.Count.InTotal {
+			total += sum
+		}
+		items[name] = explanation.Items
+	}
+	if badges := n.read(user); badges.Total.Value != total {
+		n.TB.Errorf("the total is %d, what is explained makes %d", badges.Total.Value, total)
+	}
+	return items
+}
+
+func TestTheFeedIsExplained(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.fan(0)
+		if got := n.explained(reader); len(got) != 0 {
+			t.Errorf("nothing waits, and it is explained by %+v", got)
+		}
+		var posts []services.PostID
+		for range 4 {
+			posts = append(posts, n.Post(author))
+		}
+		n.Post(reader) // one's own is in the feed and does not count
+		n.seen(reader, posts[0])
+		n.Delete(posts[2])
+		n.Quiet(n.World.Fanout)
+		items := n.explained(reader)["HOME_FEED"]
+		if len(items) != 2 || items[0].ID != services.GlobalID(services.PostType, posts[3].String()) || items[1].ID != services.GlobalID(services.PostType, posts[1].String()) {
+			t.Fatalf("the items are %+v", items)
+		}
+		if want := `markHomeFeedSeen(input: {upTo: "` + items[0].ID + `"})`; items[0].ClearedBy != want || items[0].Count != 1 || !items[0].At.Equal(posts[3].Time()) {
+			t.Errorf("the newest is %+v, want %s", items[0], want)
+		}
+	})
+}
