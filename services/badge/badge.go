@@ -90,7 +90,7 @@ func (s *Service) Read(ctx context.Context, user services.UserNumber) (*services
 // errs[i] is set only where the caller's context ended.
 func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
-	now := s.clock.Now()
+	at := s.moment(ctx)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {
 		documents = make([]rdb.Document, len(users))
@@ -98,8 +98,8 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
-		if documents[i].Ready {
-			badges[i] = s.render(user, documents[i], now)
+		if documents[i].Ready && !s.fanout.Dormant(documents[i]) {
+			badges[i] = s.render(user, documents[i], at)
 			s.visits.note(user, documents[i].Day)
 			continue
 		}
@@ -116,9 +116,10 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 func (s *Service) readMissing(ctx context.Context, user services.UserNumber, redisErr error) (*services.Badges, error) {
 	if redisErr == nil {
 		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {
+			at := s.moment(ctx)
 			documents, err := s.redis.Documents(ctx, []services.UserNumber{user})
 			if err == nil && documents[0].Ready {
-				return s.render(user, documents[0], s.clock.Now()), nil
+				return s.render(user, documents[0], at), nil
 			}
 			redisErr = err
 		}
@@ -141,7 +142,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 		return earlier.stale(), nil
 	}
 	defer func() { <-s.fallback }()
-	now := s.clock.Now()
+	at := s.moment(ctx)
 	document, failed, err := s.countFacts(ctx, user)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -153,7 +154,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 	}
 	switch {
 	case len(failed) < len(s.sources):
-		return s.guess(user, document, now, failed, earlier), nil
+		return s.guess(user, document, at, failed, earlier), nil
 	case remembered:
 		return earlier.stale(), nil
 	default:
@@ -181,30 +182,50 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 }
 
 // guess renders what SQL says, under a version of this node's clock.
-func (s *Service) guess(user services.UserNumber, document rdb.Document, now time.Time, failed []factSource, earlier known) *services.Badges {
-	document.N = uint64(now.UnixMicro())
+func (s *Service) guess(user services.UserNumber, document rdb.Document, at moment, failed []factSource, earlier known) *services.Badges {
+	document.N = uint64(at.now.UnixMicro())
 	s.guesses.note(user, document.N)
-	v := s.view(document, now)
+	v := s.view(document, at)
 	badges := v.render()
 	for _, count := range everyPart(badges) {
-		count.Precision, count.AsOf = services.Stale, now
+		if count.Precision != services.Unknown {
+			count.Precision, count.AsOf = services.Stale, at.now
+		}
 	}
 	for _, source := range failed {
 		earlier.fillIn(v, badges, source)
 	}
 	v.sum(badges)
-	s.known.keep(user, known{v, badges, now})
+	s.known.keep(user, known{v, badges, at.now})
 	return badges
+}
+
+// moment is when a document is shown, and what all users share then.
+type moment struct {
+	now     time.Time
+	notices *mirror.Notices // nil: nothing is known of them
+}
+
+// moment is now. It is taken before the documents are read, so that none is older than what it is shown with.
+func (s *Service) moment(ctx context.Context) moment {
+	at := moment{now: s.clock.Now()}
+	notices, err := s.mirror.Notices(ctx, at.now)
+	if err != nil {
+		s.log.Warn("announcements and dots are unknown: SQL has not answered yet", "error", err)
+		return at
+	}
+	at.notices = notices
+	return at
 }
 
 // render shows a user his document, and remembers what was shown.
-func (s *Service) render(user services.UserNumber, document rdb.Document, now time.Time) *services.Badges {
-	v := s.view(document, now)
+func (s *Service) render(user services.UserNumber, document rdb.Document, at moment) *services.Badges {
+	v := s.view(document, at)
 	badges := v.render()
-	s.known.keep(user, known{v, badges, now})
+	s.known.keep(user, known{v, badges, at.now})
 	return badges
 }
 
-func (s *Service) view(document rdb.Document, now time.Time) *view {
-	return &view{document: document, caps: s.caps, now: now}
+func (s *Service) view(document rdb.Document, at moment) *view {
+	return &view{document: document, caps: s.caps, moment: at}
 }

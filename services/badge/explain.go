@@ -3,6 +3,7 @@ package badge
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"tidings/services"
 	"tidings/services/store"
@@ -19,7 +20,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]serv
 		return nil, err
 	}
 	explained := []services.Explanation{}
-	for _, source := range []explainer{s.explainHomeFeed} {
+	for _, source := range []explainer{s.explainHomeFeed, s.explainAnnouncements} {
 		found, err := source(ctx, user, badges)
 		if err != nil {
 			return nil, err
@@ -55,6 +56,25 @@ func (s *Service) explainHomeFeed(ctx context.Context, user services.UserNumber,
 				ID: id, At: entry.Post.Time(), Count: 1, ClearedBy: clearedBy("markHomeFeedSeen", "upTo", id),
 			})
 		}
+	}
+	return []services.Explanation{explanation}, nil
+}
+
+func (s *Service) explainAnnouncements(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
+	notices, err := s.mirror.Notices(ctx, s.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	standing, err := s.store.UserNotices(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: badges.Announcements}
+	for _, announcement := range notices.Unread(standing.NoticeState, services.SegmentBits(standing.Segments.Bits)) {
+		id := announcement.GlobalID()
+		explanation.Items = append(explanation.Items, services.Item{
+			ID: id, At: time.UnixMicro(int64(announcement.Position)).UTC(), Count: 1, ClearedBy: clearedBy("markAnnouncementsRead", "upTo", id),
+		})
 	}
 	return []services.Explanation{explanation}, nil
 }

@@ -28,6 +28,9 @@ func (s *Service) factSources() []factSource {
 			badges.Notifications.Newest = earlier.badges.Notifications.Newest
 		}},
 		{name: "site messages", read: s.messageFacts, counts: countsOf(services.SourceSiteMessages)},
+		{name: "announcements and dots", read: s.noticeFacts, counts: countsOf(services.SourceAnnouncements), carry: func(_ *view, badges *services.Badges, earlier known) {
+			badges.Dots = earlier.badges.Dots
+		}},
 		// Without it nobody knows which numbers make the total.
 		{name: "display policy", read: s.policyFacts, counts: everyPart, carry: func(v *view, badges *services.Badges, earlier known) {
 			v.document.Policy, badges.Quiet = earlier.view.document.Policy, earlier.badges.Quiet
@@ -112,5 +115,15 @@ func (s *Service) messageFacts(ctx context.Context, user services.UserNumber, do
 
 func (s *Service) policyFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) (err error) {
 	document.Policy, err = s.store.Policy(ctx, user)
+	return err
+}
+
+// noticeFacts gives a user who is new his position, as a rebuild would.
+func (s *Service) noticeFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+	if _, err := s.mirror.Notices(ctx, s.clock.Now()); err != nil {
+		return err
+	}
+	standing, err := s.fanout.EnterNotices(ctx, user)
+	document.Notice, document.Segments, document.DotsSeen = standing.NoticeState, standing.Segments, standing.Dots
 	return err
 }

@@ -199,7 +199,7 @@ func TestNobodyWaitsLongForWhatIsKnown(t *testing.T) {
 func TestWhatIsRemembered(t *testing.T) {
 	l := newLastKnown(2)
 	at := func(n uint64, precision services.Precision) known {
-		v := &view{document: rdb.Document{N: n}, now: noon}
+		v := &view{document: rdb.Document{N: n}, moment: shownAt(noon)}
 		badges := v.render()
 		badges.HomeFeed.Precision = precision
 		v.sum(badges)
@@ -231,7 +231,7 @@ func TestWhatIsRemembered(t *testing.T) {
 func TestStaleIsACopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
-		v := &view{document: lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), now: noon}
+		v := &view{document: lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), moment: shownAt(noon)}
 		v.document.FeedMore = rapid.Bool().Draw(t, "more")
 		if rapid.Bool().Draw(t, "out") {
 			v.document.Policy.OutOfTotal = map[services.Source]bool{services.SourceSiteMessages: true}

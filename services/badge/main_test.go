@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
 	"tidings/services/store"
 )
 
@@ -91,3 +92,6 @@ func (n node) seen(user services.UserNumber, upTo services.PostID) {
 	})
 	n.Must(n.World.Fanout.CarrySeen(n.TB.Context(), user))
 }
+
+// shownAt is a moment at which there are no announcements and no dots.
+func shownAt(now time.Time) moment { return moment{now: now, notices: &mirror.Notices{}} }

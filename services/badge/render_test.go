@@ -25,7 +25,7 @@ func liked(written time.Time, older int, counts ...int) rdb.Document {
 }
 
 func render(document rdb.Document, now time.Time) *services.Badges {
-	v := &view{document: document, now: now}
+	v := &view{document: document, moment: shownAt(now)}
 	return v.render()
 }
 

@@ -12,7 +12,7 @@ import (
 type view struct {
 	document rdb.Document
 	caps     Caps
-	now      time.Time
+	moment
 	// shared is the newest stamp (us) among the shared things that this user's badges show, the last time boundary
 	// among them.
 	shared uint64
@@ -64,11 +64,27 @@ func (v *view) siteMessages(badges *services.Badges) {
 	}
 }
 
-// announcements are those that run now, are meant for this user and stand after his position.
-func (v *view) announcements(badges *services.Badges) { badges.Announcements = exact(0) }
+// announcements are those that run now, are meant for this user and stand after his position. They leave when they end.
+func (v *view) announcements(badges *services.Badges) {
+	if v.notices == nil {
+		badges.Announcements = services.NewCount(0, services.Unknown, time.Time{})
+		return
+	}
+	count, ends := v.notices.CountUnread(v.document.Notice, v.segments())
+	v.since(v.notices.Shared)
+	v.changesAt(ends)
+	badges.Announcements = exact(count)
+}
 
 // dots are all there are, lit or not.
-func (v *view) dots(badges *services.Badges) { badges.Dots = []services.Dot{} }
+func (v *view) dots(badges *services.Badges) {
+	badges.Dots = []services.Dot{}
+	if v.notices != nil {
+		badges.Dots = v.notices.Lights(v.document.Notice, v.segments(), v.document.DotsSeen)
+	}
+}
+
+func (v *view) segments() services.SegmentBits { return services.SegmentBits(v.document.Segments.Bits) }
 
 // conversations are the unread messages of all conversations.
 func (v *view) conversations(badges *services.Badges) {

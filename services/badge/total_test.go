@@ -54,7 +54,7 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
 		}
 	}
-	v := &view{document: lit(200, 3, 4, 5), now: noon, caps: Caps{services.SourceHomeFeed: 150, CapTotal: 9, services.SourceNotifications: 3}}
+	v := &view{document: lit(200, 3, 4, 5), moment: shownAt(noon), caps: Caps{services.SourceHomeFeed: 150, CapTotal: 9, services.SourceNotifications: 3}}
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)

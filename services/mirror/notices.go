@@ -195,25 +195,37 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Unread counts the announcements that are meant for a user and stand after his position, and says when the first of them
-// ends; the zero time when none does. Who has no position has none unread.
-func (n *Notices) Unread(state services.NoticeState, segments services.SegmentBits) (count int, ends time.Time) {
+// Unread lists the announcements that are meant for a user and stand after his position, the newest first. Who has no
+// position has none unread.
+func (n *Notices) Unread(state services.NoticeState, segments services.SegmentBits) (list []services.Announcement) {
+	n.eachUnread(state, segments, func(a *services.Announcement) { list = append(list, *a) })
+	return list
+}
+
+// CountUnread counts what Unread lists, and says when the first of it ends; the zero time when nothing does.
+func (n *Notices) CountUnread(state services.NoticeState, segments services.SegmentBits) (count int, ends time.Time) {
+	n.eachUnread(state, segments, func(a *services.Announcement) {
+		count++
+		if end := a.EndsAt; !end.IsZero() && (ends.IsZero() || end.Before(ends)) {
+			ends = end
+		}
+	})
+	return count, ends
+}
+
+func (n *Notices) eachUnread(state services.NoticeState, segments services.SegmentBits, do func(*services.Announcement)) {
 	if state.Version == 0 {
-		return 0, ends
+		return
 	}
-	for _, announcement := range n.Announcements {
+	for i := range n.Announcements {
+		announcement := &n.Announcements[i]
 		if announcement.Position <= state.Position {
 			break
 		}
-		if !announcement.Segments.Reaches(segments) {
-			continue
-		}
-		count++
-		if end := announcement.EndsAt; !end.IsZero() && (ends.IsZero() || end.Before(ends)) {
-			ends = end
+		if announcement.Segments.Reaches(segments) {
+			do(announcement)
 		}
 	}
-	return count, ends
 }
 
 // Visible lists the announcements that are meant for a user, those before a position, the newest first, at most limit.

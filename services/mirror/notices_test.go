@@ -186,21 +186,21 @@ func TestWhatIsMeantForAUser(t *testing.T) {
 		ends     time.Duration
 	}{{0, 0, 2, 0}, {1, 0, 3, time.Hour}, {3, 0, 4, time.Minute}, {3, 5, 2, time.Hour}, {2, 4, 2, time.Minute}, {3, 9, 0, 0}} {
 		state := services.NoticeState{Version: 1, Position: c.position}
-		count, ends := n.Unread(state, c.segments)
+		count, ends := n.CountUnread(state, c.segments)
 		if count != c.count || !ends.Equal(entry(0, c.ends).EndsAt) {
 			t.Errorf("%+v: %d unread until %s", c, count, ends)
 		}
 		listed := 0
-		for _, a := range n.Visible(c.segments, services.MaxSegments, 100) {
+		for _, a := range n.Visible(c.segments, 100, 100) {
 			if a.Position > c.position {
 				listed++
 			}
 		}
-		if listed != count {
+		if listed != count || len(n.Unread(state, c.segments)) != count {
 			t.Errorf("%+v: %d are listed as unread, %d counted", c, listed, count)
 		}
 	}
-	if count, _ := n.Unread(services.NoticeState{}, 3); count != 0 {
+	if count, _ := n.CountUnread(services.NoticeState{}, 3); count != 0 {
 		t.Errorf("without a position %d are unread", count)
 	}
 	if page := n.Visible(3, 9, 2); len(page) != 2 || page[0].ID != 7 || page[1].ID != 5 {
