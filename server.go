@@ -130,7 +130,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		Subscriptions: cfg.SocketSubscriptions, Clock: s.clock, Log: log,
 	})
 	graphql := transport.Handler(transport.Config{
-		Schema: graph.NewExecutableSchema(graph.Config{Resolvers: root}), Identity: identity, Sockets: s.sockets,
+		Schema: resolvers.Hot(graph.NewExecutableSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: resolvers.Around(s.mirror),
 		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
 		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,

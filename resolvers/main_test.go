@@ -41,7 +41,7 @@ func newAPI(t *testing.T) *api {
 		Badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
 		Notify: notify.New(w.Fanout), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}
-	schema := handler.New(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}))
+	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})
 	schema.SetErrorPresenter(ErrorPresenter(log))
 	schema.SetRecoverFunc(Recover)

@@ -1,0 +1,64 @@
+package resolvers
+
+import (
+	"strconv"
+
+	"tidings/services"
+)
+
+// The types of the badges, each with all its fields.
+var (
+	countObject = object[services.Count]{"BadgeCount", map[string]member[services.Count]{
+		"value":     leaf(func(to []byte, c *services.Count) []byte { return strconv.AppendInt(to, int64(c.Value), 10) }),
+		"display":   leaf(func(to []byte, c *services.Count) []byte { return appendText(to, c.Display) }),
+		"inTotal":   leaf(func(to []byte, c *services.Count) []byte { return strconv.AppendBool(to, c.InTotal) }),
+		"precision": leaf(func(to []byte, c *services.Count) []byte { return appendText(to, string(c.Precision)) }),
+		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return appendTime(to, c.AsOf) }),
+	}}
+
+	notificationsObject = object[services.NotificationCounts]{"NotificationBadges", map[string]member[services.NotificationCounts]{
+		"newest": leaf(func(to []byte, n *services.NotificationCounts) []byte {
+			if n.Newest == 0 {
+				return append(to, "null"...)
+			}
+			return appendText(to, services.GlobalID(services.NotificationType, n.Newest.String()))
+		}),
+		"total":   within(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
+		"like":    within(func(n *services.NotificationCounts) *services.Count { return &n.Like }, countObject),
+		"comment": within(func(n *services.NotificationCounts) *services.Count { return &n.Comment }, countObject),
+		"mention": within(func(n *services.NotificationCounts) *services.Count { return &n.Mention }, countObject),
+		"follow":  within(func(n *services.NotificationCounts) *services.Count { return &n.Follow }, countObject),
+	}}
+
+	messageTypeObject = object[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]member[services.MessageTypeCount]{
+		"type":  leaf(func(to []byte, m *services.MessageTypeCount) []byte { return appendText(to, m.Type) }),
+		"count": within(func(m *services.MessageTypeCount) *services.Count { return &m.Count }, countObject),
+	}}
+
+	messagesObject = object[services.MessageCounts]{"SiteMessageBadges", map[string]member[services.MessageCounts]{
+		"total": within(func(m *services.MessageCounts) *services.Count { return &m.Total }, countObject),
+		"types": listed(func(m *services.MessageCounts) []services.MessageTypeCount { return m.Types }, messageTypeObject),
+	}}
+
+	conversationsObject = object[services.ConversationCounts]{"ConversationBadges", map[string]member[services.ConversationCounts]{
+		"total":    within(func(c *services.ConversationCounts) *services.Count { return &c.Total }, countObject),
+		"mentions": within(func(c *services.ConversationCounts) *services.Count { return &c.Mentions }, countObject),
+	}}
+
+	dotObject = object[services.Dot]{"Dot", map[string]member[services.Dot]{
+		"name": leaf(func(to []byte, d *services.Dot) []byte { return appendText(to, d.Name) }),
+		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
+	}}
+
+	badgesObject = object[services.Badges]{"Badges", map[string]member[services.Badges]{
+		"version":       leaf(func(to []byte, b *services.Badges) []byte { return appendText(to, b.Version) }),
+		"total":         within(func(b *services.Badges) *services.Count { return &b.Total }, countObject),
+		"homeFeed":      within(func(b *services.Badges) *services.Count { return &b.HomeFeed }, countObject),
+		"notifications": within(func(b *services.Badges) *services.NotificationCounts { return &b.Notifications }, notificationsObject),
+		"siteMessages":  within(func(b *services.Badges) *services.MessageCounts { return &b.SiteMessages }, messagesObject),
+		"announcements": within(func(b *services.Badges) *services.Count { return &b.Announcements }, countObject),
+		"conversations": within(func(b *services.Badges) *services.ConversationCounts { return &b.Conversations }, conversationsObject),
+		"dots":          listed(func(b *services.Badges) []services.Dot { return b.Dots }, dotObject),
+		"quiet":         leaf(func(to []byte, b *services.Badges) []byte { return strconv.AppendBool(to, b.Quiet) }),
+	}}
+)

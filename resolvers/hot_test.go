@@ -1,0 +1,211 @@
+package resolvers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+	"pgregory.net/rapid"
+
+	"tidings/graph"
+	"tidings/services"
+)
+
+// shown is a schema whose viewer has the badges that a test wants.
+type shown struct {
+	*Resolver
+	badges *services.Badges
+}
+
+func (s *shown) Query() graph.QueryResolver   { return shownQuery{s.Resolver.Query()} }
+func (s *shown) Viewer() graph.ViewerResolver { return shownViewer{s.Resolver.Viewer(), s.badges} }
+
+type shownQuery struct{ graph.QueryResolver }
+
+func (shownQuery) Viewer(context.Context) (*graph.Viewer, error) { return &graph.Viewer{}, nil }
+
+type shownViewer struct {
+	graph.ViewerResolver
+	badges *services.Badges
+}
+
+func (v shownViewer) Badges(context.Context, *graph.Viewer) (*services.Badges, error) {
+	return v.badges, nil
+}
+
+// executed is what the generated code answers.
+func executed(t *rapid.T, badges *services.Badges, query string) string {
+	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shown{Resolver: &Resolver{}, badges: badges}}))
+	ctx := graphql.StartOperationTrace(context.Background())
+	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, ReadTime: graphql.TraceTiming{Start: time.Now(), End: time.Now()}})
+	if faults != nil {
+		t.Fatalf("%s: %v", query, faults)
+	}
+	handler, ctx := exec.DispatchOperation(ctx, operation)
+	response := handler(ctx)
+	if len(response.Errors) > 0 {
+		t.Fatalf("%s: %v", query, response.Errors)
+	}
+	return string(response.Data)
+}
+
+func schemaOf() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
+
+// drawSelection draws a selection of a type's fields, some under other names, some in fragments.
+func drawSelection(t *rapid.T, schema *ast.Schema, kind *ast.Definition, depth int) string {
+	var text strings.Builder
+	text.WriteString("{ ")
+	fields := append([]*ast.FieldDefinition{{Name: "__typename", Type: ast.NonNullNamedType("String", nil)}}, kind.Fields...)
+	picked := rapid.SliceOfNDistinct(rapid.IntRange(0, len(fields)-1), 1, len(fields), rapid.ID[int]).Draw(t, kind.Name)
+	for i, place := range picked {
+		field := fields[place]
+		if strings.HasPrefix(field.Name, "__") && field.Name != "__typename" {
+			continue
+		}
+		one := field.Name
+		switch rapid.IntRange(0, 3).Draw(t, "how") {
+		case 1:
+			one = fmt.Sprintf("a%d: %s", i, one)
+		case 2:
+			one = fmt.Sprintf("b%d_%d: %s", depth, i, one)
+		}
+		if below := schema.Types[field.Type.Name()]; below.Kind == ast.Object {
+			one += " " + drawSelection(t, schema, below, depth+1)
+		}
+		if rapid.IntRange(0, 4).Draw(t, "fragment") == 0 {
+			one = "... on " + kind.Name + " { " + one + " }"
+		}
+		text.WriteString(one + " ")
+	}
+	return text.String() + "__typename2: __typename }"
+}
+
+func drawCount(t *rapid.T) services.Count {
+	precision := rapid.SampledFrom([]services.Precision{services.Exact, services.AtLeast, services.Stale, services.Unknown}).Draw(t, "precision")
+	count := services.NewCount(rapid.IntRange(0, 1000).Draw(t, "value"), precision, time.Time{})
+	if precision == services.Stale {
+		count.AsOf = time.UnixMicro(rapid.Int64Range(0, 1<<51).Draw(t, "asOf")).UTC()
+	}
+	count.InTotal, count.Display = rapid.Bool().Draw(t, "inTotal"), rapid.SampledFrom([]string{"", "7", "99+", services.DisplayDot, "\"\\\n\x01ä"}).Draw(t, "display")
+	return count
+}
+
+func drawBadges(t *rapid.T) *services.Badges {
+	badges := &services.Badges{Version: services.Version(rapid.Uint64Max(1<<53).Draw(t, "n"), 5), Quiet: rapid.Bool().Draw(t, "quiet")}
+	for _, count := range []*services.Count{
+		&badges.Total, &badges.HomeFeed, &badges.Announcements, &badges.Notifications.Total, &badges.Notifications.Like, &badges.Notifications.Comment,
+		&badges.Notifications.Mention, &badges.Notifications.Follow, &badges.SiteMessages.Total, &badges.Conversations.Total, &badges.Conversations.Mentions,
+	} {
+		*count = drawCount(t)
+	}
+	badges.Notifications.Newest = services.PostID(rapid.Uint64Max(2).Draw(t, "newest")) << 40
+	name := rapid.SampledFrom([]string{"shop", "a\"b", "ü", ""})
+	for range rapid.IntRange(0, 2).Draw(t, "types") {
+		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: name.Draw(t, "type"), Count: drawCount(t)})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "dots") {
+		badges.Dots = append(badges.Dots, services.Dot{Name: name.Draw(t, "dot"), Lit: rapid.Bool().Draw(t, "lit")})
+	}
+	return badges
+}
+
+func parsed(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationDefinition {
+	document, faults := gqlparser.LoadQuery(schemaOf(), query)
+	if faults != nil {
+		t.Fatalf("%s: %v", query, faults)
+	}
+	return document.Operations[0]
+}
+
+// Whatever is selected and whatever the badges are: the compiled selection answers what the generated code answers, byte
+// for byte.
+func TestTheCompiledAnswerIsTheExecutedOne(t *testing.T) {
+	schema := schemaOf()
+	rapid.Check(t, func(t *rapid.T) {
+		query := "{ viewer { badges " + drawSelection(t, schema, schema.Types["Badges"], 0) + " } }"
+		badges := drawBadges(t)
+		plan := planOf(parsed(t, query))
+		if plan == nil {
+			t.Fatalf("not compiled: %s", query)
+		}
+		if got, want := string(plan.response(badges).Data), executed(t, badges, query); got != want {
+			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
+		}
+	})
+}
+
+// A field that is new in the schema must be compiled too, or else every query that asks for it is slow without a word.
+func TestEveryFieldOfTheBadgesIsCompiled(t *testing.T) {
+	schema := schemaOf()
+	seen := map[string]bool{}
+	var all func(name string) string
+	all = func(name string) string {
+		seen[name] = true
+		text := "{ __typename"
+		for _, field := range schema.Types[name].Fields {
+			if strings.HasPrefix(field.Name, "__") {
+				continue
+			}
+			text += " " + field.Name
+			if below := schema.Types[field.Type.Name()]; below.Kind == ast.Object {
+				text += " " + all(below.Name)
+			}
+		}
+		return text + " }"
+	}
+	whole := all("Badges")
+	for _, query := range []string{"{ viewer { badges " + whole + " } }", "subscription { badgesChanged " + whole + " }"} {
+		if planOf(parsed(t, query)) == nil {
+			t.Errorf("not compiled: %s", query)
+		}
+	}
+	if len(seen) < 7 {
+		t.Errorf("only %v were looked at", seen)
+	}
+}
+
+func TestWhatIsCompiledAndWhatIsNot(t *testing.T) {
+	for query, compiled := range map[string]bool{
+		`{ viewer { badges { version } } }`:                                               true,
+		`query Q($x: Boolean = true) { viewer { badges { version @include(if: $x) } } }`:  false,
+		`{ viewer { badges { version total { value @skip(if: true) } } } }`:               false,
+		`{ viewer { badges { ...F } } } fragment F on Badges { version total { value } }`: true,
+		`{ viewer { badges { ... { version } } } }`:                                       true,
+		`{ viewer { badges { ... @include(if: true) { version } } } }`:                    false,
+		`{ viewer { badges { version version } } }`:                                       false,
+		`{ viewer { badges { total { value } total { display } } } }`:                     false,
+		`{ viewer { badges { version } user { key } } }`:                                  false,
+		`{ viewer { badges { version } } other: viewer { badges { version } } }`:          false,
+		`{ viewer { user { key } } }`:                                                     false,
+		`{ ... on Query { viewer { badges { version } } } }`:                              false,
+		`{ me: viewer { mine: badges { version } } }`:                                     true,
+		`subscription { badgesChanged { version } }`:                                      true,
+		`subscription($s: String) { badgesChanged(since: $s) { version } }`:               true,
+		`mutation { markHomeFeedSeen(input: {}) { badges { version } } }`:                 false,
+		`{ viewer @include(if: true) { badges { version } } }`:                            false,
+		`{ __typename }`: false,
+	} {
+		if got := planOf(parsed(t, query)) != nil; got != compiled {
+			t.Errorf("%s: compiled %v", query, got)
+		}
+	}
+}
+
+// What cannot be answered is answered by the schema: the errors are the same, with their places.
+func TestErrorsOfHotQueriesAreTheSchemas(t *testing.T) {
+	a := newAPI(t)
+	for what, got := range map[string]answer{
+		"no token": a.ask("", nil, `{ me: viewer { badges { version } } }`, nil),
+		"no user":  a.ask("", []services.Scope{services.ScopeViewer}, `{ me: viewer { badges { version } } }`, nil),
+	} {
+		if got.code() == "" || len(got.Errors) != 1 || len(got.Errors[0].Path) != 1 || got.Errors[0].Path[0] != "me" {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+}
