@@ -146,7 +146,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 func (s *server) wire() *resolvers.Resolver {
 	caps, _ := displayCaps(s.cfg.DisplayCaps) // checked with the settings
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
-	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Log: s.log})
+	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log})
 	s.fanout = fanout.New(fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 	})

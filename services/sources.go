@@ -132,10 +132,22 @@ type SegmentState struct {
 
 // ConversationSums is what a document keeps of all conversations together.
 type ConversationSums struct {
-	Unread   int      // over those counted when a message is written: not muted ones, and the mentions of muted ones
-	Mentions int      // over all
-	ReadBase int64    // over those counted when somebody reads, and not muted: what to take from the sum of their heads
-	ReadSide []uint32 // these
+	Unread   int             // over those counted when a message is written: not muted ones, and the mentions of muted ones
+	Mentions int             // over all
+	ReadSide []ReadSidePlace // those counted when somebody reads, and not muted
+
+	// What a node knows of ReadSide when it renders: how many wait above the places, since when (us), and whether of some
+	// nothing is known.
+	ReadUnread int
+	ReadSince  uint64
+	ReadBehind bool
+}
+
+// ReadSidePlace is where a user stands in a conversation that is counted when somebody reads: what its head is above Base
+// is unread. A head that is behind is no unread message less than none.
+type ReadSidePlace struct {
+	Conversation ConversationID
+	Base         int64
 }
 
 // DisplayPolicy is how a user wants his badges shown, on every device. The zero value is the standard: everything is in

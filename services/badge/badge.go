@@ -95,6 +95,7 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 	if err != nil {
 		documents = make([]rdb.Document, len(users))
 	}
+	s.withHeads(ctx, documents)
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
@@ -119,6 +120,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserNumber, red
 			at := s.moment(ctx)
 			documents, err := s.redis.Documents(ctx, []services.UserNumber{user})
 			if err == nil && documents[0].Ready {
+				s.withHeads(ctx, documents)
 				return s.render(user, documents[0], at), nil
 			}
 			redisErr = err

@@ -85,9 +85,3 @@ func (v *view) dots(badges *services.Badges) {
 }
 
 func (v *view) segments() services.SegmentBits { return services.SegmentBits(v.document.Segments.Bits) }
-
-// conversations are the unread messages of all conversations.
-func (v *view) conversations(badges *services.Badges) {
-	badges.Conversations.Total = exact(v.document.Conversations.Unread)
-	badges.Conversations.Mentions = exact(v.document.Conversations.Mentions)
-}

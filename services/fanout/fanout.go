@@ -11,6 +11,7 @@ package fanout
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -51,6 +52,8 @@ type Fanout struct {
 	lanes map[lane][]string
 
 	rebuilds singleflight.Group
+	paces    paces
+	clamped  atomic.Uint64
 	wakeUp   map[lane]chan struct{}
 }
 

@@ -51,6 +51,7 @@ func (f *Fanout) makeKinds() map[string]kind {
 	maps.Copy(kinds, f.policyKinds())
 	maps.Copy(kinds, f.messageKinds())
 	maps.Copy(kinds, f.noticeKinds())
+	maps.Copy(kinds, f.chatKinds())
 	return kinds
 }
 

@@ -70,6 +70,13 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill b
 		if _, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: registers}}); err != nil {
 			return err
 		}
+		whole, err := f.mergeMemberships(ctx, user)
+		if err != nil {
+			return err
+		}
+		if !whole {
+			continue
+		}
 		result, err := f.redis.EndRebuild(ctx, facts)
 		if err != nil {
 			return err

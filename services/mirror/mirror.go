@@ -32,6 +32,7 @@ type Facts interface {
 	UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error)
 	LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error)
 	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
+	Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error)
 	Notices(ctx context.Context) (store.Notices, error)
 	Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error)
 }
@@ -51,9 +52,10 @@ type Config struct {
 	Facts  Facts
 	Copies Copies
 	Log    *slog.Logger
-	Posts  int           // how many posts it remembers; 0 means 100,000
-	Users  int           // how many people; 0 means 100,000
-	Poll   time.Duration // how often it tails without a hint; 0 means 500 ms
+	Clock  services.Clock // nil is the machine's
+	Posts  int            // how many posts it remembers; 0 means 100,000
+	Users  int            // how many people; 0 means 100,000
+	Poll   time.Duration  // how often it tails without a hint; 0 means 500 ms
 }
 
 // Mirror is the memory of one node. It is safe for concurrent use.
@@ -69,6 +71,9 @@ type Mirror struct {
 
 	announcements *memory[services.PostID, services.Announcement]
 	notices       noticeMemory
+
+	clock services.Clock
+	heads heads
 
 	kinds  []logKind
 	seen   map[string]uint64 // kind -> version of the log that memory is at; owned by RunOnce
@@ -100,7 +105,11 @@ func New(cfg Config) *Mirror {
 	if cfg.Poll == 0 {
 		cfg.Poll = 500 * time.Millisecond
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = services.SystemClock{}
+	}
 	m := &Mirror{
+		clock: cfg.Clock, heads: heads{known: map[services.ConversationID]*head{}},
 		facts: cfg.Facts, copies: cfg.Copies, log: cfg.Log, poll: cfg.Poll,
 		posts:   newMemory[services.PostID](orDefault(cfg.Posts, capacity), func(p services.Post) time.Time { return p.UpdatedAt }),
 		users:   newMemory[services.UserNumber](orDefault(cfg.Users, capacity), func(u services.User) time.Time { return u.UpdatedAt }),
@@ -168,7 +177,11 @@ func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 		changes += n
 		tell = tell || kind.shared && (n > 0 || loaded)
 	}
-	if tell {
+	moved, err := m.lookAtHeads(ctx)
+	if err != nil {
+		failures = append(failures, fmt.Errorf("heads of conversations: %w", err))
+	}
+	if tell || moved {
 		m.tellShared()
 	}
 	return changes, errors.Join(failures...)

@@ -19,6 +19,7 @@ type engines struct {
 	users   map[services.UserNumber]services.User
 	copied  map[services.PostID]services.Post
 	log     []store.LogEntry
+	heads   map[services.ConversationID]store.Head
 	sqlDown error
 	redis   error
 
@@ -26,7 +27,7 @@ type engines struct {
 	announcements map[services.PostID]services.Announcement
 	dots          []string
 
-	sqlPosts, sqlUsers, sqlNotices, sqlAnnouncements, redisCalls, put int
+	sqlPosts, sqlUsers, sqlHeads, sqlNotices, sqlAnnouncements, redisCalls, put int
 }
 
 func (e *engines) Notices(context.Context) (store.Notices, error) {

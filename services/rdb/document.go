@@ -19,7 +19,8 @@ import (
 //	fc    home feed: the count, 0 to 300, with "+" when it may be more
 //	fq ft home feed: newest entry that does not count; newest counting entry ever trimmed
 //	Cu Cm conversations: unread and mentions over those counted when written
-//	Cr R  conversations counted when read: what to take from the sum of their heads; their ids, packed
+//	R     conversations counted when read, and what to take from the head of each, packed
+//	Ck    how many states {u<number>}:c has: with another number some were lost
 //
 // and registers, see Register.
 type Document struct {

@@ -117,7 +117,7 @@ func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, 
 	}
 	calls := make([]call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user)}, args: args}
+		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user), conversationsKey(user)}, args: args}
 	}
 	replies, err := c.runScript(ctx, rebuildBegin, calls)
 	if err != nil {
@@ -175,14 +175,14 @@ func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error
 	for _, entry := range facts.Entries {
 		args = append(args, entryText(entry))
 	}
-	return c.result(ctx, rebuildMerge, call{keys: inboxKeys(facts.Reader), args: args})
+	return c.result(ctx, rebuildMerge, call{keys: append(inboxKeys(facts.Reader), conversationsKey(facts.Reader)), args: args})
 }
 
 // MarkActive notes the day on the users' documents and lets their keys live for lifetime from now.
 func (c *Client) MarkActive(ctx context.Context, users []services.UserNumber, day int64, lifetime time.Duration) error {
 	calls := make([]call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user)}, args: []any{day, int64(lifetime / time.Second)}}
+		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user), conversationsKey(user)}, args: []any{day, int64(lifetime / time.Second)}}
 	}
 	_, err := c.runScript(ctx, activity, calls)
 	return err

@@ -16,6 +16,10 @@ func badgeKey(user services.UserNumber) string { return userKey(user, ":b") }
 // Retention + 32 members of 19 bytes, see entryText.
 func inboxKey(user services.UserNumber) string { return userKey(user, ":i") }
 
+// conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field
+// for each conversation that he is in or has lately left. Their number stands in the badge document.
+func conversationsKey(user services.UserNumber) string { return userKey(user, ":c") }
+
 // onlineKey is where the user has open subscriptions: HASH, node -> end of its lease in ms, a field a node.
 func onlineKey(user services.UserNumber) string { return userKey(user, ":on") }
 

@@ -22,7 +22,7 @@ type layout struct {
 const unborn = "0"
 
 // The fields before the registers, in the order of layout.fields.
-var plainFields = []string{"st", "n", "d", "T", "fc", "Cu", "Cm", "Cr", "R"}
+var plainFields = []string{"st", "n", "d", "T", "fc", "Cu", "Cm", "R"}
 
 const (
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
@@ -32,17 +32,10 @@ const (
 
 func newLayout(types, dots []string) *layout {
 	l := &layout{types: types, dots: dots, fields: slices.Clone(plainFields)}
-	born := func(field, value, pattern string) {
-		l.births = append(l.births, field, value, pattern)
-	}
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
-		born(field, value, pattern)
+		l.births = append(l.births, field, value, pattern)
 	}
-	born("Cu", "0", `^%d+$`)
-	born("Cm", "0", `^%d+$`)
-	born("Cr", "0", `^%-?%d+$`)
-	born("R", "", "packed")
 	register(noticeField, unborn, `^%d+;%d+;%d+$`)
 	register(segmentField, unborn, `^%d+;%d+$`)
 	register(policyField, unborn, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`)
@@ -134,7 +127,7 @@ func (l *layout) parse(values []any) Document {
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
 	count, more := strings.CutSuffix(p.next(), "+")
 	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
-	d.Conversations.Unread, d.Conversations.Mentions, d.Conversations.ReadBase = int(p.number()), int(p.number()), p.signed(p.next())
+	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
 	d.Conversations.ReadSide = p.unpack(p.next())
 	p.registers(l, &d)
 	for i, dot := range l.dots {
@@ -186,16 +179,23 @@ func (p *parser) registers(l *layout, d *Document) {
 	}
 }
 
-// unpack reads ids of 4 bytes each.
-func (p *parser) unpack(packed string) (ids []uint32) {
-	if len(packed)%4 != 0 {
+// unpack reads conversations and places, 4 bytes each.
+func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
+	const size = 8
+	if len(packed)%size != 0 {
 		p.failed = true
 		return nil
 	}
-	for ; packed != ""; packed = packed[4:] {
-		ids = append(ids, binary.BigEndian.Uint32([]byte(packed[:4])))
+	if packed != "" {
+		list = make([]services.ReadSidePlace, 0, len(packed)/size)
 	}
-	return ids
+	for ; packed != ""; packed = packed[size:] {
+		bytes := []byte(packed[:size])
+		list = append(list, services.ReadSidePlace{
+			Conversation: services.ConversationID(binary.BigEndian.Uint32(bytes)), Base: int64(binary.BigEndian.Uint32(bytes[4:])),
+		})
+	}
+	return list
 }
 
 // countsText prints absolute counts as "ver;older;day;c0,...,c7".

@@ -34,6 +34,13 @@ func loadScript(name string) *script {
 	return s
 }
 
+// loadConversationScript makes a script of lua/lib.lua, lua/lib_conversations.lua and lua/NAME.lua.
+func loadConversationScript(name string) *script {
+	s := newScript(name, luaFile("lib")+luaFile("lib_conversations")+luaFile(name))
+	loaded = append(loaded, s)
+	return s
+}
+
 func newScript(name, source string) *script {
 	sum := sha1.Sum([]byte(source))
 	return &script{name: name, source: source, sha1: hex.EncodeToString(sum[:])}

@@ -9,7 +9,7 @@ import (
 
 var (
 	nextNumber = newStatement("next message number", `UPDATE conversations SET head = head + 1,
-			last_at = CASE WHEN $2 > last_at THEN $2 ELSE last_at END,
+			last_at = CASE WHEN $2 > last_at THEN $2 ELSE last_at + 1 END,
 			in_before = CASE WHEN minute = $3 THEN in_before WHEN minute = $3 - 1 THEN in_minute ELSE 0 END,
 			in_minute = CASE WHEN minute = $3 THEN in_minute + 1 ELSE 1 END, minute = $3
 		WHERE id = $1 RETURNING `+conversationColumns)

@@ -99,7 +99,7 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 		equal(b.t, must(b.Messages(b.ctx, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.t), map[services.MessageID]services.Message{third.ID: third})
 		equal(b.t, must(b.Mentioned(b.ctx, []services.MessageID{first.ID, second.ID, third.ID}))(b.t),
 			map[services.MessageID][]services.UserNumber{first.ID: {2}, third.ID: {2, 3}})
-		equal(b.t, must(b.Heads(b.ctx, []services.ConversationID{id, 99}))(b.t), []store.Head{{Conversation: id, Number: 3, At: b.clock.Now()}})
+		equal(b.t, must(b.Heads(b.ctx, []services.ConversationID{id, 99}))(b.t), []store.Head{{Conversation: id, Number: 3, At: b.clock.Now(), Way: services.WriteSide}})
 		coded(b.t, b.try(func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, id, 9, "x", nil); return err }), services.NotFound)
 		coded(b.t, b.try(func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, 99, 1, "x", nil); return err }), services.NotFound)
 		equal(b.t, must(b.Heads(b.ctx, []services.ConversationID{id}))(b.t)[0].Number, int64(3)) // what was refused has no number

@@ -88,7 +88,7 @@ func New(tb testing.TB, options Options) *World {
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye
 	w.Redis = redis
-	w.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Log: w.Log})
+	w.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.cfg = fanout.Config{
 		Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Clock: w.Clock, IDs: w.IDs, Log: w.Log, Own: 5 * time.Second,

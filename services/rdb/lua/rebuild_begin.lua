@@ -1,6 +1,6 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
--- KEYS[1] {u}:b  KEYS[2] {u}:i
--- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2...] triples: field, value at birth, pattern of a whole value (or 'packed': 4 bytes each)
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c
+-- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2...] triples: field, value at birth, pattern of a whole value
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
 
@@ -23,8 +23,13 @@ if not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^
 end
 for k = 2, #ARGV, 3 do
   local value, pattern = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 2]
-  local fits = value and (value == ARGV[k + 1] or value:match(pattern) or pattern == 'packed' and #value % 4 == 0)
+  local fits = value and (value == ARGV[k + 1] or value:match(pattern))
   if not fits then redis.call('HSET', KEYS[1], 'st', '0', ARGV[k], ARGV[k + 1]) end
+end
+local list = redis.call('HGET', KEYS[1], 'R')
+if not (whole({ 'Cu', 'Cm', 'Ck' }, NUMBER, NUMBER, NUMBER) and list and #list % 8 == 0) or tonumber(redis.call('HGET', KEYS[1], 'Ck')) ~= redis.call('HLEN', KEYS[3]) then
+  redis.call('DEL', KEYS[3]) -- the sums are of the states that were lost
+  redis.call('HSET', KEYS[1], 'st', '0', 'Cu', '0', 'Cm', '0', 'Ck', '0', 'R', '')
 end
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 if not first or first:sub(1, 1) ~= '!' then

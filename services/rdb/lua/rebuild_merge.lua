@@ -1,5 +1,5 @@
 -- Ends a rebuild: merges what SQL said into the inbox and the document, and marks them good.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c
 -- ARGV[1] stamp of rebuild_begin  ARGV[2] seen up to  ARGV[3] newest id that SQL has below the entries, or ZERO
 -- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live  ARGV[7...] entries
 -- Returns {status, n, short, nodes...}
@@ -19,4 +19,5 @@ d.st = '1'
 redis.call('HSET', KEYS[1], 'd', ARGV[5])
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 redis.call('EXPIRE', KEYS[2], ARGV[6])
+redis.call('EXPIRE', KEYS[4], ARGV[6])
 return save(KEYS[1], KEYS[2], KEYS[3], d)

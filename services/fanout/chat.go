@@ -1,0 +1,237 @@
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// The kinds of jobs of conversations. A job reads the states as they are when it runs: the newest says all.
+const (
+	jobCarry  = "chat.carry"  // key: conversation. Its head moved: to the members, while they are written to
+	jobPass   = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
+	jobMember = "chat.member" // key: conversation/user. His own state changed
+	jobInside = "chat.inside" // key: conversation/user. A lease on being inside may be over
+)
+
+const (
+	// membersPerPage is how many states a pass reads in one statement and writes in one round trip.
+	membersPerPage = 500
+	// carryGap is the time between the starts of two passes over one conversation: the first at once, then ten a second.
+	carryGap = 100 * time.Millisecond
+	// leftFor is how long a rebuild still brings what a user has left, so that what is on its way about it is known for
+	// late. Nothing is on its way for a day.
+	leftFor = 24 * time.Hour
+)
+
+func (f *Fanout) chatKinds() map[string]kind {
+	return map[string]kind{
+		jobCarry:  {lane: laneQuick, each: ofConversation(f.carryHead)},
+		jobPass:   {lane: laneBulk, each: ofConversation(f.pass)},
+		jobMember: {lane: laneQuick, each: ofMember(f.CarryMember)},
+		jobInside: {lane: laneQuick, each: ofMember(f.endLeases)},
+	}
+}
+
+// paces remembers when the passes over conversations began, so that the next job waits its turn and collapses with the
+// others that do.
+type paces struct {
+	mu    sync.Mutex
+	began map[services.ConversationID]time.Time
+}
+
+func (p *paces) begin(id services.ConversationID, now time.Time) {
+	const many = 10_000
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.began == nil || len(p.began) > many { // forgetting costs a pass that is early
+		p.began = map[services.ConversationID]time.Time{}
+	}
+	p.began[id] = now
+}
+
+func (p *paces) next(id services.ConversationID) (at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if began, ok := p.began[id]; ok {
+		at = began.Add(carryGap)
+	}
+	return at
+}
+
+// CarryJob carries a conversation's head to its members, at most ten times a second. Jobs that wait together become one.
+func (f *Fanout) CarryJob(id services.ConversationID) store.NewJob {
+	job := keyed(jobCarry, id.String())
+	if next := f.paces.next(id); next.After(f.clock.Now()) {
+		job.NotBefore = next
+	}
+	return job
+}
+
+// PassJob carries every member's state, and ends a change to counting when somebody reads.
+func PassJob(id services.ConversationID) store.NewJob { return keyed(jobPass, id.String()) }
+
+// MemberJob carries one member's state.
+func MemberJob(id services.ConversationID, user services.UserNumber) store.NewJob {
+	return keyed(jobMember, memberKey(id, user))
+}
+
+// InsideJob ends a lease at its time.
+func InsideJob(id services.ConversationID, user services.UserNumber, until time.Time) store.NewJob {
+	job := keyed(jobInside, memberKey(id, user))
+	job.NotBefore = until
+	return job
+}
+
+func memberKey(id services.ConversationID, user services.UserNumber) string {
+	return id.String() + "/" + mirror.UserNumberText(user)
+}
+
+func ofConversation(do func(ctx context.Context, id services.ConversationID) error) func(context.Context, store.Job) error {
+	return func(ctx context.Context, job store.Job) error {
+		id, err := services.ParseConversationID("key of "+job.Kind, services.GlobalID(services.ConversationType, job.Key))
+		if err != nil {
+			return err
+		}
+		return do(ctx, id)
+	}
+}
+
+func ofMember(do func(ctx context.Context, id services.ConversationID, user services.UserNumber) error) func(context.Context, store.Job) error {
+	return func(ctx context.Context, job store.Job) error {
+		conversation, number, _ := strings.Cut(job.Key, "/")
+		user, err := mirror.ParseUserNumber(number)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", job.Kind, err)
+		}
+		return ofConversation(func(ctx context.Context, id services.ConversationID) error { return do(ctx, id, user) })(
+			ctx, store.Job{Kind: job.Kind, Key: conversation})
+	}
+}
+
+// carryHead carries a conversation that is counted when a message is written. Of another one its members' nodes keep the
+// head by themselves.
+func (f *Fanout) carryHead(ctx context.Context, id services.ConversationID) error {
+	f.paces.begin(id, f.clock.Now())
+	head, found, err := f.head(ctx, id)
+	if err != nil || !found || head.Way == services.ReadSide {
+		return err
+	}
+	return f.carryAll(ctx, id)
+}
+
+func (f *Fanout) head(ctx context.Context, id services.ConversationID) (head store.Head, found bool, err error) {
+	heads, err := f.store.Heads(ctx, []services.ConversationID{id})
+	if err != nil || len(heads) == 0 {
+		return head, false, err
+	}
+	return heads[0], true, nil
+}
+
+// carryAll carries the state of every active member. Each page is one statement: head and row are of one moment.
+func (f *Fanout) carryAll(ctx context.Context, id services.ConversationID) error {
+	for after := services.UserNumber(0); ; {
+		states, err := f.store.ActiveMemberships(ctx, id, after, f.activeSince(), membersPerPage)
+		if err != nil || len(states) == 0 {
+			return err
+		}
+		if _, err := f.putMemberships(ctx, states); err != nil {
+			return err
+		}
+		after = states[len(states)-1].User
+		if len(states) < membersPerPage {
+			return nil
+		}
+	}
+}
+
+// pass carries every state whatever the way of counting. Once all members have the flag, writing to them can stop: until
+// then each message is still carried to each, so that it does not matter who has it.
+func (f *Fanout) pass(ctx context.Context, id services.ConversationID) error {
+	var c services.Conversation
+	read := func(tx *store.Tx) (err error) { c, err = tx.LockConversation(ctx, id); return err }
+	if err := f.store.Write(ctx, read); err != nil {
+		return err
+	}
+	if err := f.carryAll(ctx, id); err != nil {
+		return err
+	}
+	if c.Way != services.ToReadSide {
+		return nil
+	}
+	return f.store.Write(ctx, func(tx *store.Tx) error {
+		_, err := tx.SetWay(ctx, c, services.ReadSide) // unless it was changed again meanwhile
+		return err
+	})
+}
+
+// CarryMember carries one user's own state in a conversation.
+func (f *Fanout) CarryMember(ctx context.Context, id services.ConversationID, user services.UserNumber) error {
+	states, err := f.store.Memberships(ctx, id, []services.UserNumber{user})
+	if err != nil || len(states) == 0 {
+		return err
+	}
+	_, err = f.putMemberships(ctx, states)
+	return err
+}
+
+// putMemberships writes states into documents and tells the nodes of those that changed by it.
+func (f *Fanout) putMemberships(ctx context.Context, states []services.Membership) (results []rdb.Result, err error) {
+	results, clamped, err := f.redis.PutMemberships(ctx, states)
+	if err != nil {
+		return nil, err
+	}
+	if clamped > 0 {
+		f.clamped.Add(uint64(clamped))
+		f.log.Error("numbers of unread messages fell below nought and were taken for nought", "documents", clamped)
+	}
+	users := make([]services.UserNumber, len(states))
+	for i, state := range states {
+		users[i] = state.User
+	}
+	f.hint(ctx, users, results)
+	return results, nil
+}
+
+// Clamped is how many numbers of unread messages were found below nought. It stays 0.
+func (f *Fanout) Clamped() uint64 { return f.clamped.Load() }
+
+// mergeMemberships brings all of a user's states into a document that is being rebuilt. false: it was lost meanwhile.
+func (f *Fanout) mergeMemberships(ctx context.Context, user services.UserNumber) (whole bool, err error) {
+	for after := services.ConversationID(0); ; {
+		states, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
+		if err != nil || len(states) == 0 {
+			return err == nil, err
+		}
+		results, err := f.putMemberships(ctx, states)
+		if err != nil {
+			return false, err
+		}
+		for _, result := range results {
+			if result.Status == rdb.Missing {
+				return false, nil
+			}
+		}
+		after = states[len(states)-1].Conversation
+		if len(states) < membersPerPage {
+			return true, nil
+		}
+	}
+}
+
+// endLeases ends what is over of a user's leases on being inside. Each lease has a job of its own.
+func (f *Fanout) endLeases(ctx context.Context, id services.ConversationID, user services.UserNumber) error {
+	return f.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := tx.EndLeases(ctx, id, user); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, MemberJob(id, user))
+	})
+}

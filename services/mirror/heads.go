@@ -1,0 +1,158 @@
+package mirror
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+const (
+	headsBatch   = 1000            // in one SELECT
+	headsKeptFor = 2 * time.Minute // without anybody asking
+	headsTellGap = 500 * time.Millisecond
+)
+
+// heads are how far conversations have come that are counted when somebody reads: those that somebody here is in, and
+// lately asked for. Numbers only grow.
+type heads struct {
+	mu    sync.RWMutex
+	known map[services.ConversationID]*head
+	stamp uint64    // the newest that was given: what is learnt later has a greater one
+	told  time.Time // when the watchers were last told
+	owed  bool      // something moved since
+}
+
+type head struct {
+	number int64
+	stamp  uint64 // when it moved (us)
+	asked  time.Time
+}
+
+// ReadSide is what waits in conversations that are counted when somebody reads.
+type ReadSide struct {
+	Unread int
+	Stamp  uint64 // the newest of their changes (us)
+	Known  bool   // false: of some nothing is known, and the number may be greater
+}
+
+// LearnHeads reads what is not known yet of conversations' heads, one SELECT for each 1,000, and keeps them current from
+// now on. When SQL does not answer, ReadSide says so.
+func (m *Mirror) LearnHeads(ctx context.Context, lists ...[]services.ReadSidePlace) {
+	missing := map[services.ConversationID]struct{}{}
+	m.heads.mu.RLock()
+	for _, list := range lists {
+		for _, place := range list {
+			if m.heads.known[place.Conversation] == nil {
+				missing[place.Conversation] = struct{}{}
+			}
+		}
+	}
+	m.heads.mu.RUnlock()
+	if len(missing) == 0 {
+		return
+	}
+	if _, err := m.readHeads(ctx, slices.Sorted(maps.Keys(missing))); err != nil && ctx.Err() == nil {
+		m.log.Warn("the heads of conversations could not be read", "error", err)
+	}
+}
+
+// ReadSide counts what lies above a user's places. A head that is behind him counts nothing: he has seen more of it than
+// this node.
+func (m *Mirror) ReadSide(places []services.ReadSidePlace, now time.Time) ReadSide {
+	counted := ReadSide{Known: true}
+	stale := false
+	m.heads.mu.RLock()
+	for _, place := range places {
+		head := m.heads.known[place.Conversation]
+		if head == nil {
+			counted.Known = false
+			continue
+		}
+		counted.Unread += int(max(0, head.number-place.Base))
+		counted.Stamp = max(counted.Stamp, head.stamp)
+		stale = stale || now.Sub(head.asked) > headsKeptFor/4
+	}
+	m.heads.mu.RUnlock()
+	if stale {
+		m.heads.mu.Lock()
+		defer m.heads.mu.Unlock()
+		for _, place := range places {
+			if head := m.heads.known[place.Conversation]; head != nil {
+				head.asked = now
+			}
+		}
+	}
+	return counted
+}
+
+// HeadMoved lets this node see its own message at once, before the next look at SQL.
+func (m *Mirror) HeadMoved(moved store.Head) {
+	m.heads.mu.Lock()
+	tell := m.heads.known[moved.Conversation] != nil && m.heads.raise(moved) && m.heads.mayTell(m.clock.Now())
+	m.heads.mu.Unlock()
+	if tell {
+		m.tellShared()
+	}
+}
+
+// raise moves a head forward and says whether it did.
+func (h *heads) raise(moved store.Head) bool {
+	known := h.known[moved.Conversation]
+	if known.number >= moved.Number {
+		return false
+	}
+	// Two changes of one moment are two versions of every badge that shows them.
+	h.stamp = max(h.stamp+1, uint64(moved.At.UnixMicro()))
+	known.number, known.stamp = moved.Number, h.stamp
+	h.owed = true
+	return true
+}
+
+// mayTell says that the watchers are to be told now: the first change at once, and then twice a second.
+func (h *heads) mayTell(now time.Time) bool {
+	if !h.owed || now.Sub(h.told) < headsTellGap && now.After(h.told) {
+		return false
+	}
+	h.owed, h.told = false, now
+	return true
+}
+
+// lookAtHeads reads all heads that were asked for lately, forgets the others, and says whether the watchers are to be told.
+func (m *Mirror) lookAtHeads(ctx context.Context) (tell bool, err error) {
+	now := m.clock.Now()
+	m.heads.mu.Lock()
+	maps.DeleteFunc(m.heads.known, func(_ services.ConversationID, head *head) bool { return now.Sub(head.asked) > headsKeptFor })
+	ids := slices.Sorted(maps.Keys(m.heads.known))
+	m.heads.mu.Unlock()
+	_, err = m.readHeads(ctx, ids)
+	m.heads.mu.Lock()
+	defer m.heads.mu.Unlock()
+	return m.heads.mayTell(now), err
+}
+
+func (m *Mirror) readHeads(ctx context.Context, ids []services.ConversationID) (moved bool, err error) {
+	now := m.clock.Now()
+	for part := range slices.Chunk(ids, headsBatch) {
+		read, err := m.facts.Heads(ctx, part)
+		if err != nil {
+			return moved, err
+		}
+		m.heads.mu.Lock()
+		for _, one := range read {
+			if m.heads.known[one.Conversation] == nil {
+				stamp := uint64(one.At.UnixMicro())
+				m.heads.known[one.Conversation] = &head{number: one.Number, stamp: stamp, asked: now}
+				m.heads.stamp = max(m.heads.stamp, stamp)
+				continue
+			}
+			moved = m.heads.raise(one) || moved
+		}
+		m.heads.mu.Unlock()
+	}
+	return moved, nil
+}

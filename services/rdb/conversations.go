@@ -1,0 +1,61 @@
+package rdb
+
+import (
+	"context"
+	"strconv"
+
+	"tidings/services"
+)
+
+var conversationsPut = loadConversationScript("conversations_put")
+
+// statesPerCall bounds how long one call of the script may keep Redis.
+const statesPerCall = 100
+
+// PutMemberships brings users' own states in conversations into their documents: of each state the newer wins, and the
+// sums move in the same step. A user without a document, or whose states were lost, is Missing: his rebuild brings them.
+// Results are in the order of the states; those of one user in one stretch share one. clamped is how many documents had a
+// number below nought, which never happens unless Redis was changed by other hands.
+func (c *Client) PutMemberships(ctx context.Context, states []services.Membership) (results []Result, clamped int, err error) {
+	calls := make([]call, 0, len(states))
+	places := make([]int, len(states))
+	for i, state := range states {
+		last := len(calls) - 1
+		if i == 0 || states[i-1].User != state.User || len(calls[last].args) >= 2*statesPerCall {
+			calls = append(calls, call{keys: []string{badgeKey(state.User), conversationsKey(state.User), onlineKey(state.User)}})
+			last++
+		}
+		calls[last].args = append(calls[last].args, digits(uint64(state.Conversation)), stateText(state))
+		places[i] = last
+	}
+	answers, err := c.results(ctx, conversationsPut, calls)
+	if err != nil {
+		return nil, 0, err
+	}
+	results = make([]Result, len(states))
+	for i, place := range places {
+		results[i] = answers[place]
+		if answers[place].Short && (i == 0 || places[i-1] != place) {
+			clamped++
+		}
+		results[i].Short = false
+	}
+	return results, clamped, nil
+}
+
+// stateText prints a state as "head,base,k,version,mentions,way version,flags".
+func stateText(state services.Membership) string {
+	text := make([]byte, 0, 64)
+	for _, number := range []int64{state.Head, state.Base, state.K, state.Version, state.Mentions, state.WayVersion} {
+		text = append(strconv.AppendInt(text, number, 10), ',')
+	}
+	for _, flag := range []struct {
+		set    bool
+		letter byte
+	}{{state.Left, 'l'}, {state.Muted, 'm'}, {state.Inside, 'i'}, {state.ReadSide, 'r'}} {
+		if flag.set {
+			text = append(text, flag.letter)
+		}
+	}
+	return string(text)
+}

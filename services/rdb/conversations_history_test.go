@@ -1,0 +1,354 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"tidings/services"
+)
+
+// talk is a conversation as the facts have it, in lists.
+type talk struct {
+	messages []talkMessage
+	way      int64
+	readSide bool
+	rows     map[services.UserNumber]*services.Membership
+}
+
+type talkMessage struct {
+	author, mentions services.UserNumber
+	recalled         bool
+}
+
+// talks is a world of a few people and conversations, and of what is on its way to their documents: late, twice, in any
+// order.
+type talks struct {
+	ctx    context.Context
+	c      *Client
+	random *rand.Rand
+	people []services.UserNumber
+	facts  map[services.ConversationID]*talk
+	waits  []func() error
+	// readsFirst is a bug: a rebuild that reads the facts before it marks the document.
+	readsFirst bool
+}
+
+func newTalks(ctx context.Context, c *Client, seed uint64) *talks {
+	w := &talks{ctx: ctx, c: c, random: rand.New(rand.NewPCG(seed, 0)), facts: map[services.ConversationID]*talk{}}
+	for i := range uint64(3) {
+		w.people = append(w.people, services.UserNumber(1+3*seed+i))
+	}
+	for id := range services.ConversationID(2) {
+		t := &talk{rows: map[services.UserNumber]*services.Membership{}}
+		for _, user := range w.people {
+			t.rows[user] = &services.Membership{Conversation: id + 1, User: user}
+		}
+		w.facts[id+1] = t
+	}
+	return w
+}
+
+// snapshot is a user's state as one SQL statement reads it.
+func (t *talk) snapshot(user services.UserNumber) services.Membership {
+	row := *t.rows[user]
+	row.Head, row.ReadSide, row.WayVersion = int64(len(t.messages)), t.readSide, t.way
+	return row
+}
+
+// skipped counts anew what a position leaves out, and what mentions the user above it.
+func (t *talk) move(row *services.Membership, base int64) {
+	row.Base, row.K, row.Mentions = base, 0, 0
+	for i, message := range t.messages {
+		switch {
+		case int64(i) < base:
+		case message.author == row.User || message.recalled:
+			row.K--
+		case message.mentions == row.User:
+			row.Mentions++
+		}
+	}
+	row.Version++
+}
+
+func (w *talks) carry(id services.ConversationID, users ...services.UserNumber) {
+	for _, user := range users {
+		state := w.facts[id].snapshot(user)
+		w.waits = append(w.waits, func() error {
+			_, clamped, err := w.c.PutMemberships(w.ctx, []services.Membership{state})
+			if err == nil && clamped > 0 {
+				err = fmt.Errorf("a number below nought of user %d after %+v", user, state)
+			}
+			return err
+		})
+	}
+}
+
+// rebuild marks, then reads, then merges, with anything between the three.
+func (w *talks) rebuild(user services.UserNumber) error {
+	mark := func() (Stamp, error) {
+		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserNumber{user}, false)
+		if err != nil {
+			return 0, err
+		}
+		return stamps[0], nil
+	}
+	merge := func(stamp Stamp, states []services.Membership) error {
+		results, _, err := w.c.PutMemberships(w.ctx, states)
+		if err != nil || results[0].Status == Missing {
+			return err // lost again meanwhile: the next reader begins anew
+		}
+		_, err = w.c.EndRebuild(w.ctx, FeedFacts{Reader: user, Stamp: stamp, Lifetime: time.Hour})
+		return err
+	}
+	if w.readsFirst {
+		states := w.read(user)
+		w.waits = append(w.waits, func() error {
+			stamp, err := mark()
+			if err == nil {
+				err = merge(stamp, states)
+			}
+			return err
+		})
+		return nil
+	}
+	stamp, err := mark()
+	if err != nil {
+		return err
+	}
+	states := w.read(user)
+	w.waits = append(w.waits, func() error { return merge(stamp, states) })
+	return nil
+}
+
+func (w *talks) read(user services.UserNumber) (states []services.Membership) {
+	for _, id := range slices.Sorted(maps.Keys(w.facts)) {
+		states = append(states, w.facts[id].snapshot(user))
+	}
+	return states
+}
+
+// step lets one thing happen.
+func (w *talks) step() error {
+	id, user := services.ConversationID(1+w.random.IntN(2)), w.people[w.random.IntN(3)]
+	t := w.facts[id]
+	row, head := t.rows[user], int64(len(t.messages))
+	switch action := w.random.IntN(24); {
+	case action < 5 && !row.Left:
+		t.messages = append(t.messages, talkMessage{author: user, mentions: w.people[w.random.IntN(3)]})
+		for other, state := range t.rows {
+			if mentioned := t.messages[head].mentions; other == mentioned && other != user && !state.Left {
+				state.Mentions++
+				state.Version++
+			}
+		}
+		t.move(row, head+1)
+		w.carry(id, w.people...)
+	case action < 8 && !row.Left && head > 0:
+		if to := 1 + w.random.Int64N(head); to > row.Base {
+			t.move(row, to)
+			w.carry(id, user)
+		}
+	case action == 8 && !row.Left:
+		t.move(row, w.random.Int64N(head+1))
+		w.carry(id, user)
+	case action == 9 && head > 0:
+		w.recall(id, w.random.Int64N(head))
+	case action == 10:
+		row.Left, row.Inside = !row.Left, false
+		if !row.Left {
+			t.move(row, head)
+		}
+		row.Version++
+		w.carry(id, user)
+	case action == 11:
+		row.Muted = !row.Muted
+		row.Version++
+		w.carry(id, user)
+	case action == 12 && !row.Left:
+		row.Inside = !row.Inside
+		t.move(row, head)
+		w.carry(id, user)
+	case action == 13:
+		t.readSide, t.way = !t.readSide, t.way+1
+		w.carry(id, w.people...)
+	case action == 14:
+		return w.lose(user)
+	case action < 17:
+		return w.rebuild(user)
+	default:
+		return w.work()
+	}
+	return nil
+}
+
+func (w *talks) recall(id services.ConversationID, at int64) {
+	t := w.facts[id]
+	message := &t.messages[at]
+	if message.recalled {
+		return
+	}
+	message.recalled = true
+	for user, row := range t.rows {
+		if row.Base <= at && user != message.author && !row.Left {
+			row.K--
+			if message.mentions == user {
+				row.Mentions--
+			}
+			row.Version++
+		}
+	}
+	w.carry(id, w.people...)
+}
+
+// lose takes a user's document away, or his states alone, or one of them.
+func (w *talks) lose(user services.UserNumber) error {
+	switch w.random.IntN(3) {
+	case 0:
+		return w.c.rds().Del(w.ctx, badgeKey(user)).Err()
+	case 1:
+		return w.c.rds().Del(w.ctx, conversationsKey(user)).Err()
+	}
+	return w.c.rds().HDel(w.ctx, conversationsKey(user), "1").Err()
+}
+
+// work lets something arrive that is on its way, now and then not for the last time.
+func (w *talks) work() error {
+	if len(w.waits) == 0 {
+		return nil
+	}
+	i := w.random.IntN(len(w.waits))
+	arrive := w.waits[i]
+	if w.random.IntN(4) > 0 {
+		w.waits = slices.Delete(w.waits, i, i+1)
+	}
+	return arrive()
+}
+
+// shown is what a document shows of the conversations.
+func (w *talks) shown(d Document) (unread, mentions int) {
+	unread = d.Conversations.Unread
+	for _, place := range d.Conversations.ReadSide {
+		unread += max(0, len(w.facts[place.Conversation].messages)-int(place.Base))
+	}
+	return unread, d.Conversations.Mentions
+}
+
+// truth is what it must show: a straight count.
+func (w *talks) truth(user services.UserNumber) (unread, mentions int) {
+	for _, t := range w.facts {
+		row := t.rows[user]
+		if row.Left || row.Inside {
+			continue
+		}
+		for i, message := range t.messages {
+			if int64(i) < row.Base || message.author == user || message.recalled {
+				continue
+			}
+			mentioned := message.mentions == user
+			if mentioned {
+				mentions++
+			}
+			if mentioned || !row.Muted {
+				unread++
+			}
+		}
+	}
+	return unread, mentions
+}
+
+// consistent holds the sums against the states beside them: at every moment, whatever was lost before.
+func (w *talks) consistent() error {
+	for _, user := range w.people {
+		documents, err := w.c.Documents(w.ctx, []services.UserNumber{user})
+		if err != nil {
+			return err
+		}
+		states, err := w.c.rds().HGetAll(w.ctx, conversationsKey(user)).Result()
+		if err != nil {
+			return err
+		}
+		kept, _ := w.c.rds().HGet(w.ctx, badgeKey(user), "Ck").Result()
+		if !documents[0].Ready || kept != strconv.Itoa(len(states)) {
+			continue
+		}
+		unread := 0
+		for _, text := range states {
+			var head, base, k, version, mentions, way int
+			var flags string
+			if n, _ := fmt.Sscanf(text, "%d,%d,%d,%d,%d,%d,%s", &head, &base, &k, &version, &mentions, &way, &flags); n == 6 {
+				unread += head - base + k
+			} else if slices.Contains([]string{"m", "mr"}, flags) {
+				unread += mentions
+			}
+		}
+		if unread != documents[0].Conversations.Unread {
+			return fmt.Errorf("user %d: the sum is %d, its parts %v", user, documents[0].Conversations.Unread, states)
+		}
+	}
+	return nil
+}
+
+func (w *talks) run(steps int) error {
+	for range steps {
+		if err := w.step(); err != nil {
+			return err
+		}
+		if err := w.consistent(); err != nil {
+			return err
+		}
+	}
+	w.random.Shuffle(len(w.waits), func(i, k int) { w.waits[i], w.waits[k] = w.waits[k], w.waits[i] })
+	for len(w.waits) > 0 {
+		arrive := w.waits[0]
+		w.waits = w.waits[1:]
+		if err := arrive(); err != nil {
+			return err
+		}
+	}
+	for _, user := range w.people {
+		if err := w.compare(user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare holds what a reader is shown against the facts, when all has arrived. A document that says that it is not good
+// is made again, as by its next reader; one that says that it is good is taken at its word.
+func (w *talks) compare(user services.UserNumber) error {
+	documents, err := w.c.Documents(w.ctx, []services.UserNumber{user})
+	if err == nil && !documents[0].Ready {
+		if err = w.rebuild(user); err == nil {
+			if err = w.waits[0](); err == nil {
+				documents, err = w.c.Documents(w.ctx, []services.UserNumber{user})
+			}
+		}
+		w.waits = nil
+	}
+	if err != nil {
+		return err
+	}
+	var places []services.ConversationID
+	for _, place := range documents[0].Conversations.ReadSide {
+		places = append(places, place.Conversation)
+	}
+	slices.Sort(places)
+	var wantPlaces []services.ConversationID
+	for _, state := range w.read(user) {
+		if state.ReadSide && !state.Left && !state.Inside && !state.Muted {
+			wantPlaces = append(wantPlaces, state.Conversation)
+		}
+	}
+	unread, mentions := w.shown(documents[0])
+	wantUnread, wantMentions := w.truth(user)
+	if !documents[0].Ready || unread != wantUnread || mentions != wantMentions || !slices.Equal(places, wantPlaces) {
+		return fmt.Errorf("user %d is shown %d and %d mentions, %v counted at reading (ready %t); the facts say %d, %d and %v",
+			user, unread, mentions, places, documents[0].Ready, wantUnread, wantMentions, wantPlaces)
+	}
+	return nil
+}

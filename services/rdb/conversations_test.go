@@ -1,0 +1,101 @@
+package rdb
+
+import (
+	"testing"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+func (v view) states(states ...services.Membership) []Result {
+	v.Helper()
+	results, clamped, err := v.c.PutMemberships(v.Context(), states)
+	v.must(err)
+	if clamped > 0 {
+		v.Errorf("%d numbers below nought", clamped)
+	}
+	return results
+}
+
+// All states of a user are one step each hundred, and what they make is read as one sum.
+func TestManyStatesAreWrittenInBatches(t *testing.T) {
+	eachView(t, func(v view) {
+		if results := v.states(services.Membership{Conversation: 1, User: reader, Head: 2}); results[0].Status != Missing {
+			v.Errorf("without a document: %+v", results)
+		}
+		v.build(FeedFacts{})
+		var states []services.Membership
+		for i := range 250 {
+			states = append(states, services.Membership{Conversation: services.ConversationID(i + 1), User: reader, Head: int64(i), Version: 1, ReadSide: i%2 == 0})
+		}
+		results := v.states(append(states, services.Membership{Conversation: 1, User: other, Head: 1})...)
+		if len(results) != 251 || results[0].Status != Applied || results[249].N <= results[0].N || results[250].Status != Missing {
+			v.Errorf("%d results: %+v ... %+v", len(results), results[0], results[249:])
+		}
+		sums := v.document().Conversations
+		if sums.Unread != 125*125 || len(sums.ReadSide) != 125 {
+			v.Errorf("%d unread, %d places", sums.Unread, len(sums.ReadSide))
+		}
+		if again := v.states(states...); again[0].Status != Same || v.document().Conversations.Unread != sums.Unread {
+			v.Errorf("again: %+v", again[0])
+		}
+	})
+}
+
+// A number below nought cannot come about; if it does, it is shown as nought and said.
+func TestANumberBelowNoughtIsSaid(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		_, clamped, err := v.c.PutMemberships(v.Context(), []services.Membership{{Conversation: 1, User: reader, Head: 2, Base: 5, Version: 1}})
+		v.must(err)
+		if unread := v.document().Conversations.Unread; clamped != 1 || unread != 0 {
+			v.Errorf("%d were told of, %d are shown", clamped, unread)
+		}
+	})
+}
+
+func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
+	test := func(t *testing.T, url string, number int) {
+		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		for seed := range uint64(number) {
+			if err := newTalks(t.Context(), client, seed).run(40); err != nil {
+				t.Fatalf("history %d: %v", seed, err)
+			}
+		}
+	}
+	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 400) })
+	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 100) })
+	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 20) })
+}
+
+func TestTheHistoriesOfTalksFindEveryPlantedBug(t *testing.T) {
+	put := &conversationsPut
+	bugs := map[string]plantedBug{
+		"the older row wins":         {scripts: []replacement{{put, "new.version > old.version", "true"}}},
+		"a head that falls":          {scripts: []replacement{{put, "math.max(old.head, new.head)", "new.head"}}},
+		"the older way wins":         {scripts: []replacement{{put, "new.way > old.way", "true"}}},
+		"a sum that adds":            {scripts: []replacement{{put, "sum + unread1 - unread0", "sum + unread1"}}},
+		"mentions that add":          {scripts: []replacement{{put, "mentioned + mentions1 - mentions0", "mentioned + mentions1"}}},
+		"states lost unseen":         {scripts: []replacement{{put, " or tonumber(kept) ~= redis.call('HLEN', KEYS[2])", ""}}},
+		"old states taken for good":  {scripts: []replacement{{&rebuildBegin, "redis.call('DEL', KEYS[3]) --", "--"}}},
+		"sums of states that went":   {scripts: []replacement{{&rebuildBegin, "'Cu', '0', ", ""}}},
+		"places that stay":           {scripts: []replacement{{put, "place and name .. big(place) or ''", "name .. big(place or 0)"}}},
+		"muted and counted":          {scripts: []replacement{{put, "if flagged(f, 'm')", "if false"}}},
+		"inside and counted":         {scripts: []replacement{{put, " or flagged(f, 'i')", ""}}},
+		"left and counted":           {scripts: []replacement{{put, "flagged(f, 'l') or ", ""}}},
+		"no correction":              {scripts: []replacement{{put, "f.head - f.base + f.k,", "f.head - f.base,"}}},
+		"read and then marked":       {},
+		"a place that ignores k":     {scripts: []replacement{{put, "f.base - f.k", "f.base"}}},
+		"a second entry of one name": {scripts: []replacement{{put, "until not at or at % 8 == 1", "until true"}, {put, "if not at then", "if true then"}}},
+	}
+	plant(t, bugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+		for number = range 500 {
+			w := newTalks(t.Context(), client, uint64(number))
+			w.readsFirst = bug.scripts == nil
+			if err = w.run(40); err != nil {
+				break
+			}
+		}
+		return number, err
+	})
+}

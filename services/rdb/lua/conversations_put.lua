@@ -1,0 +1,38 @@
+-- Brings a user's own states in conversations into his document: of each the newer wins, and the sums move by what that changes.
+-- KEYS[1] {u}:b  KEYS[2] {u}:c  KEYS[3] {u}:on
+-- ARGV[1...] pairs: conversation, state
+-- Returns {status, n, 1 = a number fell below nought and was taken for nought, nodes...}
+local n, unread, mentions, kept, list, st = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st'))
+if not n then return { 0 } end
+if not (unread and mentions and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
+  if st == '1' then redis.call('HSET', KEYS[1], 'st', '0') end -- states were lost: what they added cannot be known
+  return { 0 }
+end
+local sum, mentioned, packed, count, below = tonumber(unread), tonumber(mentions), list, tonumber(kept), 0
+for k = 1, #ARGV, 2 do
+  local new, text = parse(ARGV[k + 1]), redis.call('HGET', KEYS[2], ARGV[k])
+  local unread0, mentions0, place0 = 0, 0, nil
+  if text then
+    local old = parse(text)
+    unread0, mentions0, place0 = adds(old)
+    new = merged(old, new)
+  else
+    count = count + 1
+  end
+  local unread1, mentions1, place1 = adds(new)
+  sum, mentioned = sum + unread1 - unread0, mentioned + mentions1 - mentions0
+  if place0 ~= place1 then packed = placed(packed, tonumber(ARGV[k]), place1) end
+  if unread1 < 0 or mentions1 < 0 then below = 1 end
+  if printed(new) ~= text then redis.call('HSET', KEYS[2], ARGV[k], printed(new)) end
+end
+if count > tonumber(kept) then
+  redis.call('HSET', KEYS[1], 'Ck', string.format('%.0f', count))
+  local left = redis.call('PTTL', KEYS[1])
+  if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end
+end
+if sum < 0 or mentioned < 0 then below = 1 end
+sum, mentioned = string.format('%.0f', math.max(sum, 0)), string.format('%.0f', math.max(mentioned, 0))
+if below == 0 and sum == unread and mentioned == mentions and packed == list then return { 2 } end
+n = string.format('%.0f', math.max(now(), tonumber(n) + 1))
+redis.call('HSET', KEYS[1], 'n', n, 'Cu', sum, 'Cm', mentioned, 'R', packed)
+return nodes(KEYS[3], { 1, n, below })
