@@ -25,6 +25,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/mirror"
+	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/push"
 	"tidings/services/rdb"
@@ -163,6 +164,9 @@ func (s *server) wire() *resolvers.Resolver {
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,
 		}),
 		Feed: feed.New(feed.Config{
+			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
+		}),
+		Notice: notice.New(notice.Config{
 			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
 		}),
 		Badge: s.badge, Notify: notify.New(s.fanout), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,

@@ -215,7 +215,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen"}
+	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "publishAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -285,6 +285,41 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.MarkNotificationsSeen = data
+		case "publishAnnouncement":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("publishAnnouncement"))
+			data, err := ec.unmarshalOIngestPublishAnnouncement2ᚖtidingsᚋgraphᚐIngestPublishAnnouncement(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PublishAnnouncement = data
+		case "raiseDot":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("raiseDot"))
+			data, err := ec.unmarshalOIngestRaiseDot2ᚖtidingsᚋgraphᚐIngestRaiseDot(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RaiseDot = data
+		case "setSegments":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setSegments"))
+			data, err := ec.unmarshalOIngestSetSegments2ᚖtidingsᚋgraphᚐIngestSetSegments(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SetSegments = data
+		case "markAnnouncementsRead":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markAnnouncementsRead"))
+			data, err := ec.unmarshalOIngestMarkAnnouncementsRead2ᚖtidingsᚋgraphᚐIngestMarkAnnouncementsRead(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkAnnouncementsRead = data
+		case "clearDot":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clearDot"))
+			data, err := ec.unmarshalOIngestClearDot2ᚖtidingsᚋgraphᚐIngestClearDot(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ClearDot = data
 		}
 	}
 	return it, nil

@@ -19,6 +19,53 @@ type Node interface {
 type Admin struct {
 }
 
+// Something that the installation tells all users, or those of some segments.
+type Announcement struct {
+	ID string `json:"id"`
+	// The title, 1 to 255 characters.
+	Title string `json:"title"`
+	// The text, up to 64 KB.
+	Content string `json:"content"`
+	// Since when it runs, or will.
+	StartsAt time.Time `json:"startsAt"`
+	// When it leaves everybody's list and count; null: never.
+	EndsAt *time.Time `json:"endsAt,omitempty"`
+	// When its texts were last changed.
+	UpdatedAt time.Time `json:"updatedAt"`
+	// Whether the viewer has not read it, so that it is in his count. Null where there is no viewer.
+	Unread *bool `json:"unread,omitempty"`
+}
+
+func (Announcement) IsNode() {}
+
+// A page of announcements, newest first.
+type AnnouncementConnection struct {
+	// The announcements of this page.
+	Edges []AnnouncementEdge `json:"edges"`
+	// Where the page stands.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// An announcement in its place in the list.
+type AnnouncementEdge struct {
+	// The place: opaque, for `after`, and for `upTo` of markAnnouncementsRead.
+	Cursor string `json:"cursor"`
+	// The announcement.
+	Node Announcement `json:"node"`
+}
+
+type ClearDotInput struct {
+	// The dot's name.
+	Name string `json:"name"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type ClearDotPayload struct {
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 type DeletePostInput struct {
 	// The viewer's own post: post:KEY.
 	PostID string `json:"postId"`
@@ -41,6 +88,34 @@ type DisplayPolicy struct {
 	QuietHours *QuietHours `json:"quietHours,omitempty"`
 }
 
+type EditAnnouncementInput struct {
+	// Which one: announcement:KEY.
+	AnnouncementID string `json:"announcementId"`
+	// Another title, 1 to 255 characters; left out: as it was.
+	Title *string `json:"title,omitempty"`
+	// Another text, up to 64 KB; left out: as it was.
+	Content *string `json:"content,omitempty"`
+	// Another start; of one that has started only together with `showAgain`.
+	StartsAt *time.Time `json:"startsAt,omitempty"`
+	// Another end; one that is past ends it now. Left out: as it was.
+	EndsAt *time.Time `json:"endsAt,omitempty"`
+	// Takes the end away.
+	NoEnd bool `json:"noEnd"`
+	// Names of segments whose users it is meant for; left out: as it was.
+	Segments []string `json:"segments,omitempty"`
+	// Means it for everyone again.
+	ForEveryone bool `json:"forEveryone"`
+	// Gives it a new place at the end of the list: it is unread again for everybody whom it is meant for.
+	ShowAgain bool `json:"showAgain"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type EditAnnouncementPayload struct {
+	// The announcement as it is now.
+	Announcement Announcement `json:"announcement"`
+}
+
 type FollowInput struct {
 	// Whom to follow: user:KEY.
 	UserID string `json:"userId"`
@@ -53,6 +128,15 @@ type FollowPayload struct {
 	User User `json:"user"`
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
+}
+
+type IngestClearDot struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// The dot's name.
+	Name string `json:"name"`
 }
 
 type IngestDeletePost struct {
@@ -83,6 +167,11 @@ type IngestEvent struct {
 	SetProfile            *IngestSetProfile            `json:"setProfile,omitempty"`
 	MarkHomeFeedSeen      *IngestMarkHomeFeedSeen      `json:"markHomeFeedSeen,omitempty"`
 	MarkNotificationsSeen *IngestMarkNotificationsSeen `json:"markNotificationsSeen,omitempty"`
+	PublishAnnouncement   *IngestPublishAnnouncement   `json:"publishAnnouncement,omitempty"`
+	RaiseDot              *IngestRaiseDot              `json:"raiseDot,omitempty"`
+	SetSegments           *IngestSetSegments           `json:"setSegments,omitempty"`
+	MarkAnnouncementsRead *IngestMarkAnnouncementsRead `json:"markAnnouncementsRead,omitempty"`
+	ClearDot              *IngestClearDot              `json:"clearDot,omitempty"`
 }
 
 type IngestFollow struct {
@@ -101,6 +190,15 @@ type IngestLikePost struct {
 	Key *string `json:"key,omitempty"`
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
+}
+
+type IngestMarkAnnouncementsRead struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// The newest announcement that was shown; without it everything until now is read.
+	UpTo *string `json:"upTo,omitempty"`
 }
 
 type IngestMarkHomeFeedSeen struct {
@@ -128,6 +226,21 @@ type IngestPayload struct {
 	Results []IngestResult `json:"results"`
 }
 
+type IngestPublishAnnouncement struct {
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// The title, 1 to 255 characters.
+	Title string `json:"title"`
+	// The text, up to 64 KB.
+	Content string `json:"content"`
+	// When it takes its place in the list; at once when left out or past.
+	StartsAt *time.Time `json:"startsAt,omitempty"`
+	// When it leaves the list, after its start; never when left out.
+	EndsAt *time.Time `json:"endsAt,omitempty"`
+	// Names of segments whose users it is meant for; everyone when left out.
+	Segments []string `json:"segments,omitempty"`
+}
+
 type IngestPublishPost struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -135,6 +248,15 @@ type IngestPublishPost struct {
 	Key *string `json:"key,omitempty"`
 	// The text, 1 to 5,000 characters.
 	Body string `json:"body"`
+}
+
+type IngestRaiseDot struct {
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// The dot's name, 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	Name string `json:"name"`
+	// Names of segments whose users see it lit; everyone when left out.
+	Segments []string `json:"segments,omitempty"`
 }
 
 // What became of one event.
@@ -154,6 +276,15 @@ type IngestSetProfile struct {
 	Name *string `json:"name,omitempty"`
 	// An http or https address, to 2,048 characters; null leaves it, "" removes it.
 	AvatarURL *string `json:"avatarUrl,omitempty"`
+}
+
+type IngestSetSegments struct {
+	// Whose: user:KEY.
+	UserID string `json:"userId"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Every segment that the user belongs to, and no others.
+	Segments []string `json:"segments"`
 }
 
 type IngestUnfollow struct {
@@ -195,6 +326,18 @@ type LikePostPayload struct {
 	// The post that is liked.
 	Post Post `json:"post"`
 	// The viewer's badges.
+	Badges services.Badges `json:"badges"`
+}
+
+type MarkAnnouncementsReadInput struct {
+	// The newest announcement that was shown: the cursor of its edge, or its id. What came after it still counts; with the cursor also when the same announcement is shown again meanwhile. Without it everything until now is read.
+	UpTo *string `json:"upTo,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MarkAnnouncementsReadPayload struct {
+	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
 }
 
@@ -271,6 +414,26 @@ type PostEdge struct {
 	Node Post `json:"node"`
 }
 
+type PublishAnnouncementInput struct {
+	// The title, 1 to 255 characters.
+	Title string `json:"title"`
+	// The text, up to 64 KB; the request as a whole has its own limit.
+	Content string `json:"content"`
+	// When it takes its place in the list; at once when left out or past.
+	StartsAt *time.Time `json:"startsAt,omitempty"`
+	// When it leaves the list, after its start; never when left out.
+	EndsAt *time.Time `json:"endsAt,omitempty"`
+	// Names of segments whose users it is meant for, each 1 to 64 of a-z, 0-9, '_', '.', '-'; everyone when left out. An installation has up to 64 segments.
+	Segments []string `json:"segments,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type PublishAnnouncementPayload struct {
+	// The new announcement.
+	Announcement Announcement `json:"announcement"`
+}
+
 type PublishPostInput struct {
 	// The text, 1 to 5,000 characters.
 	Body string `json:"body"`
@@ -304,6 +467,20 @@ type QuietHoursInput struct {
 	OffsetMinutes int `json:"offsetMinutes"`
 }
 
+type RaiseDotInput struct {
+	// The dot's name, 1 to 64 of a-z, 0-9, '_', '.', '-'. The first raise makes it; an installation has up to 100.
+	Name string `json:"name"`
+	// Names of segments whose users see it lit; everyone when left out.
+	Segments []string `json:"segments,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type RaiseDotPayload struct {
+	// The dot's name.
+	Name string `json:"name"`
+}
+
 type SetDisplayPolicyInput struct {
 	// What changes, source by source; the others stay as they are.
 	Sources []SourcePolicyInput `json:"sources,omitempty"`
@@ -331,6 +508,20 @@ type SetProfileInput struct {
 
 type SetProfilePayload struct {
 	// The viewer as others see him now.
+	User User `json:"user"`
+}
+
+type SetSegmentsInput struct {
+	// Whose: user:KEY.
+	UserID string `json:"userId"`
+	// Every segment that the user belongs to, and no others: names of 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	Segments []string `json:"segments"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type SetSegmentsPayload struct {
+	// The user.
 	User User `json:"user"`
 }
 
@@ -393,6 +584,18 @@ type User struct {
 }
 
 func (User) IsNode() {}
+
+type WithdrawAnnouncementInput struct {
+	// Which one: announcement:KEY.
+	AnnouncementID string `json:"announcementId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type WithdrawAnnouncementPayload struct {
+	// The id of the announcement that nobody sees any more.
+	AnnouncementID string `json:"announcementId"`
+}
 
 // How a source is shown.
 type BadgeStyle string

@@ -42,6 +42,26 @@ type ComplexityRoot struct {
 		Jobs func(childComplexity int) int
 	}
 
+	Announcement struct {
+		Content   func(childComplexity int) int
+		EndsAt    func(childComplexity int) int
+		ID        func(childComplexity int) int
+		StartsAt  func(childComplexity int) int
+		Title     func(childComplexity int) int
+		Unread    func(childComplexity int) int
+		UpdatedAt func(childComplexity int) int
+	}
+
+	AnnouncementConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	AnnouncementEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	AwayDigest struct {
 		Authors func(childComplexity int) int
 		Parts   func(childComplexity int) int
@@ -82,6 +102,10 @@ type ComplexityRoot struct {
 		Version       func(childComplexity int) int
 	}
 
+	ClearDotPayload struct {
+		Badges func(childComplexity int) int
+	}
+
 	ConversationBadges struct {
 		Mentions func(childComplexity int) int
 		Total    func(childComplexity int) int
@@ -106,6 +130,10 @@ type ComplexityRoot struct {
 	Dot struct {
 		Lit  func(childComplexity int) int
 		Name func(childComplexity int) int
+	}
+
+	EditAnnouncementPayload struct {
+		Announcement func(childComplexity int) int
 	}
 
 	FollowPayload struct {
@@ -138,6 +166,10 @@ type ComplexityRoot struct {
 		Post   func(childComplexity int) int
 	}
 
+	MarkAnnouncementsReadPayload struct {
+		Badges func(childComplexity int) int
+	}
+
 	MarkHomeFeedSeenPayload struct {
 		Badges func(childComplexity int) int
 	}
@@ -147,17 +179,24 @@ type ComplexityRoot struct {
 	}
 
 	Mutation struct {
+		ClearDot              func(childComplexity int, input ClearDotInput) int
 		DeletePost            func(childComplexity int, input DeletePostInput) int
+		EditAnnouncement      func(childComplexity int, input EditAnnouncementInput) int
 		Follow                func(childComplexity int, input FollowInput) int
 		Ingest                func(childComplexity int, events []IngestEvent) int
 		LikePost              func(childComplexity int, input LikePostInput) int
+		MarkAnnouncementsRead func(childComplexity int, input MarkAnnouncementsReadInput) int
 		MarkHomeFeedSeen      func(childComplexity int, input MarkHomeFeedSeenInput) int
 		MarkNotificationsSeen func(childComplexity int, input MarkNotificationsSeenInput) int
+		PublishAnnouncement   func(childComplexity int, input PublishAnnouncementInput) int
 		PublishPost           func(childComplexity int, input PublishPostInput) int
+		RaiseDot              func(childComplexity int, input RaiseDotInput) int
 		SetDisplayPolicy      func(childComplexity int, input SetDisplayPolicyInput) int
 		SetProfile            func(childComplexity int, input SetProfileInput) int
+		SetSegments           func(childComplexity int, input SetSegmentsInput) int
 		Unfollow              func(childComplexity int, input UnfollowInput) int
 		UnlikePost            func(childComplexity int, input UnlikePostInput) int
+		WithdrawAnnouncement  func(childComplexity int, input WithdrawAnnouncementInput) int
 	}
 
 	NotificationBadges struct {
@@ -196,6 +235,10 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	PublishAnnouncementPayload struct {
+		Announcement func(childComplexity int) int
+	}
+
 	PublishPostPayload struct {
 		Badges func(childComplexity int) int
 		Post   func(childComplexity int) int
@@ -214,12 +257,20 @@ type ComplexityRoot struct {
 		To            func(childComplexity int) int
 	}
 
+	RaiseDotPayload struct {
+		Name func(childComplexity int) int
+	}
+
 	SetDisplayPolicyPayload struct {
 		Badges func(childComplexity int) int
 		Policy func(childComplexity int) int
 	}
 
 	SetProfilePayload struct {
+		User func(childComplexity int) int
+	}
+
+	SetSegmentsPayload struct {
 		User func(childComplexity int) int
 	}
 
@@ -261,12 +312,17 @@ type ComplexityRoot struct {
 	}
 
 	Viewer struct {
+		Announcements  func(childComplexity int, first *int, after *string) int
 		AwayDigest     func(childComplexity int, since *time.Time) int
 		BadgeExplained func(childComplexity int) int
 		Badges         func(childComplexity int) int
 		DisplayPolicy  func(childComplexity int) int
 		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string) int
 		User           func(childComplexity int) int
+	}
+
+	WithdrawAnnouncementPayload struct {
+		AnnouncementID func(childComplexity int) int
 	}
 }
 
@@ -290,6 +346,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Jobs(childComplexity), true
+
+	case "Announcement.content":
+		if e.ComplexityRoot.Announcement.Content == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.Content(childComplexity), true
+	case "Announcement.endsAt":
+		if e.ComplexityRoot.Announcement.EndsAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.EndsAt(childComplexity), true
+	case "Announcement.id":
+		if e.ComplexityRoot.Announcement.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.ID(childComplexity), true
+	case "Announcement.startsAt":
+		if e.ComplexityRoot.Announcement.StartsAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.StartsAt(childComplexity), true
+	case "Announcement.title":
+		if e.ComplexityRoot.Announcement.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.Title(childComplexity), true
+	case "Announcement.unread":
+		if e.ComplexityRoot.Announcement.Unread == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.Unread(childComplexity), true
+	case "Announcement.updatedAt":
+		if e.ComplexityRoot.Announcement.UpdatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Announcement.UpdatedAt(childComplexity), true
+
+	case "AnnouncementConnection.edges":
+		if e.ComplexityRoot.AnnouncementConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AnnouncementConnection.Edges(childComplexity), true
+	case "AnnouncementConnection.pageInfo":
+		if e.ComplexityRoot.AnnouncementConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AnnouncementConnection.PageInfo(childComplexity), true
+
+	case "AnnouncementEdge.cursor":
+		if e.ComplexityRoot.AnnouncementEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AnnouncementEdge.Cursor(childComplexity), true
+	case "AnnouncementEdge.node":
+		if e.ComplexityRoot.AnnouncementEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AnnouncementEdge.Node(childComplexity), true
 
 	case "AwayDigest.authors":
 		if e.ComplexityRoot.AwayDigest.Authors == nil {
@@ -446,6 +571,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Badges.Version(childComplexity), true
 
+	case "ClearDotPayload.badges":
+		if e.ComplexityRoot.ClearDotPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClearDotPayload.Badges(childComplexity), true
+
 	case "ConversationBadges.mentions":
 		if e.ComplexityRoot.ConversationBadges.Mentions == nil {
 			break
@@ -516,6 +648,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Dot.Name(childComplexity), true
+
+	case "EditAnnouncementPayload.announcement":
+		if e.ComplexityRoot.EditAnnouncementPayload.Announcement == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EditAnnouncementPayload.Announcement(childComplexity), true
 
 	case "FollowPayload.badges":
 		if e.ComplexityRoot.FollowPayload.Badges == nil {
@@ -595,6 +734,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LikePostPayload.Post(childComplexity), true
 
+	case "MarkAnnouncementsReadPayload.badges":
+		if e.ComplexityRoot.MarkAnnouncementsReadPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkAnnouncementsReadPayload.Badges(childComplexity), true
+
 	case "MarkHomeFeedSeenPayload.badges":
 		if e.ComplexityRoot.MarkHomeFeedSeenPayload.Badges == nil {
 			break
@@ -609,6 +755,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.MarkNotificationsSeenPayload.Badges(childComplexity), true
 
+	case "Mutation.clearDot":
+		if e.ComplexityRoot.Mutation.ClearDot == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_clearDot_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ClearDot(childComplexity, args["input"].(ClearDotInput)), true
 	case "Mutation.deletePost":
 		if e.ComplexityRoot.Mutation.DeletePost == nil {
 			break
@@ -620,6 +777,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeletePost(childComplexity, args["input"].(DeletePostInput)), true
+	case "Mutation.editAnnouncement":
+		if e.ComplexityRoot.Mutation.EditAnnouncement == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_editAnnouncement_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EditAnnouncement(childComplexity, args["input"].(EditAnnouncementInput)), true
 	case "Mutation.follow":
 		if e.ComplexityRoot.Mutation.Follow == nil {
 			break
@@ -653,6 +821,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.LikePost(childComplexity, args["input"].(LikePostInput)), true
+	case "Mutation.markAnnouncementsRead":
+		if e.ComplexityRoot.Mutation.MarkAnnouncementsRead == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markAnnouncementsRead_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkAnnouncementsRead(childComplexity, args["input"].(MarkAnnouncementsReadInput)), true
 	case "Mutation.markHomeFeedSeen":
 		if e.ComplexityRoot.Mutation.MarkHomeFeedSeen == nil {
 			break
@@ -675,6 +854,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MarkNotificationsSeen(childComplexity, args["input"].(MarkNotificationsSeenInput)), true
+	case "Mutation.publishAnnouncement":
+		if e.ComplexityRoot.Mutation.PublishAnnouncement == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_publishAnnouncement_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PublishAnnouncement(childComplexity, args["input"].(PublishAnnouncementInput)), true
 	case "Mutation.publishPost":
 		if e.ComplexityRoot.Mutation.PublishPost == nil {
 			break
@@ -686,6 +876,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PublishPost(childComplexity, args["input"].(PublishPostInput)), true
+	case "Mutation.raiseDot":
+		if e.ComplexityRoot.Mutation.RaiseDot == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_raiseDot_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RaiseDot(childComplexity, args["input"].(RaiseDotInput)), true
 	case "Mutation.setDisplayPolicy":
 		if e.ComplexityRoot.Mutation.SetDisplayPolicy == nil {
 			break
@@ -708,6 +909,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetProfile(childComplexity, args["input"].(SetProfileInput)), true
+	case "Mutation.setSegments":
+		if e.ComplexityRoot.Mutation.SetSegments == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setSegments_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetSegments(childComplexity, args["input"].(SetSegmentsInput)), true
 	case "Mutation.unfollow":
 		if e.ComplexityRoot.Mutation.Unfollow == nil {
 			break
@@ -730,6 +942,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UnlikePost(childComplexity, args["input"].(UnlikePostInput)), true
+	case "Mutation.withdrawAnnouncement":
+		if e.ComplexityRoot.Mutation.WithdrawAnnouncement == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_withdrawAnnouncement_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.WithdrawAnnouncement(childComplexity, args["input"].(WithdrawAnnouncementInput)), true
 
 	case "NotificationBadges.comment":
 		if e.ComplexityRoot.NotificationBadges.Comment == nil {
@@ -862,6 +1085,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PostEdge.Node(childComplexity), true
 
+	case "PublishAnnouncementPayload.announcement":
+		if e.ComplexityRoot.PublishAnnouncementPayload.Announcement == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PublishAnnouncementPayload.Announcement(childComplexity), true
+
 	case "PublishPostPayload.badges":
 		if e.ComplexityRoot.PublishPostPayload.Badges == nil {
 			break
@@ -930,6 +1160,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.QuietHours.To(childComplexity), true
 
+	case "RaiseDotPayload.name":
+		if e.ComplexityRoot.RaiseDotPayload.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RaiseDotPayload.Name(childComplexity), true
+
 	case "SetDisplayPolicyPayload.badges":
 		if e.ComplexityRoot.SetDisplayPolicyPayload.Badges == nil {
 			break
@@ -949,6 +1186,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetProfilePayload.User(childComplexity), true
+
+	case "SetSegmentsPayload.user":
+		if e.ComplexityRoot.SetSegmentsPayload.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetSegmentsPayload.User(childComplexity), true
 
 	case "SiteMessageBadges.total":
 		if e.ComplexityRoot.SiteMessageBadges.Total == nil {
@@ -1058,6 +1302,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.User.Name(childComplexity), true
 
+	case "Viewer.announcements":
+		if e.ComplexityRoot.Viewer.Announcements == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_announcements_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.Announcements(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Viewer.awayDigest":
 		if e.ComplexityRoot.Viewer.AwayDigest == nil {
 			break
@@ -1105,6 +1360,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Viewer.User(childComplexity), true
 
+	case "WithdrawAnnouncementPayload.announcementId":
+		if e.ComplexityRoot.WithdrawAnnouncementPayload.AnnouncementID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WithdrawAnnouncementPayload.AnnouncementID(childComplexity), true
+
 	}
 	return 0, false
 }
@@ -1113,28 +1375,40 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
+		ec.unmarshalInputClearDotInput,
 		ec.unmarshalInputDeletePostInput,
+		ec.unmarshalInputEditAnnouncementInput,
 		ec.unmarshalInputFollowInput,
+		ec.unmarshalInputIngestClearDot,
 		ec.unmarshalInputIngestDeletePost,
 		ec.unmarshalInputIngestEvent,
 		ec.unmarshalInputIngestFollow,
 		ec.unmarshalInputIngestLikePost,
+		ec.unmarshalInputIngestMarkAnnouncementsRead,
 		ec.unmarshalInputIngestMarkHomeFeedSeen,
 		ec.unmarshalInputIngestMarkNotificationsSeen,
+		ec.unmarshalInputIngestPublishAnnouncement,
 		ec.unmarshalInputIngestPublishPost,
+		ec.unmarshalInputIngestRaiseDot,
 		ec.unmarshalInputIngestSetProfile,
+		ec.unmarshalInputIngestSetSegments,
 		ec.unmarshalInputIngestUnfollow,
 		ec.unmarshalInputIngestUnlikePost,
 		ec.unmarshalInputLikePostInput,
+		ec.unmarshalInputMarkAnnouncementsReadInput,
 		ec.unmarshalInputMarkHomeFeedSeenInput,
 		ec.unmarshalInputMarkNotificationsSeenInput,
+		ec.unmarshalInputPublishAnnouncementInput,
 		ec.unmarshalInputPublishPostInput,
 		ec.unmarshalInputQuietHoursInput,
+		ec.unmarshalInputRaiseDotInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetProfileInput,
+		ec.unmarshalInputSetSegmentsInput,
 		ec.unmarshalInputSourcePolicyInput,
 		ec.unmarshalInputUnfollowInput,
 		ec.unmarshalInputUnlikePostInput,
+		ec.unmarshalInputWithdrawAnnouncementInput,
 	)
 	first := true
 
@@ -1226,7 +1500,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "badges.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls"
+//go:embed "badges.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -1242,6 +1516,7 @@ var sources = []*ast.Source{
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
 	{Name: "ingest.graphqls", Input: sourceData("ingest.graphqls"), BuiltIn: false},
+	{Name: "notices.graphqls", Input: sourceData("notices.graphqls"), BuiltIn: false},
 	{Name: "notifications.graphqls", Input: sourceData("notifications.graphqls"), BuiltIn: false},
 	{Name: "people.graphqls", Input: sourceData("people.graphqls"), BuiltIn: false},
 	{Name: "policy.graphqls", Input: sourceData("policy.graphqls"), BuiltIn: false},
@@ -1259,6 +1534,46 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_jobs(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Admin", field.Name)
+}
+
+func (ec *executionContext) childFields_Announcement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Announcement_id(ctx, field)
+	case "title":
+		return ec.fieldContext_Announcement_title(ctx, field)
+	case "content":
+		return ec.fieldContext_Announcement_content(ctx, field)
+	case "startsAt":
+		return ec.fieldContext_Announcement_startsAt(ctx, field)
+	case "endsAt":
+		return ec.fieldContext_Announcement_endsAt(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_Announcement_updatedAt(ctx, field)
+	case "unread":
+		return ec.fieldContext_Announcement_unread(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Announcement", field.Name)
+}
+
+func (ec *executionContext) childFields_AnnouncementConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_AnnouncementConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_AnnouncementConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AnnouncementConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_AnnouncementEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_AnnouncementEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_AnnouncementEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AnnouncementEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_AwayDigest(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1341,6 +1656,14 @@ func (ec *executionContext) childFields_Badges(ctx context.Context, field graphq
 	return nil, fmt.Errorf("no field named %q was found under type Badges", field.Name)
 }
 
+func (ec *executionContext) childFields_ClearDotPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_ClearDotPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ClearDotPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ConversationBadges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "total":
@@ -1391,6 +1714,14 @@ func (ec *executionContext) childFields_Dot(ctx context.Context, field graphql.C
 		return ec.fieldContext_Dot_lit(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Dot", field.Name)
+}
+
+func (ec *executionContext) childFields_EditAnnouncementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "announcement":
+		return ec.fieldContext_EditAnnouncementPayload_announcement(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EditAnnouncementPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_FollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1451,6 +1782,14 @@ func (ec *executionContext) childFields_LikePostPayload(ctx context.Context, fie
 		return ec.fieldContext_LikePostPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LikePostPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MarkAnnouncementsReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_MarkAnnouncementsReadPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MarkAnnouncementsReadPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MarkHomeFeedSeenPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1541,6 +1880,14 @@ func (ec *executionContext) childFields_PostEdge(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type PostEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_PublishAnnouncementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "announcement":
+		return ec.fieldContext_PublishAnnouncementPayload_announcement(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PublishAnnouncementPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_PublishPostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "post":
@@ -1563,6 +1910,14 @@ func (ec *executionContext) childFields_QuietHours(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type QuietHours", field.Name)
 }
 
+func (ec *executionContext) childFields_RaiseDotPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_RaiseDotPayload_name(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RaiseDotPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_SetDisplayPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "policy":
@@ -1579,6 +1934,14 @@ func (ec *executionContext) childFields_SetProfilePayload(ctx context.Context, f
 		return ec.fieldContext_SetProfilePayload_user(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetProfilePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetSegmentsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_SetSegmentsPayload_user(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetSegmentsPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SiteMessageBadges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1659,10 +2022,20 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_badgeExplained(ctx, field)
 	case "awayDigest":
 		return ec.fieldContext_Viewer_awayDigest(ctx, field)
+	case "announcements":
+		return ec.fieldContext_Viewer_announcements(ctx, field)
 	case "displayPolicy":
 		return ec.fieldContext_Viewer_displayPolicy(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
+}
+
+func (ec *executionContext) childFields_WithdrawAnnouncementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "announcementId":
+		return ec.fieldContext_WithdrawAnnouncementPayload_announcementId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WithdrawAnnouncementPayload", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -11,9 +11,26 @@ const (
 	defaultFirst = 20
 	maxFirst     = 100
 
-	feedCursor   = 1 // the kind and form of a cursor of the home feed
 	cursorLength = 1 + 4 + 8
 )
+
+// cursorKind is the kind of list that a cursor is of, and its form.
+type cursorKind byte
+
+const (
+	feedCursor         cursorKind = 1
+	announcementCursor cursorKind = 2
+)
+
+func (k cursorKind) String() string {
+	switch k {
+	case feedCursor:
+		return "a home feed"
+	case announcementCursor:
+		return "the announcements"
+	}
+	return "another list"
+}
 
 // pageSize checks first: 1 to 100, 20 when left out.
 func pageSize(first *int) (int, error) {
@@ -26,28 +43,39 @@ func pageSize(first *int) (int, error) {
 	return *first, nil
 }
 
-// cursorText prints a place in a viewer's own feed: kind, viewer, place. It holds nothing that must be kept secret.
-func cursorText(viewer services.UserNumber, place services.PostID) string {
+// text prints a place in a viewer's own list: kind, viewer, place. It holds nothing that must be kept secret.
+func (k cursorKind) text(viewer services.UserNumber, place uint64) string {
 	var bytes [cursorLength]byte
-	bytes[0] = feedCursor
+	bytes[0] = byte(k)
 	binary.BigEndian.PutUint32(bytes[1:], uint32(viewer))
-	binary.BigEndian.PutUint64(bytes[5:], uint64(place))
+	binary.BigEndian.PutUint64(bytes[5:], place)
 	return base64.RawURLEncoding.EncodeToString(bytes[:])
 }
 
-func parseCursor(viewer services.UserNumber, text string) (services.PostID, error) {
+// parse reads what text prints. field names the argument in the error.
+func (k cursorKind) parse(field string, viewer services.UserNumber, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(bytes) != cursorLength || bytes[0] != feedCursor {
-		return 0, services.Errorf(services.Invalid, "after: %s is not a cursor of a home feed", services.Quote(text))
+	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
+		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
 	if services.UserNumber(binary.BigEndian.Uint32(bytes[1:])) != viewer {
-		return 0, services.Errorf(services.Invalid, "after: the cursor is of another user's feed")
+		return 0, services.Errorf(services.Invalid, "%s: the cursor is another user's", field)
 	}
-	place := services.PostID(binary.BigEndian.Uint64(bytes[5:]))
-	if place > services.MaxPostID {
-		return 0, services.Errorf(services.Invalid, "after: %s is not a cursor of a home feed", services.Quote(text))
+	place := binary.BigEndian.Uint64(bytes[5:])
+	if place > uint64(services.MaxPostID) {
+		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
 	return place, nil
+}
+
+// cursorText prints a place in a viewer's own feed.
+func cursorText(viewer services.UserNumber, place services.PostID) string {
+	return feedCursor.text(viewer, uint64(place))
+}
+
+func parseCursor(viewer services.UserNumber, text string) (services.PostID, error) {
+	place, err := feedCursor.parse("after", viewer, text)
+	return services.PostID(place), err
 }
 
 // startOf is the place before which a page starts: the newest without after and lastId, which exclude each other.

@@ -61,6 +61,7 @@ type happening struct {
 // ingested are the sources of events: each answers for its own, and nil for what is another's.
 var ingested = []func(r *Resolver, ctx context.Context, event graph.IngestEvent) (*happening, error){
 	(*Resolver).postEvent, (*Resolver).peopleEvent, (*Resolver).notificationEvent,
+	(*Resolver).noticeEvent,
 }
 
 // event makes the op of one event, and the id that it names.

@@ -17,6 +17,7 @@ import (
 	"tidings/services/badge"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/feed"
+	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/social"
 )
@@ -39,6 +40,7 @@ func newAPI(t *testing.T) *api {
 		Social: social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: 3}),
 		Feed:   feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
+		Notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Notify: notify.New(w.Fanout), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))

@@ -13,13 +13,15 @@ const maxNodes = 100
 // nodes fetches by global id, all of a kind at once; nil where there is none. Notifications are nobody's node yet to
 // fetch by id, and so are users who were never mentioned.
 func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error) {
-	if _, err := r.viewer(ctx); err != nil {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if len(ids) == 0 || len(ids) > maxNodes {
 		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxNodes, len(ids))
 	}
 	posts, numbers := make([]services.PostID, len(ids)), make([]services.UserNumber, len(ids))
+	announcements := make([]services.PostID, len(ids))
 	for i, id := range ids {
 		kind, _, err := services.SplitGlobalID(id)
 		if err != nil {
@@ -30,12 +32,33 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 			posts[i], err = services.ParsePostGlobalID("id", id)
 		case services.UserType:
 			numbers[i], err = r.knownUser(ctx, id)
+		case services.AnnouncementType:
+			announcements[i], err = services.ParseAnnouncementID("id", id)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return r.readNodes(ctx, posts, numbers)
+	nodes, err := r.readNodes(ctx, posts, numbers)
+	if err != nil {
+		return nil, err
+	}
+	return nodes, r.readAnnouncements(ctx, viewer.Number, announcements, nodes)
+}
+
+// readAnnouncements puts the announcements that the viewer sees into their places.
+func (r *Resolver) readAnnouncements(ctx context.Context, viewer services.UserNumber, ids []services.PostID, nodes []graph.Node) error {
+	named := nonZero(ids)
+	if len(named) == 0 {
+		return nil
+	}
+	found, err := r.Notice.Visible(ctx, viewer, named)
+	for i, id := range ids {
+		if item, ok := found[id]; ok {
+			nodes[i] = graphItem(item)
+		}
+	}
+	return err
 }
 
 func (r *Resolver) knownUser(ctx context.Context, id string) (services.UserNumber, error) {

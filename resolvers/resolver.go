@@ -14,6 +14,7 @@ import (
 	"tidings/services/badge"
 	"tidings/services/fanout"
 	"tidings/services/feed"
+	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/push"
 	"tidings/services/social"
@@ -25,6 +26,7 @@ type Resolver struct {
 	Feed   *feed.Service
 	Badge  *badge.Service
 	Notify *notify.Service
+	Notice *notice.Service
 	Fanout *fanout.Fanout
 	Hub    *push.Hub
 	Queue  JobQueue

@@ -95,6 +95,12 @@ func waits(a services.Announcement, now time.Time) bool {
 	return a.Position == 0 && !a.Withdrawn && !a.OverAt(now)
 }
 
+// Enter gives a user who is new his position in the announcements and dots, in the transaction of what he does.
+func (f *Fanout) Enter(ctx context.Context, tx *store.Tx, user services.UserNumber) error {
+	_, err := tx.EnterNotices(ctx, user, f.activeSince())
+	return err
+}
+
 // EnterNotices is where a user stands in the announcements and dots, by SQL. Who is new starts at the present end, and
 // counts as seen from then on.
 func (f *Fanout) EnterNotices(ctx context.Context, user services.UserNumber) (store.UserNotices, error) {

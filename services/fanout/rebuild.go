@@ -91,7 +91,7 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill b
 
 // arrive writes down that a user is here, and gives him what one has from his first visit on.
 func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserNumber) error {
-	if _, err := tx.EnterNotices(ctx, user, f.activeSince()); err != nil {
+	if err := f.Enter(ctx, tx, user); err != nil {
 		return err
 	}
 	return tx.MarkActive(ctx, []services.UserNumber{user})

@@ -1,0 +1,140 @@
+package resolvers
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/notice"
+)
+
+// host is for what only the host application and those who look after the installation may do.
+func (r *Resolver) host(ctx context.Context) error {
+	viewer, err := services.ViewerFrom(ctx)
+	if err != nil {
+		return err
+	}
+	if !viewer.Has(services.ScopeIngest) && !viewer.Has(services.ScopeAdmin) {
+		return services.Errorf(services.Forbidden, "the token lacks the scopes %s and %s, of which one is needed", services.ScopeIngest, services.ScopeAdmin)
+	}
+	return nil
+}
+
+// commitShared makes an op of the host application happen.
+func (r *Resolver) commitShared(ctx context.Context, key *string, op *fanout.Op) error {
+	if err := withKey(op, key); err != nil {
+		return err
+	}
+	return r.Fanout.Commit(ctx, op)[0]
+}
+
+// announcement is what the host application is shown of one that it has just changed.
+func (r *Resolver) announcement(ctx context.Context, op *fanout.Op) (graph.Announcement, error) {
+	id, err := services.ParseAnnouncementID("announcementId", op.IDs()[0])
+	if err != nil {
+		return graph.Announcement{}, err
+	}
+	a, err := r.Notice.Announcement(ctx, id)
+	return graphAnnouncement(a), err
+}
+
+func graphAnnouncement(a services.Announcement) graph.Announcement {
+	shown := graph.Announcement{ID: a.GlobalID(), Title: a.Title, Content: a.Content, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt}
+	if !a.EndsAt.IsZero() {
+		shown.EndsAt = &a.EndsAt
+	}
+	return shown
+}
+
+func graphItem(item notice.Item) graph.Announcement {
+	shown := graphAnnouncement(item.Announcement)
+	shown.Unread = &item.Unread
+	return shown
+}
+
+// announcements makes a page of the list for its viewer.
+func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, first *int, after *string) (*graph.AnnouncementConnection, error) {
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	before := uint64(notice.End)
+	if after != nil {
+		if before, err = announcementCursor.parse("after", viewer.Number, *after); err != nil {
+			return nil, err
+		}
+	}
+	page, err := r.Notice.Page(ctx, viewer.Number, before, size)
+	if err != nil {
+		return nil, err
+	}
+	result := &graph.AnnouncementConnection{Edges: make([]graph.AnnouncementEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
+	for i, item := range page.Items {
+		result.Edges[i] = graph.AnnouncementEdge{Cursor: announcementCursor.text(viewer.Number, item.Position), Node: graphItem(item)}
+	}
+	if n := len(result.Edges); n > 0 {
+		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
+	}
+	return result, nil
+}
+
+// readUpTo is the place that upTo names: an announcement by its id, or a place by its cursor.
+func readUpTo(viewer services.UserNumber, upTo *string) (place notice.UpTo, err error) {
+	switch {
+	case upTo == nil:
+	case strings.Contains(*upTo, ":"):
+		place.Announcement, err = services.ParseAnnouncementID("upTo", *upTo)
+	default:
+		place.Position, err = announcementCursor.parse("upTo", viewer, *upTo)
+	}
+	return place, err
+}
+
+func draft(title, content string, starts, ends *time.Time, segments []string) notice.Draft {
+	d := notice.Draft{Title: title, Content: content, Segments: segments}
+	if starts != nil {
+		d.StartsAt = *starts
+	}
+	if ends != nil {
+		d.EndsAt = *ends
+	}
+	return d
+}
+
+func (r *Resolver) noticeEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
+	switch {
+	case event.PublishAnnouncement != nil:
+		e := event.PublishAnnouncement
+		op, err := r.Notice.Publish(draft(e.Title, e.Content, e.StartsAt, e.EndsAt, e.Segments))
+		return &happening{op, "", e.Key}, err
+	case event.RaiseDot != nil:
+		op, err := r.Notice.RaiseDot(event.RaiseDot.Name, event.RaiseDot.Segments)
+		return &happening{op, "", event.RaiseDot.Key}, err
+	case event.SetSegments != nil:
+		user, err := r.number(ctx, "userId", event.SetSegments.UserID)
+		if err != nil {
+			return nil, err
+		}
+		op, err := r.Notice.SetSegments(user, event.SetSegments.Segments)
+		return &happening{op, event.SetSegments.UserID, event.SetSegments.Key}, err
+	case event.MarkAnnouncementsRead != nil:
+		mark := event.MarkAnnouncementsRead
+		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			upTo, err := readUpTo(actor, mark.UpTo)
+			if err != nil {
+				return nil, err
+			}
+			return r.Notice.MarkRead(actor, upTo), nil
+		})
+		return &happening{op, "", mark.Key}, err
+	case event.ClearDot != nil:
+		op, err := as(ctx, r, event.ClearDot.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.Notice.ClearDot(actor, event.ClearDot.Name)
+		})
+		return &happening{op, "", event.ClearDot.Key}, err
+	}
+	return nil, nil
+}

@@ -1,0 +1,353 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// Draft is an announcement to be published. Segments nil is everyone.
+type Draft struct {
+	Title, Content string
+	StartsAt       time.Time // zero: now
+	EndsAt         time.Time // zero: never
+	Segments       []string
+}
+
+// Publish is the op by which the host application publishes an announcement: it takes its place in the list at once, or
+// when it starts. Its id is the op's. INVALID for a text that does not fit or an end that is not after the start or is
+// over; CONFLICT when a segment would be one too many.
+func (s *Service) Publish(draft Draft) (*fanout.Op, error) {
+	if err := checkTexts(&draft.Title, &draft.Content); err != nil {
+		return nil, err
+	}
+	if err := checkTarget(draft.Segments); err != nil {
+		return nil, err
+	}
+	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
+		return nil, err
+	}
+	return s.shared("publishAnnouncement", fmt.Sprintf("%+v", draft), func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
+		a := services.Announcement{
+			ID: s.ids.Next(), Title: draft.Title, Content: draft.Content, CreatedAt: tx.Now, UpdatedAt: tx.Now,
+			StartsAt: draft.StartsAt, EndsAt: draft.EndsAt,
+		}
+		if a.StartsAt.IsZero() {
+			a.StartsAt = tx.Now
+		}
+		if err := checkEnd(a, tx.Now); err != nil {
+			return "", "", err
+		}
+		var err error
+		if a.Segments, err = target(ctx, tx, draft.Segments); err != nil {
+			return "", "", err
+		}
+		if !a.StartsAt.After(tx.Now) {
+			a.Position = stamp
+		} else if err := tx.Enqueue(ctx, fanout.StartJob(a)); err != nil {
+			return "", "", err
+		}
+		if err := tx.InsertAnnouncement(ctx, a); err != nil {
+			return "", "", err
+		}
+		return a.GlobalID(), a.GlobalID(), tx.TrimAnnouncements(ctx, services.MaxAnnouncements)
+	}), nil
+}
+
+// Edit is what to change of an announcement; nil leaves it.
+type Edit struct {
+	Title, Content   *string
+	StartsAt, EndsAt *time.Time
+	NoEnd            bool     // it shall never end
+	Segments         []string // nil leaves them
+	ForEveryone      bool     // instead of for segments
+	ShowAgain        bool     // it takes a new place, at the end of the list: unread again for everybody
+}
+
+// Edit is the op by which the host application changes an announcement. NOT_FOUND when there is none. CONFLICT when it
+// was withdrawn, when its start is changed after it has started and it is not shown again, or when it is to be shown
+// again and its time is over. Otherwise as Publish.
+func (s *Service) Edit(id services.PostID, edit Edit) (*fanout.Op, error) {
+	if err := checkTexts(edit.Title, edit.Content); err != nil {
+		return nil, err
+	}
+	if err := checkTarget(edit.Segments); err != nil {
+		return nil, err
+	}
+	if edit.NoEnd && edit.EndsAt != nil {
+		return nil, services.Errorf(services.Invalid, "endsAt and noEnd: only one of them can be given")
+	}
+	if edit.ForEveryone && edit.Segments != nil {
+		return nil, services.Errorf(services.Invalid, "segments and forEveryone: only one of them can be given")
+	}
+	return s.shared("editAnnouncement", edit.text(id), func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
+		a, err := tx.AnnouncementForUpdate(ctx, id)
+		if err != nil {
+			return "", "", err
+		}
+		if a.Withdrawn {
+			return "", "", services.Errorf(services.Conflict, "announcementId: %s was withdrawn", a.GlobalID())
+		}
+		if err := edit.apply(ctx, tx, &a, stamp); err != nil {
+			return "", "", err
+		}
+		if a.Position == 0 && !a.OverAt(tx.Now) {
+			if err := tx.Enqueue(ctx, fanout.StartJob(a)); err != nil {
+				return "", "", err
+			}
+		}
+		if err := tx.UpdateAnnouncement(ctx, a); err != nil {
+			return "", "", err
+		}
+		return a.GlobalID(), a.GlobalID(), tx.TrimAnnouncements(ctx, services.MaxAnnouncements)
+	}), nil
+}
+
+// apply changes the announcement as it stands in the transaction.
+func (edit Edit) apply(ctx context.Context, tx *store.Tx, a *services.Announcement, stamp uint64) (err error) {
+	started := a.Position > 0
+	if edit.Title != nil {
+		a.Title = *edit.Title
+	}
+	if edit.Content != nil {
+		a.Content = *edit.Content
+	}
+	if edit.Segments != nil || edit.ForEveryone {
+		if a.Segments, err = target(ctx, tx, edit.Segments); err != nil {
+			return err
+		}
+	}
+	if edit.StartsAt != nil {
+		if started && !edit.ShowAgain {
+			return services.Errorf(services.Conflict, "startsAt: %s has started; it can only be shown again", a.GlobalID())
+		}
+		a.StartsAt = *edit.StartsAt
+	}
+	if edit.EndsAt != nil || edit.NoEnd {
+		a.EndsAt = time.Time{}
+		if edit.EndsAt != nil {
+			a.EndsAt = *edit.EndsAt
+		}
+		if err := checkTimes(a.StartsAt, a.EndsAt); err != nil {
+			return err
+		}
+	} else if edit.StartsAt != nil {
+		if err := checkTimes(a.StartsAt, a.EndsAt); err != nil {
+			return err
+		}
+	}
+	if edit.ShowAgain && a.OverAt(tx.Now) {
+		return services.Errorf(services.Conflict, "showAgain: the time of %s is over since %s; give it another endsAt", a.GlobalID(), timeText(a.EndsAt))
+	}
+	switch {
+	case started && !edit.ShowAgain:
+	case a.StartsAt.After(tx.Now):
+		a.Position = 0 // it takes its place when it starts
+	case !a.OverAt(tx.Now):
+		a.Position = stamp
+	}
+	a.UpdatedAt = later(tx.Now, a.UpdatedAt.Add(time.Microsecond)) // strictly later, so that no memory keeps the former text
+	return nil
+}
+
+// text prints the edit for its idempotency key.
+func (edit Edit) text(id services.PostID) string {
+	optional := func(text *string) string {
+		if text == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%q", *text)
+	}
+	moment := func(at *time.Time) string {
+		if at == nil {
+			return "-"
+		}
+		return timeText(*at)
+	}
+	return fmt.Sprint(id, optional(edit.Title), optional(edit.Content), moment(edit.StartsAt), moment(edit.EndsAt), edit.NoEnd,
+		edit.Segments == nil, fmt.Sprintf("%q", edit.Segments), edit.ForEveryone, edit.ShowAgain)
+}
+
+// Withdraw is the op by which the host application takes an announcement out of everybody's list and count, also one
+// that has not started. NOT_FOUND when there is none, CONFLICT when it was withdrawn.
+func (s *Service) Withdraw(id services.PostID) *fanout.Op {
+	return s.shared("withdrawAnnouncement", id.String(), func(ctx context.Context, tx *store.Tx, _ uint64) (string, string, error) {
+		a, err := tx.AnnouncementForUpdate(ctx, id)
+		if err != nil {
+			return "", "", err
+		}
+		if a.Withdrawn {
+			return "", "", services.Errorf(services.Conflict, "announcementId: %s was withdrawn already", a.GlobalID())
+		}
+		a.Withdrawn = true
+		return a.GlobalID(), a.GlobalID(), tx.UpdateAnnouncement(ctx, a)
+	})
+}
+
+// UpTo is how far a user has read: up to an announcement where it stands now, or up to a position where he saw one; the
+// zero value is up to the end of the list.
+type UpTo struct {
+	Announcement services.PostID
+	Position     uint64
+}
+
+// MarkRead is the op by which a user has read the list up to a place. The mark only grows. NOT_FOUND for an announcement
+// that there is not or that has not started, INVALID for a position beyond the end.
+func (s *Service) MarkRead(user services.UserNumber, upTo UpTo) *fanout.Op {
+	return s.own("markAnnouncementsRead", user, fmt.Sprint(upTo), func(ctx context.Context, tx *store.Tx) error {
+		position, err := upTo.position(ctx, tx)
+		if err != nil {
+			return err
+		}
+		// Whoever comes back after a long time is new first: what he then marks is what he has seen since.
+		if err := s.fanout.Enter(ctx, tx, user); err != nil {
+			return err
+		}
+		_, err = tx.RaiseAnnouncementsRead(ctx, user, position)
+		return err
+	})
+}
+
+func (upTo UpTo) position(ctx context.Context, tx *store.Tx) (uint64, error) {
+	if upTo.Announcement != 0 {
+		found, err := tx.Announcements(ctx, []services.PostID{upTo.Announcement})
+		if err != nil {
+			return 0, err
+		}
+		a := found[upTo.Announcement]
+		if a.Position == 0 {
+			return 0, services.Errorf(services.NotFound, "upTo: there is no announcement %s",
+				services.GlobalID(services.AnnouncementType, upTo.Announcement.String()))
+		}
+		return a.Position, nil
+	}
+	head, err := tx.NoticeHead(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case upTo.Position == 0:
+		return head, nil
+	case upTo.Position > head:
+		return 0, services.Errorf(services.Invalid, "upTo: the cursor is beyond the end of the announcements")
+	}
+	return upTo.Position, nil
+}
+
+func checkTexts(title, content *string) error {
+	if title != nil {
+		if err := services.CheckText("title", *title, 1, services.MaxAnnouncementTitle); err != nil {
+			return err
+		}
+	}
+	if content == nil {
+		return nil
+	}
+	if len(*content) > services.MaxAnnouncementContent {
+		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", services.MaxAnnouncementContent, len(*content))
+	}
+	return services.CheckText("content", *content, 0, services.MaxAnnouncementContent)
+}
+
+// checkTimes says whether an end is after its start; both may be left out.
+func checkTimes(starts, ends time.Time) error {
+	if !starts.IsZero() && !ends.IsZero() && !ends.After(starts) {
+		return services.Errorf(services.Invalid, "endsAt: %s is not after the start, %s", timeText(ends), timeText(starts))
+	}
+	return nil
+}
+
+func checkEnd(a services.Announcement, now time.Time) error {
+	if a.OverAt(now) {
+		return services.Errorf(services.Invalid, "endsAt: %s is over already; it is %s", timeText(a.EndsAt), timeText(now))
+	}
+	return nil
+}
+
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Item is an announcement as a user sees it.
+type Item struct {
+	services.Announcement
+	Unread bool
+}
+
+// Page is a part of the list, the newest first.
+type Page struct {
+	Items   []Item
+	HasNext bool
+}
+
+// End is after every position: a page before it is the first.
+const End = 1<<63 - 1
+
+// Page lists what runs and is meant for a user, those before a position: the very ones that his badge counts, and the
+// read ones besides.
+func (s *Service) Page(ctx context.Context, user services.UserNumber, before uint64, size int) (Page, error) {
+	at, err := s.standing(ctx, user)
+	if err != nil {
+		return Page{}, err
+	}
+	list := at.notices.Visible(at.segments(), before, size+1)
+	page := Page{HasNext: len(list) > size}
+	page.Items, err = s.items(ctx, at, list[:min(size, len(list))])
+	return page, err
+}
+
+// Visible gives those of some announcements that run and are meant for a user.
+func (s *Service) Visible(ctx context.Context, user services.UserNumber, ids []services.PostID) (map[services.PostID]Item, error) {
+	at, err := s.standing(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	var list []services.Announcement
+	for _, id := range ids {
+		if a, ok := at.notices.Shows(id, at.segments()); ok {
+			list = append(list, a)
+		}
+	}
+	items, err := s.items(ctx, at, list)
+	visible := make(map[services.PostID]Item, len(items))
+	for _, item := range items {
+		visible[item.ID] = item
+	}
+	return visible, err
+}
+
+// items puts the texts to announcements of the list. What is shown of its place and time is what the list was made of.
+func (s *Service) items(ctx context.Context, at standing, list []services.Announcement) ([]Item, error) {
+	ids := make([]services.PostID, len(list))
+	for i, a := range list {
+		ids[i] = a.ID
+	}
+	texts, err := s.mirror.Announcements(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]Item, 0, len(list))
+	for _, listed := range list {
+		a, known := texts[listed.ID]
+		if !known {
+			continue
+		}
+		a.Position, a.EndsAt = listed.Position, listed.EndsAt
+		items = append(items, Item{Announcement: a, Unread: at.state.Version > 0 && a.Position > at.state.Position})
+	}
+	return items, nil
+}
+
+// Announcement gives an announcement whatever its state: for the host application, which has just changed it.
+func (s *Service) Announcement(ctx context.Context, id services.PostID) (services.Announcement, error) {
+	found, err := s.store.Announcements(ctx, []services.PostID{id})
+	return found[id], err
+}

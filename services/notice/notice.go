@@ -1,0 +1,154 @@
+// Package notice is announcements and dots: one list and some lights that all users share, and where each user stands.
+//
+// What the host application does costs the same whatever the number of users: a row, an entry of the log that every
+// node follows, and nothing per user. A user is a position in the list and a stamp for each dot that he cleared; count
+// and list both come from this node's memory of the list, so that they cannot part. Positions never go back.
+// While Redis is away everything goes on from SQL; while SQL is away, what this node remembers is shown and nothing
+// changes.
+package notice
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// Config is what announcements and dots need.
+type Config struct {
+	Store  *store.Store
+	Redis  *rdb.Client
+	Mirror *mirror.Mirror
+	Fanout *fanout.Fanout
+	IDs    *services.IDClock
+	Clock  services.Clock
+}
+
+// Service knows announcements, dots and segments. It is safe for concurrent use.
+type Service struct {
+	store  *store.Store
+	redis  *rdb.Client
+	mirror *mirror.Mirror
+	fanout *fanout.Fanout
+	ids    *services.IDClock
+	clock  services.Clock
+}
+
+// New makes the service.
+func New(cfg Config) *Service {
+	return &Service{store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock}
+}
+
+// shared is the op of the host application that changes what all users share. change gets the stamp of the change and
+// answers the id that it made, "" for none, and what it changed.
+func (s *Service) shared(name, input string, change func(ctx context.Context, tx *store.Tx, stamp uint64) (id, changed string, err error)) *fanout.Op {
+	return &fanout.Op{
+		Name: name, Input: input,
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			stamp, err := tx.NextNotice(ctx)
+			if err != nil {
+				return nil, err
+			}
+			id, changed, err := change(ctx, tx, stamp)
+			if err != nil {
+				return nil, err
+			}
+			var ids []string
+			if id != "" {
+				ids = []string{id}
+			}
+			return ids, fanout.NoticeChanged(ctx, tx, changed)
+		},
+		Own: s.mirror.RefreshNotices,
+	}
+}
+
+// target is whom the segments named reach: everyone when none are.
+func target(ctx context.Context, tx *store.Tx, segments []string) (services.SegmentBits, error) {
+	if segments == nil {
+		return 0, nil
+	}
+	return tx.SegmentBits(ctx, segments)
+}
+
+// checkTarget says whether the names of a target are fit. nil is everyone; an empty list is nobody, which is a mistake.
+func checkTarget(segments []string) error {
+	if segments != nil && len(segments) == 0 {
+		return services.Errorf(services.Invalid, "segments: name at least one, or leave it out for everyone")
+	}
+	return checkSegments(segments)
+}
+
+func checkSegments(segments []string) error {
+	for _, name := range segments {
+		if err := services.CheckNoticeName("segments", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RaiseDot is the op by which the host application lights a dot, for everyone or for segments. The first raise makes the
+// dot. CONFLICT when there are too many dots or segments.
+func (s *Service) RaiseDot(name string, segments []string) (*fanout.Op, error) {
+	if err := services.CheckNoticeName("name", name); err != nil {
+		return nil, err
+	}
+	if err := checkTarget(segments); err != nil {
+		return nil, err
+	}
+	return s.shared("raiseDot", fmt.Sprintf("%q %q", name, segments), func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
+		bits, err := target(ctx, tx, segments)
+		if err != nil {
+			return "", "", err
+		}
+		return "", name, tx.RaiseDot(ctx, name, bits, stamp)
+	}), nil
+}
+
+// ClearDot is the op by which a user has seen a dot as it is now. NOT_FOUND when it was never raised.
+func (s *Service) ClearDot(user services.UserNumber, name string) (*fanout.Op, error) {
+	if err := services.CheckNoticeName("name", name); err != nil {
+		return nil, err
+	}
+	return s.own("clearDot", user, name, func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.ClearDot(ctx, user, name)
+		return err
+	}), nil
+}
+
+// SetSegments is the op by which the host application says which segments a user belongs to, and no others. CONFLICT
+// when there are too many.
+func (s *Service) SetSegments(user services.UserNumber, segments []string) (*fanout.Op, error) {
+	if err := checkSegments(segments); err != nil {
+		return nil, err
+	}
+	segments = slices.Compact(slices.Sorted(slices.Values(segments)))
+	return s.own("setSegments", user, fmt.Sprintf("%q", segments), func(ctx context.Context, tx *store.Tx) error {
+		bits, err := tx.SegmentBits(ctx, segments)
+		if err != nil {
+			return err
+		}
+		_, err = tx.SetSegments(ctx, user, bits)
+		return err
+	}), nil
+}
+
+// own is an op that changes where one user stands, and leaves the job that carries it into his document.
+func (s *Service) own(name string, user services.UserNumber, input string, change func(ctx context.Context, tx *store.Tx) error) *fanout.Op {
+	return &fanout.Op{
+		Name: name, Actor: user, Input: input,
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			if err := change(ctx, tx); err != nil {
+				return nil, err
+			}
+			return nil, tx.Enqueue(ctx, fanout.NoticesJob(user))
+		},
+		Own: func(ctx context.Context) error { return s.fanout.CarryNotices(ctx, user) },
+	}
+}

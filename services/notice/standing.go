@@ -1,0 +1,54 @@
+package notice
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+)
+
+// standing is what all users share at a moment, and where one of them stands in it.
+type standing struct {
+	notices *mirror.Notices
+	state   services.NoticeState
+	carries services.SegmentState
+}
+
+func (at standing) segments() services.SegmentBits { return services.SegmentBits(at.carries.Bits) }
+
+// standing reads where a user stands, as his badge does: from his document, which is made when it is not there, or from
+// SQL when Redis does not answer.
+func (s *Service) standing(ctx context.Context, user services.UserNumber) (at standing, err error) {
+	if at.notices, err = s.mirror.Notices(ctx, s.clock.Now()); err != nil {
+		return at, err
+	}
+	document, err := s.document(ctx, user)
+	if err == nil && !document.Ready {
+		if err = s.fanout.Rebuild(ctx, user); err == nil {
+			document, err = s.document(ctx, user)
+		}
+	}
+	if err == nil && document.Ready {
+		at.state, at.carries = document.Notice, document.Segments
+		return at, nil
+	}
+	if err != nil && !services.IsUnavailable(err) {
+		return at, err
+	}
+	known, err := s.fanout.EnterNotices(ctx, user)
+	at.state, at.carries = known.NoticeState, known.Segments
+	return at, err
+}
+
+// document is a user's document; not ready also when he was away for so long that he is new.
+func (s *Service) document(ctx context.Context, user services.UserNumber) (rdb.Document, error) {
+	documents, err := s.redis.Documents(ctx, []services.UserNumber{user})
+	if err != nil {
+		return rdb.Document{}, err
+	}
+	if s.fanout.Dormant(documents[0]) {
+		return rdb.Document{}, nil
+	}
+	return documents[0], nil
+}
