@@ -3,6 +3,7 @@ package rdb
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -163,14 +164,14 @@ type FeedFacts struct {
 	Floor          services.PostID      // the newest older than Entries, 0 when there is none
 	TrimmedCounted services.PostID      // the newest that counts at or below Floor, 0 when there is none
 	Day            int64                // of activity, days since 1970
-	Lifetime       time.Duration        // how long the keys live without a further visit
+	Lifetime       time.Duration        // how long the keys live without a further visit, at most
 }
 
 // EndRebuild merges the facts and marks the document good.
 func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error) {
 	args := []any{
 		facts.Stamp.text(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
-		facts.Day, int64(facts.Lifetime / time.Second),
+		facts.Day, secondsToLive(facts.Lifetime),
 	}
 	for _, entry := range facts.Entries {
 		args = append(args, entryText(entry))
@@ -178,11 +179,18 @@ func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error
 	return c.result(ctx, rebuildMerge, call{keys: append(inboxKeys(facts.Reader), conversationsKey(facts.Reader)), args: args})
 }
 
-// MarkActive notes the day on the users' documents and lets their keys live for lifetime from now.
+// secondsToLive is up to a sixteenth less than a lifetime: keys that were made together, as after a loss, are not to end
+// together and be rebuilt by a crowd.
+func secondsToLive(lifetime time.Duration) int64 {
+	seconds := int64(lifetime / time.Second)
+	return seconds - rand.Int64N(seconds/16+1)
+}
+
+// MarkActive notes the day on the users' documents and lets their keys live for lifetime from now, at most.
 func (c *Client) MarkActive(ctx context.Context, users []services.UserNumber, day int64, lifetime time.Duration) error {
 	calls := make([]call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user), conversationsKey(user)}, args: []any{day, int64(lifetime / time.Second)}}
+		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user), conversationsKey(user)}, args: []any{day, secondsToLive(lifetime)}}
 	}
 	_, err := c.runScript(ctx, activity, calls)
 	return err

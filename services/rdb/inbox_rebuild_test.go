@@ -197,8 +197,8 @@ func TestActivityLetsKeysLive(t *testing.T) {
 		n := v.field("n")
 		v.must(v.c.MarkActive(v.Context(), []services.UserNumber{reader, other}, 20_009, 48*time.Hour))
 		for _, key := range inboxKeys(reader)[:2] {
-			if left, err := v.c.rds().TTL(v.Context(), key).Result(); err != nil || left <= 47*time.Hour || left > 48*time.Hour {
-				v.Errorf("%s lives for %s, %v: want 48h", key, left, err)
+			if left, err := v.c.rds().TTL(v.Context(), key).Result(); err != nil || left < 45*time.Hour || left > 48*time.Hour {
+				v.Errorf("%s lives for %s, %v: want up to 48h", key, left, err)
 			}
 		}
 		if d := v.document(); d.Day != 20_009 || v.field("n") != n {

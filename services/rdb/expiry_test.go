@@ -1,0 +1,49 @@
+package rdb
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// Keys that are made at one moment, or visited at one, end at many; a document and its inbox end together.
+func TestKeysOfACrowdDoNotEndTogether(t *testing.T) {
+	eachView(t, func(v view) {
+		const crowd, lifetime = 200, 1000 * time.Hour
+		users := make([]services.UserNumber, crowd)
+		for i := range users {
+			users[i] = services.UserNumber(i + 1)
+		}
+		stamps, err := v.c.BeginRebuild(v.Context(), users, false)
+		v.must(err)
+		for i, user := range users {
+			_, err := v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Lifetime: lifetime})
+			v.must(err)
+		}
+		v.spread("made", users, lifetime)
+		v.must(v.c.MarkActive(v.Context(), users, 20_001, 2*lifetime))
+		v.spread("visited", users, 2*lifetime)
+	})
+}
+
+// spread wants the users' keys to end at many moments of the last sixteenth of a lifetime.
+func (v view) spread(what string, users []services.UserNumber, lifetime time.Duration) {
+	v.Helper()
+	ends := map[time.Duration]int{}
+	for _, user := range users {
+		left, err := v.c.rds().TTL(v.Context(), badgeKey(user)).Result()
+		v.must(err)
+		inbox, err := v.c.rds().TTL(v.Context(), inboxKey(user)).Result()
+		v.must(err)
+		if left > lifetime || left < lifetime-lifetime/16-time.Minute || (left-inbox).Abs() > time.Minute {
+			v.Errorf("%s: the keys live for %s and %s, of %s", what, left, inbox, lifetime)
+		}
+		ends[left.Truncate(time.Hour)]++
+	}
+	for end, together := range ends {
+		if together > len(users)/4 {
+			v.Errorf("%s: %d of %d end within an hour, in %s", what, together, len(users), end)
+		}
+	}
+}

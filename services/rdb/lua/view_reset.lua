@@ -1,0 +1,23 @@
+-- Empties a user's view, so that a rebuild makes it anew from the facts: its version goes on, and whatever was read from SQL before is refused.
+-- KEYS[1] {u}:b  KEYS[2] {u}:on, which stays unless it is of another type  KEYS[3...] the other keys of the view
+-- ARGV[1] seconds to live until it is rebuilt
+-- Returns the version (us)
+local function isHash(key)
+  local kind = redis.call('TYPE', key)
+  return (kind.ok or kind) == 'hash'
+end
+
+local n, rm
+if isHash(KEYS[1]) then
+  local v = redis.call('HMGET', KEYS[1], 'n', 'rm')
+  n, rm = tonumber(v[1] or ''), tonumber(v[2] or '')
+end
+local time = now()
+-- A stamp of the future would refuse every add for as long: it is as wrong as the rest.
+if not rm or rm > time + 60000000 then rm = 0 end
+local version = string.format('%.0f', math.max(time, (n or 0) + 1))
+redis.call('DEL', KEYS[1], unpack(KEYS, 3))
+if not isHash(KEYS[2]) then redis.call('DEL', KEYS[2]) end
+redis.call('HSET', KEYS[1], 'st', '0', 'n', version, 'rm', string.format('%.0f', math.max(time, rm + 1)))
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+return version

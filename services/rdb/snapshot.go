@@ -1,0 +1,205 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// Wholeness says how much of a user's view there is.
+type Wholeness int
+
+// The degrees. Whoever reads a view that is not Whole rebuilds it; only one that is Spoiled stays as it is.
+const (
+	Absent  Wholeness = iota // there is no document
+	Partial                  // something is missing or cannot be read, or it is being built
+	Whole
+	Spoiled // a key is of another type, or holds what stops the scripts
+)
+
+// Snapshot is all that Redis holds of one user's view, to be compared with the facts. Document and inbox are read one
+// after the other: a change between the two makes them differ for this once.
+type Snapshot struct {
+	Wholeness Wholeness
+	Document  Document
+	Fields    map[string]string    // the document's, as they stand: registers, and what only scripts read
+	Entries   []services.FeedEntry // of the inbox, newest first
+	Strays    int                  // members of the inbox that are no entries
+	Floor     services.PostID      // the newest ever trimmed from it
+	Unlisted  services.PostID      // the newest counting one ever trimmed from it
+	Uncounted services.PostID      // the newest that is listed and does not count, or a newer one
+	Removed   time.Time            // stamp of birth or of the last removal
+
+	Conversations map[services.ConversationID]services.Membership // the user's own states; User and Gen are not kept
+}
+
+// snapshotUsers bounds what one round trip brings: a full inbox has 6 KB, and others wait meanwhile.
+const snapshotUsers = 25
+
+// Snapshots reads the users' views, in their order, one round trip for each 25.
+func (c *Client) Snapshots(ctx context.Context, users []services.UserNumber) ([]Snapshot, error) {
+	layout := c.layout.Load()
+	snapshots := make([]Snapshot, 0, len(users))
+	for part := range slices.Chunk(users, snapshotUsers) {
+		commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+			for _, user := range part {
+				p.HGetAll(ctx, badgeKey(user))
+				p.ZRange(ctx, inboxKey(user), 0, -1)
+				p.HGetAll(ctx, conversationsKey(user))
+				p.HLen(ctx, onlineKey(user))
+			}
+		})
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return nil, err
+		}
+		for i := range part {
+			snapshot, err := layout.snapshot(commands[4*i:][:4])
+			if err != nil {
+				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], unavailable(err))
+			}
+			snapshots = append(snapshots, snapshot)
+		}
+	}
+	return snapshots, nil
+}
+
+// snapshot makes one of what Snapshots asked for.
+func (l *layout) snapshot(commands []redis.Cmder) (snapshot Snapshot, err error) {
+	for _, command := range commands {
+		err := command.Err()
+		if redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return Snapshot{Wholeness: Spoiled}, nil
+		}
+		if err != nil {
+			return snapshot, err
+		}
+	}
+	snapshot.Fields = commands[0].(*redis.MapStringStringCmd).Val()
+	if len(snapshot.Fields) == 0 {
+		return snapshot, nil
+	}
+	values := make([]any, len(l.fields))
+	for i, field := range l.fields {
+		if value, ok := snapshot.Fields[field]; ok {
+			values[i] = value
+		}
+	}
+	snapshot.Document = l.parse(values)
+	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
+		return Snapshot{Wholeness: Spoiled}, nil
+	}
+	whole := snapshot.Document.Ready && snapshot.inbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.ownFields() &&
+		snapshot.Fields["Ck"] == strconv.Itoa(len(snapshot.Conversations))
+	snapshot.Wholeness = map[bool]Wholeness{true: Whole, false: Partial}[whole]
+	return snapshot, nil
+}
+
+// inbox takes the members apart and says whether the sentinel is there.
+func (s *Snapshot) inbox(members []string) bool {
+	if len(members) == 0 || members[0] == "" || members[0][0] != sentinel {
+		return false
+	}
+	floor, err := services.ParsePostID(members[0][1:])
+	if err != nil {
+		return false
+	}
+	s.Floor = floor
+	for _, member := range slices.Backward(members[1:]) {
+		if entry, ok := parseEntry(member); ok {
+			s.Entries = append(s.Entries, entry)
+		} else {
+			s.Strays++
+		}
+	}
+	return true
+}
+
+// conversations takes the states, and says whether all can be read: the scripts fail on one that cannot.
+func (s *Snapshot) conversations(states map[string]string) (readable bool) {
+	s.Conversations = make(map[services.ConversationID]services.Membership, len(states))
+	for field, text := range states {
+		id, err := strconv.ParseUint(field, 10, 32)
+		if err != nil {
+			return false
+		}
+		state, ok := parseState(text)
+		if !ok {
+			return false
+		}
+		state.Conversation = services.ConversationID(id)
+		s.Conversations[state.Conversation] = state
+	}
+	return true
+}
+
+// parseState reads a state as stateText prints it.
+func parseState(text string) (state services.Membership, ok bool) {
+	parts := strings.Split(text, ",")
+	numbers := []*int64{&state.Head, &state.Base, &state.K, &state.Version, &state.Mentions, &state.WayVersion}
+	if len(parts) != len(numbers)+1 {
+		return state, false
+	}
+	for i, number := range numbers {
+		var err error
+		if *number, err = strconv.ParseInt(parts[i], 10, 64); err != nil {
+			return state, false
+		}
+	}
+	for _, flag := range parts[len(numbers)] {
+		switch flag {
+		case 'l':
+			state.Left = true
+		case 'm':
+			state.Muted = true
+		case 'i':
+			state.Inside = true
+		case 'r':
+			state.ReadSide = true
+		default:
+			return state, false
+		}
+	}
+	return state, true
+}
+
+// ownFields reads the fields that only scripts read, and says whether they are all there.
+func (s *Snapshot) ownFields() bool {
+	var errs [3]error
+	var removed int64
+	s.Uncounted, errs[0] = services.ParsePostID(s.Fields["fq"])
+	s.Unlisted, errs[1] = services.ParsePostID(s.Fields["ft"])
+	removed, errs[2] = strconv.ParseInt(s.Fields["rm"], 10, 64)
+	s.Removed = time.UnixMicro(removed)
+	return errs[0] == nil && errs[1] == nil && errs[2] == nil
+}
+
+// RegisterFields are the registers that every document has.
+func (c *Client) RegisterFields() (fields []string) {
+	layout := c.layout.Load()
+	return layout.fields[len(plainFields) : len(layout.fields)-len(layout.dots)]
+}
+
+// Unborn is what a register holds before its first version.
+const Unborn = unborn
+
+var viewReset = loadScript("view_reset")
+
+// resetLifetime is how long an emptied view stays when its rebuild fails; then it is Absent, which is as good.
+const resetLifetime = time.Hour
+
+// Reset empties a user's view, whatever is wrong with it: a rebuild makes it anew. His version goes on.
+func (c *Client) Reset(ctx context.Context, user services.UserNumber) error {
+	keys := []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)}
+	replies, err := c.runScript(ctx, viewReset, []call{{keys: keys, args: []any{int64(resetLifetime / time.Second)}}})
+	if err != nil {
+		return err
+	}
+	return unavailable(replies[0].err)
+}

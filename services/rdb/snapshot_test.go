@@ -1,0 +1,179 @@
+package rdb
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+func (v view) snapshot() Snapshot {
+	v.Helper()
+	snapshots, err := v.c.Snapshots(v.Context(), []services.UserNumber{other, reader})
+	v.must(err)
+	if snapshots[0].Wholeness != Absent {
+		v.Errorf("of nobody: %+v", snapshots[0])
+	}
+	return snapshots[1]
+}
+
+func TestASnapshotIsAllThatThereIs(t *testing.T) {
+	eachView(t, func(v view) {
+		if got := v.snapshot(); got.Wholeness != Absent {
+			v.Errorf("before the first rebuild: %+v", got)
+		}
+		v.begin(false)
+		if got := v.snapshot(); got.Wholeness != Partial {
+			v.Errorf("while it is being built: %+v", got)
+		}
+		v.build(FeedFacts{Seen: 4, Entries: []services.FeedEntry{counted(5), listed(7), counted(9)}, Floor: 3, TrimmedCounted: 2})
+		v.register(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
+		v.must(v.c.rds().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "stray"}).Err())
+		states := map[services.ConversationID]services.Membership{}
+		for i, state := range []services.Membership{
+			{Head: 9, Base: 3, K: -1, Version: 4, Mentions: 2, WayVersion: 1}, {Head: 5, Version: 2, ReadSide: true, WayVersion: 2}, {Left: true}, {Muted: true, Inside: true},
+		} {
+			state.Conversation = services.ConversationID(i + 1)
+			states[state.Conversation] = state
+			state.User = reader
+			_, _, err := v.c.PutMemberships(v.Context(), []services.Membership{state})
+			v.must(err)
+		}
+		got := v.snapshot()
+		if time.Since(got.Removed).Abs() > time.Minute {
+			v.Errorf("born at %s", got.Removed)
+		}
+		if got.Fields["Sgeneral"] != "3;12" || got.Fields["st"] != "1" {
+			v.Errorf("fields: %v", got.Fields)
+		}
+		want := Snapshot{
+			Wholeness: Whole, Document: v.document(), Entries: []services.FeedEntry{counted(9), listed(7), counted(5)}, Strays: 1, Floor: 3, Unlisted: 2,
+			Uncounted: 7, Removed: got.Removed, Fields: got.Fields, Conversations: states,
+		}
+		if difference := cmp.Diff(want, got); difference != "" {
+			v.Error(difference)
+		}
+	})
+}
+
+// Whoever reads a view that lacks anything rebuilds it, and a snapshot says so; only a key of another type stays.
+func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
+	eachView(t, func(v view) {
+		for what, c := range map[string]struct {
+			spoil func()
+			want  Wholeness
+		}{
+			"a field lost":       {func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "fc").Err()) }, Partial},
+			"a script's own":     {func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "fq").Err()) }, Partial},
+			"a field broken":     {func() { v.set("NLIKE", "?") }, Partial},
+			"the inbox lost":     {func() { v.lose(inboxKey(reader)) }, Partial},
+			"no sentinel":        {func() { v.must(v.c.rds().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, Partial},
+			"a broken sentinel":  {func() { v.must(v.c.rds().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "!!"}).Err()) }, Partial},
+			"a state lost":       {func() { v.set("Ck", "1") }, Partial},
+			"a state broken":     {func() { v.state("1", "1,2,3") }, Spoiled},
+			"a state of letters": {func() { v.state("1", "1,2,3,4,5,6,x") }, Spoiled},
+			"a state of nobody":  {func() { v.state("x", "1,2,3,4,5,6,") }, Spoiled},
+			"states of text":     {func() { v.retype(conversationsKey(reader)) }, Spoiled},
+			"the document lost":  {func() { v.lose(badgeKey(reader)) }, Absent},
+			"a document of text": {func() { v.retype(badgeKey(reader)) }, Spoiled},
+			"an inbox of text":   {func() { v.retype(inboxKey(reader)) }, Spoiled},
+			"a presence of text": {func() { v.retype(onlineKey(reader)) }, Spoiled},
+		} {
+			v.lose(inboxKey(reader), badgeKey(reader), onlineKey(reader), conversationsKey(reader))
+			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			c.spoil()
+			if got := v.snapshot(); got.Wholeness != c.want {
+				v.Errorf("%s: %d, want %d: %+v", what, got.Wholeness, c.want, got)
+			}
+			v.must(v.c.Reset(v.Context(), reader))
+			if d := v.document(); d.Ready || v.snapshot().Wholeness != Partial {
+				v.Errorf("%s: after a reset it is %+v", what, v.snapshot())
+			}
+			v.want(what+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), Applied, "3", posts(1, 3, counted)...)
+		}
+	})
+}
+
+func (v view) state(conversation, text string) {
+	v.Helper()
+	v.must(v.c.rds().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
+	v.set("Ck", "1")
+}
+
+func (v view) retype(key string) {
+	v.Helper()
+	v.lose(key)
+	v.must(v.c.rds().Set(v.Context(), key, "text", 0).Err())
+}
+
+// A reset keeps the version rising, refuses what was read before it, and leaves nothing else: not what a merge, where
+// the newer version wins, could not mend.
+func TestAResetForgetsAllButTheVersion(t *testing.T) {
+	eachView(t, func(v view) {
+		v.c.SetDots([]string{"shop"})
+		v.build(FeedFacts{Seen: 9, Entries: posts(1, 12, counted)})
+		v.must(v.c.Enter(v.Context(), []services.UserNumber{reader}, time.Minute))
+		v.register(DotRegister("shop", 1<<60), MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 60, Unread: 12}))
+		v.set("n", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)) // as after a guess without Redis
+		before, stamp := v.field("n"), v.stamp()
+		v.must(v.c.Reset(v.Context(), reader))
+		if after := v.field("n"); after <= before {
+			v.Errorf("the version was %s and is %s", before, after)
+		}
+		fields, err := v.c.rds().HKeys(v.Context(), badgeKey(reader)).Result()
+		v.must(err)
+		if slices.Sort(fields); !slices.Equal(fields, []string{"n", "rm", "st"}) {
+			v.Errorf("left are %v", fields)
+		}
+		if left, err := v.c.rds().TTL(v.Context(), badgeKey(reader)).Result(); err != nil || left <= 0 || left > resetLifetime {
+			v.Errorf("it lives for %s, %v", left, err)
+		}
+		v.begin(false)
+		v.want("an add read before", v.add(stamp, counted(13)), Retry, "0")
+		result := v.build(FeedFacts{Seen: 2, Entries: posts(1, 3, counted)})
+		v.want("rebuilt", result, Applied, "1", posts(1, 3, counted)...)
+		if !slices.Equal(result.Nodes, []string{v.c.node()}) {
+			v.Errorf("its rebuild tells %v: the presence is lost", result.Nodes)
+		}
+		if d := v.document(); d.Seen != 2 || d.Messages[0].Unread != 0 || d.DotsSeen != nil {
+			v.Errorf("rebuilt: %+v", d)
+		}
+	})
+}
+
+// A stamp of the future refuses every add; a reset ends that.
+func TestAResetMendsAStampOfTheFuture(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		v.set("rm", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
+		if got := v.snapshot(); time.Until(got.Removed) < 50*time.Minute {
+			v.Errorf("removed at %s", got.Removed)
+		}
+		v.must(v.c.Reset(v.Context(), reader))
+		v.build(FeedFacts{})
+		if got := v.snapshot(); time.Until(got.Removed) > time.Minute {
+			v.Errorf("removed at %s", got.Removed)
+		}
+	})
+}
+
+func TestRegisterFieldsAreThoseOfEveryDocument(t *testing.T) {
+	eachView(t, func(v view) {
+		v.c.SetDots([]string{"shop"})
+		v.build(FeedFacts{})
+		fields := v.c.RegisterFields()
+		if len(fields) != 3+2*len(services.Categories)+1 || slices.Contains(fields, "Dshop") {
+			v.Errorf("%v", fields)
+		}
+		for _, field := range fields {
+			if v.field(field) != Unborn {
+				v.Errorf("%s is born as %q", field, v.field(field))
+			}
+		}
+	})
+}
