@@ -3,6 +3,7 @@ package badge
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -31,7 +32,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserNumber, since ti
 	if since.IsZero() {
 		return digest, nil
 	}
-	for _, source := range []digester{s.digestHomeFeed} {
+	for _, source := range []digester{s.digestHomeFeed, s.digestSiteMessages, s.digestAnnouncements} {
 		if err := source(ctx, user, since, digest); err != nil {
 			return nil, err
 		}
@@ -52,15 +53,55 @@ func (s *Service) digestHomeFeed(ctx context.Context, user services.UserNumber, 
 			count++
 		}
 	}
-	precision := services.Exact
-	if count == services.Retention {
-		precision = services.AtLeast
-	}
-	digest.Parts = append(digest.Parts, services.DigestPart{Source: services.SourceHomeFeed, Count: services.NewCount(count, precision, time.Time{})})
+	brings(digest, services.SourceHomeFeed, "", count, services.Retention)
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}
 	slices.SortFunc(digest.Authors, func(a, b services.UserNumber) int { return cmp.Or(cmp.Compare(posts[b], posts[a]), cmp.Compare(a, b)) })
 	digest.Authors = digest.Authors[:min(digestAuthors, len(digest.Authors))]
+	return nil
+}
+
+// brings adds what a source brought to a digest; a number at the bound may be more.
+func brings(digest *services.Digest, source services.Source, part string, count, bound int) {
+	precision := services.Exact
+	if count >= bound {
+		precision = services.AtLeast
+	}
+	digest.Parts = append(digest.Parts, services.DigestPart{Source: source, Part: part, Count: services.NewCount(count, precision, time.Time{})})
+}
+
+func (s *Service) digestSiteMessages(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+	first := services.PostIDAt(since)
+	for _, kind := range s.redis.MessageTypes() {
+		messages, err := s.store.SiteMessages(ctx, user, []string{kind}, false, services.MaxPostID, mostExplained)
+		if err != nil {
+			return err
+		}
+		older := slices.IndexFunc(messages, func(message services.SiteMessage) bool { return message.ID < first })
+		if older < 0 {
+			older = len(messages)
+		}
+		brings(digest, services.SourceSiteMessages, kind, older, mostExplained)
+	}
+	return nil
+}
+
+func (s *Service) digestAnnouncements(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+	notices, err := s.mirror.Notices(ctx, s.clock.Now())
+	if err != nil {
+		return err
+	}
+	standing, err := s.store.UserNotices(ctx, user)
+	if err != nil {
+		return err
+	}
+	count := 0
+	for _, announcement := range notices.Visible(services.SegmentBits(standing.Segments.Bits), math.MaxUint64, services.MaxAnnouncements) {
+		if announcement.Position >= uint64(since.UnixMicro()) {
+			count++
+		}
+	}
+	brings(digest, services.SourceAnnouncements, "", count, services.MaxAnnouncements)
 	return nil
 }

@@ -20,7 +20,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]serv
 		return nil, err
 	}
 	explained := []services.Explanation{}
-	for _, source := range []explainer{s.explainHomeFeed, s.explainAnnouncements} {
+	for _, source := range []explainer{s.explainHomeFeed, s.explainSiteMessages, s.explainAnnouncements} {
 		found, err := source(ctx, user, badges)
 		if err != nil {
 			return nil, err
@@ -38,6 +38,9 @@ func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]serv
 func clearedBy(mutation, argument, id string) string {
 	return fmt.Sprintf("%s(input: {%s: %q})", mutation, argument, id)
 }
+
+// mostExplained bounds the items of one number. Only numbers far beyond every cap have more.
+const mostExplained = 1000
 
 func (s *Service) explainHomeFeed(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
 	seen, err := s.store.Position(ctx, user, store.HomePage, "")
@@ -77,4 +80,22 @@ func (s *Service) explainAnnouncements(ctx context.Context, user services.UserNu
 		})
 	}
 	return []services.Explanation{explanation}, nil
+}
+
+func (s *Service) explainSiteMessages(ctx context.Context, user services.UserNumber, badges *services.Badges) (explained []services.Explanation, err error) {
+	for _, kind := range badges.SiteMessages.Types {
+		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
+		unread, err := s.store.SiteMessages(ctx, user, []string{kind.Type}, true, services.MaxPostID, mostExplained)
+		if err != nil {
+			return nil, err
+		}
+		for _, message := range unread {
+			explanation.Items = append(explanation.Items, services.Item{
+				ID: message.GlobalID(), At: message.ID.Time(), Count: 1,
+				ClearedBy: fmt.Sprintf("markSiteMessagesRead(input: {ids: [%q]})", message.GlobalID()),
+			})
+		}
+		explained = append(explained, explanation)
+	}
+	return explained, nil
 }

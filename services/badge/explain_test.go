@@ -1,10 +1,15 @@
 package badge
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
 )
 
 // explained are the items behind each number; their counts add up to it.
@@ -61,6 +66,36 @@ func TestTheFeedIsExplained(t *testing.T) {
 		}
 		if want := `markHomeFeedSeen(input: {upTo: "` + items[0].ID + `"})`; items[0].ClearedBy != want || items[0].Count != 1 || !items[0].At.Equal(posts[3].Time()) {
 			t.Errorf("the newest is %+v, want %s", items[0], want)
+		}
+	})
+}
+
+func TestSiteMessagesAreExplained(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		user := n.Users(1)[0]
+		var ids []services.PostID
+		for range 3 {
+			n.Clock.Advance(time.Second)
+			message := services.SiteMessage{ID: n.IDs.Next(), Type: services.DefaultMessageType, Title: "hello", CreatedAt: n.Clock.Now(), UpdatedAt: n.Clock.Now()}
+			n.Write(func(ctx context.Context, tx *store.Tx) error {
+				jobs, err := fanout.DeliverJobs(message.ID, []services.UserNumber{user})
+				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), tx.Enqueue(ctx, jobs...))
+			})
+			ids = append(ids, message.ID)
+		}
+		n.Quiet(n.World.Fanout)
+		n.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.MarkSiteMessagesRead(ctx, user, store.MessageMark{IDs: ids[1:2]})
+			return err
+		})
+		n.Must(n.World.Fanout.Rebuild(t.Context(), user))
+		items := n.explained(user)["SITE_MESSAGES/"+services.DefaultMessageType]
+		if len(items) != 2 || items[0].ID != services.GlobalID(services.SiteMessageType, ids[2].String()) {
+			t.Fatalf("the items are %+v", items)
+		}
+		if want := `markSiteMessagesRead(input: {ids: ["` + items[0].ID + `"]})`; items[0].ClearedBy != want {
+			t.Errorf("it is cleared by %s, want %s", items[0].ClearedBy, want)
 		}
 	})
 }
