@@ -52,6 +52,7 @@ func (f *Fanout) makeKinds() map[string]kind {
 	maps.Copy(kinds, f.messageKinds())
 	maps.Copy(kinds, f.noticeKinds())
 	maps.Copy(kinds, f.chatKinds())
+	maps.Copy(kinds, f.viewKinds())
 	return kinds
 }
 

@@ -19,7 +19,8 @@ func TestKeysAreWhatTheModelSays(t *testing.T) {
 		badgeKey(4_294_967_295):     "{u4294967295}:b",
 		postKey(1):                  "p:0000000000001",
 		postKey(services.MaxPostID): "p:7ZZZZZZZZZZZZ",
-		hintChannel("node-1"):       "node:node-1",
+		viewKey(services.View{Code: "news", ID: "a b"}): "v:news/a b",
+		hintChannel("node-1"):                           "node:node-1",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -55,7 +55,7 @@ var Statements = map[string]statement{
 	"unreadMessagesOf": unreadMessagesOf, "messagesByID": messagesByID, "countReads": countReads, "messageHolders": messageHolders,
 	"readMessages": readMessages, "unreadMessages": unreadMessages, "readMessageTypes": readMessageTypes, "typesOfMessages": typesOfMessages,
 	"lockMessageTypes": lockMessageTypes, "raiseMessageVersions": raiseMessageVersions, "messageByKey": messageByKey,
-	"newestViewItems": newestViewItems, "countViewItems": countViewItems, "viewsOf": viewsOf, "oneViewItem": oneViewItem,
+	"newestViewItems": newestViewItems, "countViewItems": countViewItems, "viewsOf": viewsOf, "oneViewItem": oneViewItem, "newestViewItem": newestViewItem,
 	"statesByInbox": statesByInbox, "statesByUser": statesByUser, "lowerCauses": lowerCauses, "restoreCauses": restoreCauses,
 	"heldNamed": heldNamed, "heldOfSubject": heldOfSubject, "lockHeads": lockHeads, "setHeads": setHeads, "ensureStates": ensureStates,
 	"moveGroups": moveGroups, "raiseVersions": raiseVersions, "groupsAt": groupsAt, "readGroups": readGroups, "readUnread": readUnread, "readUndone": readUndone,

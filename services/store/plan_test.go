@@ -100,7 +100,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"messagesOf": "1, 9, ARRAY['general'], 20", "messagesByID": "1, ARRAY[1, 2]", "countReads": "1", "messageHolders": "1, ARRAY[1, 2]",
 		"readMessages": "1, ARRAY[1, 2], 3", "unreadMessages": "1, ARRAY[1, 2]", "readMessageTypes": "1, ARRAY['general'], 9, 3",
 		"typesOfMessages": "1, ARRAY[1, 2]", "raiseMessageVersions": `'[[1,"general"]]'`, "messageByKey": "'k'",
-		"newestViewItems": `'[[0,"topic","1"]]', 99`, "countViewItems": `'[[0,"topic","1",5]]', 101`, "oneViewItem": "'topic', '1', '2'",
+		"newestViewItems": `'[[0,"topic","1"]]', 99`, "countViewItems": `'[[0,"topic","1",5]]', 101`, "oneViewItem": "'topic', '1', '2'", "newestViewItem": "'topic', '1'",
 		"viewsOf":       "1, ARRAY['topic'], 'a', 'b', 20",
 		"membershipsOf": "1, ARRAY[1, 2]", "membershipsOfUser": "1, 0, 0, 500", "recountMember": "1, 2, 3", "newestUntil": "1, 2",
 		"statesByUser": "1", "statesByInbox": `'[[1,"LIKE"]]'`, "lowerCauses": cause, "restoreCauses": cause, "heldNamed": cause, "heldOfSubject": `'[[1,"LIKE",2]]'`,

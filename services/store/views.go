@@ -26,7 +26,7 @@ WITH bounds AS MATERIALIZED (
 	FROM {rows $1 n BIGINT, code TEXT, id TEXT} AS c
 ), floors AS MATERIALIZED (
 	SELECT b.*, COALESCE((SELECT i.at FROM view_items i
-		WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at < b.bound ORDER BY i.at DESC LIMIT 1), 0) AS floor
+		WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at < b.bound ORDER BY i.at DESC LIMIT 1), -1) AS floor
 	FROM bounds b
 )
 SELECT b.n, b.floor, i.item, i.at FROM floors b CROSS JOIN view_items i
@@ -36,6 +36,12 @@ WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at >= b.bou
 SELECT c.n, (SELECT count(*) FROM (SELECT 1 FROM view_items i
 	WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing AND i.at > c.position LIMIT $2) AS counted)
 FROM {rows $1 n BIGINT, code TEXT, id TEXT, position BIGINT} AS c`)
+
+	newestViewItem = newStatement("newest item of a view", `
+SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND standing ORDER BY at DESC LIMIT 1`)
+
+	oneView = newStatement("a view of a user", `
+SELECT position, last_access_at FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
 
 	viewsOf = newStatement("views of a user", `
 SELECT view_code, view_id, position, last_access_at FROM user_access_log
@@ -60,8 +66,20 @@ func (tx *Tx) RemoveViewItem(ctx context.Context, view services.View, item strin
 	return err
 }
 
-// TouchView notes that a user looked at a view, up to a time. The time never goes back; what stands is answered.
+// TouchView notes that a user looked at a view, up to a time, the zero time for all that is in it. The time never goes
+// back; what stands is answered. INVALID for a time that is in the future and beyond the newest item.
 func (tx *Tx) TouchView(ctx context.Context, user services.UserNumber, view services.View, upTo time.Time) (services.ViewAccess, error) {
+	var newest int64
+	if _, err := tx.one(ctx, newestViewItem, []any{view.Code, view.ID}, &newest); err != nil {
+		return services.ViewAccess{}, err
+	}
+	head := fromMicros(max(newest, micros(tx.Now)))
+	if upTo.After(head) {
+		return services.ViewAccess{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
+	}
+	if upTo.IsZero() {
+		upTo = head
+	}
 	var stands int64
 	_, err := tx.one(ctx, raisePosition, []any{user, view.Code, view.ID, upTo, tx.Now}, &stands)
 	return services.ViewAccess{View: view, UpTo: fromMicros(stands), LastAccessAt: tx.Now}, err
@@ -81,6 +99,13 @@ func (s *Store) Views(ctx context.Context, user services.UserNumber, codes []str
 	return list, err
 }
 
+// View is how far a user has looked at a view; false when he never did.
+func (s *Store) View(ctx context.Context, user services.UserNumber, view services.View) (access services.ViewAccess, found bool, err error) {
+	var upTo, last int64
+	found, err = s.one(ctx, oneView, []any{user, view.Code, view.ID}, &upTo, &last)
+	return services.ViewAccess{View: view, UpTo: fromMicros(upTo), LastAccessAt: fromMicros(last)}, found, err
+}
+
 // ViewItem is when an item of a view happened; false when it is not in the view, or no longer.
 func (s *Store) ViewItem(ctx context.Context, view services.View, item string) (at time.Time, stands bool, err error) {
 	var us int64
@@ -89,9 +114,11 @@ func (s *Store) ViewItem(ctx context.Context, view services.View, item string) (
 }
 
 // NewestViewItems is the newest items of one view: at least limit where there are as many, and more only where several
-// have the time of the last. Floor is the time of the newest that is not among them; 1970 when they are all.
+// have the time of the last. With More there are
+// older ones, the newest of them at Floor.
 type NewestViewItems struct {
 	Items []services.ViewItem
+	More  bool
 	Floor time.Time
 }
 
@@ -100,7 +127,6 @@ func (s *Store) NewestViewItems(ctx context.Context, views []services.View, limi
 	list, newest := make(rows, len(views)), make([]NewestViewItems, len(views))
 	for i, view := range views {
 		list[i] = []any{i, view.Code, view.ID}
-		newest[i].Floor = fromMicros(0)
 	}
 	err := s.each(ctx, newestViewItems, []any{list, limit - 1}, func(scan func(...any) error) error {
 		var n int
@@ -110,7 +136,9 @@ func (s *Store) NewestViewItems(ctx context.Context, views []services.View, limi
 			return err
 		}
 		item.At = fromMicros(at)
-		newest[n].Floor = fromMicros(floor)
+		if floor >= 0 {
+			newest[n].More, newest[n].Floor = true, fromMicros(floor)
+		}
 		newest[n].Items = append(newest[n].Items, item)
 		return nil
 	})

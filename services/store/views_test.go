@@ -78,6 +78,13 @@ func TestTouchView(t *testing.T) {
 		b.clock.advance(time.Second)
 		equal(b.t, b.touch(1, news, at(20)), services.ViewAccess{View: news, UpTo: at(50), LastAccessAt: b.clock.Now()}) // never back
 		equal(b.t, b.touch(2, news, at(20)).UpTo, at(20))
+		equal(b.t, b.touch(2, news, time.Time{}).UpTo, b.clock.Now()) // all there is
+		ahead := b.clock.Now().Add(time.Second)
+		touch := func(tx *store.Tx) error { _, err := tx.TouchView(b.ctx, 2, news, ahead); return err }
+		coded(b.t, b.Write(b.ctx, touch), services.Invalid)
+		b.addItem(news, "of a clock that is ahead", ahead)
+		equal(b.t, b.touch(2, news, ahead).UpTo, ahead)
+		equal(b.t, b.touch(3, news, time.Time{}).UpTo, ahead)
 	})
 }
 
@@ -122,14 +129,15 @@ func TestNewestViewItems(t *testing.T) {
 		b.addItem(news, "gone", at(90))
 		b.removeItem(news, "gone")
 		newest := must(b.NewestViewItems(b.ctx, []services.View{few, none, news}, 3))(b.t)
-		equal(b.t, newest[0], store.NewestViewItems{Items: []services.ViewItem{{Item: "x", At: at(1)}}, Floor: time.UnixMicro(0).UTC()})
-		equal(b.t, newest[1], store.NewestViewItems{Floor: time.UnixMicro(0).UTC()})
+		equal(b.t, newest[0], store.NewestViewItems{Items: []services.ViewItem{{Item: "x", At: at(1)}}})
+		equal(b.t, newest[1], store.NewestViewItems{})
 		var names []string
 		for _, item := range newest[2].Items {
 			names = append(names, item.Item)
 		}
 		slices.Sort(names)
 		equal(b.t, strings.Join(names, " "), "2 3 4 5") // the third shares its moment with another
+		equal(b.t, newest[2].More, true)
 		equal(b.t, newest[2].Floor, at(0))
 		counts := must(b.CountViewItems(b.ctx, []services.ViewAccess{{View: news, UpTo: at(0)}, {View: none}, {View: news}}, 5))(b.t)
 		equal(b.t, counts, []int{4, 0, 5})

@@ -45,3 +45,13 @@ local function save(b, i, on, d, refill)
   local short = d.floor > ZERO and (refill or redis.call('ZCARD', i) - 1 < KEEP)
   return nodes(on, { 1, n, short and 1 or 0 })
 end
+
+-- Cuts a view when it holds KEEP items and 2 * SLACK more, down to KEEP and SLACK more; the time of the newest cut is the floor.
+local function viewTrim(v, keep)
+  local over = redis.call('ZCARD', v) - 2 - keep - 2 * SLACK
+  if over <= 0 then return end
+  local last = over + SLACK + 1 -- the two marks come first
+  local floor = redis.call('ZRANGE', v, last, last, 'WITHSCORES')[2]
+  redis.call('ZREMRANGEBYRANK', v, 2, last)
+  redis.call('ZADD', v, string.format('%.0f', -1 - tonumber(floor)), '!f')
+end

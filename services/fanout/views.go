@@ -1,0 +1,116 @@
+package fanout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// jobViewItem brings one item of a view in line with the facts. Its key is the JSON of [code, id, item].
+const jobViewItem = "view.item"
+
+// viewEntries is how many items a rebuild reads: as many as a view holds at most before it is cut.
+const viewEntries = rdb.ViewKeep + 32
+
+func (f *Fanout) viewKinds() map[string]kind {
+	return map[string]kind{
+		jobViewItem: {lane: laneQuick, each: f.runViewItem},
+	}
+}
+
+// ViewItemJob brings an item of a view in line with the facts, whichever they are when it runs.
+func ViewItemJob(view services.View, item string) (store.NewJob, error) {
+	key, err := json.Marshal([3]string{view.Code, view.ID, item})
+	if err != nil {
+		return store.NewJob{}, fmt.Errorf("job of an item of a view: %w", err)
+	}
+	return keyed(jobViewItem, string(key)), nil
+}
+
+func (f *Fanout) runViewItem(ctx context.Context, job store.Job) error {
+	var parts [3]string
+	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
+		return fmt.Errorf("key of %s: %w", job.Kind, err)
+	}
+	return f.ReconcileViewItem(ctx, services.View{Code: parts[0], ID: parts[1]}, parts[2])
+}
+
+// ReconcileViewItem brings what Redis has of an item in line with the facts: it is added at its time, or removed and then
+// read again. A view that is not there stays so: its next reader builds it.
+func (f *Fanout) ReconcileViewItem(ctx context.Context, view services.View, item string) error {
+	for range maxRounds {
+		stamp, err := f.redis.StampOfView(ctx, view)
+		if err != nil || stamp == 0 {
+			return err
+		}
+		at, stands, err := f.store.ViewItem(ctx, view, item)
+		if err != nil {
+			return err
+		}
+		if !stands {
+			gone, err := f.removeFromView(ctx, view, item)
+			if gone || err != nil {
+				return err
+			}
+			continue
+		}
+		result, err := f.redis.AddToView(ctx, view, stamp, services.ViewItem{Item: item, At: at})
+		if err != nil || result.Status != rdb.Retry {
+			return err
+		}
+	}
+	return fmt.Errorf("item %q of the view %v: it changed %d times meanwhile", item, view, maxRounds)
+}
+
+// removeFromView takes the item out and answers whether it is gone still.
+func (f *Fanout) removeFromView(ctx context.Context, view services.View, item string) (gone bool, err error) {
+	result, err := f.redis.RemoveFromView(ctx, view, item)
+	if err != nil {
+		return false, err
+	}
+	if _, stands, err := f.store.ViewItem(ctx, view, item); err != nil || stands {
+		return false, err
+	}
+	if result.Short {
+		return true, f.RebuildViews(ctx, []services.View{view})
+	}
+	return true, nil
+}
+
+// RebuildViews makes views from the facts: some that were lost, or that lost so many items that they know too little. It
+// follows the one rule: mark, then read, then merge; those of which something was removed meanwhile once more.
+func (f *Fanout) RebuildViews(ctx context.Context, views []services.View) error {
+	for range maxRounds {
+		stamps, err := f.redis.BeginViews(ctx, views)
+		if err != nil {
+			return err
+		}
+		newest, err := f.store.NewestViewItems(ctx, views, viewEntries)
+		if err != nil {
+			return err
+		}
+		facts := make([]rdb.ViewFacts, len(views))
+		for i, view := range views {
+			facts[i] = rdb.ViewFacts{View: view, Stamp: stamps[i], Items: newest[i].Items, More: newest[i].More, Floor: newest[i].Floor}
+		}
+		results, err := f.redis.EndViews(ctx, facts)
+		if err != nil {
+			return err
+		}
+		var again []services.View
+		for i, result := range results {
+			if result.Status != rdb.Applied {
+				again = append(again, views[i])
+			}
+		}
+		if len(again) == 0 {
+			return nil
+		}
+		views = again
+	}
+	return fmt.Errorf("rebuild of %d views: their items changed %d times meanwhile", len(views), maxRounds)
+}

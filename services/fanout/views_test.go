@@ -1,0 +1,293 @@
+package fanout_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// second is a moment in the life of a view.
+func second(n int) time.Time { return fanouttest.Start.Add(time.Duration(n) * time.Second) }
+
+// shelf is a view under test.
+type shelf struct {
+	*fanouttest.World
+	view services.View
+}
+
+func (s shelf) add(item string, at time.Time) {
+	s.TB.Helper()
+	s.Write(func(ctx context.Context, tx *store.Tx) error {
+		if _, err := tx.AddViewItem(ctx, s.view, services.ViewItem{Item: item, At: at}); err != nil {
+			return err
+		}
+		return s.told(ctx, tx, item)
+	})
+}
+
+func (s shelf) remove(item string) {
+	s.TB.Helper()
+	s.Write(func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.RemoveViewItem(ctx, s.view, item); err != nil {
+			return err
+		}
+		return s.told(ctx, tx, item)
+	})
+}
+
+func (s shelf) told(ctx context.Context, tx *store.Tx, item string) error {
+	job, err := fanout.ViewItemJob(s.view, item)
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, job)
+}
+
+// fill reports many items at once.
+func (s shelf) fill(from, to int) {
+	s.TB.Helper()
+	s.Write(func(ctx context.Context, tx *store.Tx) error {
+		for n := from; n < to; n++ {
+			item := fmt.Sprint("item", n)
+			if _, err := tx.AddViewItem(ctx, s.view, services.ViewItem{Item: item, At: second(n)}); err != nil {
+				return err
+			}
+			if err := s.told(ctx, tx, item); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s shelf) rebuild() {
+	s.TB.Helper()
+	s.Must(s.Fanout.RebuildViews(s.TB.Context(), []services.View{s.view}))
+}
+
+// counted is what Redis says to somebody who looked at the view up to a moment.
+func (s shelf) counted(upTo time.Time) rdb.ViewCount {
+	s.TB.Helper()
+	counts, err := s.Redis.CountViews(s.TB.Context(), []services.ViewAccess{{View: s.view, UpTo: upTo}})
+	s.Must(err)
+	return counts[0]
+}
+
+// agrees compares what Redis says with the facts, for whoever looked last at any of some moments; "" when it is so. A view
+// that is not there says nothing, and is nobody's fault.
+func (s shelf) agrees() string {
+	s.TB.Helper()
+	for n := -1; n < 400; n += 7 {
+		access := services.ViewAccess{View: s.view, UpTo: second(n)}
+		facts, err := s.Store.CountViewItems(s.TB.Context(), []services.ViewAccess{access}, 1000)
+		s.Must(err)
+		got := s.counted(access.UpTo)
+		switch {
+		case !got.Ready:
+		case got.Count != min(facts[0], rdb.ViewKeep), !got.More && facts[0] > got.Count:
+			return fmt.Sprintf("after second %d Redis says %+v, the facts are %d", n, got, facts[0])
+		}
+	}
+	return ""
+}
+
+func (s shelf) mustAgree(t *testing.T, when string) {
+	t.Helper()
+	s.Quiet(s.Fanout)
+	if fault := s.agrees(); fault != "" {
+		t.Errorf("%s: %s", when, fault)
+	}
+	for _, upTo := range []int{-1, 1000} {
+		if !s.counted(second(upTo)).Ready {
+			t.Errorf("%s: to who looked at second %d the view says nothing", when, upTo)
+		}
+	}
+}
+
+func TestAViewKeepsItsNewestItems(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := shelf{w, services.View{Code: "news", ID: "a/b {c}"}}
+		if got := s.counted(second(0)); got.Ready {
+			t.Errorf("before it is built: %+v", got)
+		}
+		s.rebuild()
+		s.mustAgree(t, "empty")
+		for _, to := range []int{1, 98, 99, 100, 101, 132, 133, 134, 300} {
+			s.fill(0, to)
+			s.mustAgree(t, fmt.Sprint(to, " items"))
+			s.rebuild()
+			s.mustAgree(t, fmt.Sprint(to, " items, rebuilt"))
+		}
+		if got := s.counted(second(199)); got != (rdb.ViewCount{Ready: true, Count: 100}) {
+			t.Errorf("100 unread: %+v", got)
+		}
+		if got := s.counted(second(198)); got != (rdb.ViewCount{Ready: true, Count: 100, More: true}) {
+			t.Errorf("101 unread: %+v", got)
+		}
+		for n := 299; n >= 120; n -= 2 { // below what it keeps: it is refilled
+			s.remove(fmt.Sprint("item", n))
+		}
+		s.mustAgree(t, "half of them removed")
+		s.add("item250", second(399))
+		s.mustAgree(t, "moved")
+		if got := s.counted(second(398)); got.Count != 1 {
+			t.Errorf("moved: %+v", got)
+		}
+	})
+}
+
+// meddler is a context under which something else happens before the nth round trip of Redis: that is between any two
+// steps of the work, also between what it reads from SQL and what it makes of it.
+type meddler struct {
+	context.Context
+	left int
+	do   func()
+}
+
+// Value is asked for the count of round trips before each of them.
+func (m *meddler) Value(key any) any {
+	if fmt.Sprintf("%T", key) == "rdb.roundTripsKey" {
+		if m.left--; m.left == 0 {
+			m.do()
+		}
+	}
+	return m.Context.Value(key)
+}
+
+// Whatever happens in full between any two steps of adding, removing or rebuilding: in the end Redis has the facts.
+func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
+	w := served(t, nil)
+	number := 0
+	for name, history := range map[string]struct{ before, work, between func(shelf) }{
+		"added while it is removed": {
+			func(s shelf) { s.add("x", second(5)); s.Quiet(s.Fanout); s.remove("x") }, nil,
+			func(s shelf) { s.add("x", second(50)) },
+		},
+		"removed while it is added":     {func(s shelf) { s.add("x", second(5)) }, nil, func(s shelf) { s.remove("x") }},
+		"moved while it is added":       {func(s shelf) { s.add("x", second(5)) }, nil, func(s shelf) { s.add("x", second(50)) }},
+		"lost while it is added":        {func(s shelf) { s.add("x", second(5)) }, nil, func(s shelf) { s.Server.Flush(); s.rebuild() }},
+		"rebuilt while it is removed":   {func(s shelf) { s.add("x", second(5)); s.Quiet(s.Fanout); s.remove("x") }, nil, shelf.rebuild},
+		"added while it is rebuilt":     {nil, shelf.rebuild, func(s shelf) { s.add("x", second(50)) }},
+		"removed while it is rebuilt":   {func(s shelf) { s.add("x", second(5)); s.Quiet(s.Fanout) }, shelf.rebuild, func(s shelf) { s.remove("x") }},
+		"moved while it is rebuilt":     {func(s shelf) { s.add("x", second(5)) }, shelf.rebuild, func(s shelf) { s.add("x", second(50)) }},
+		"lost while it is rebuilt":      {nil, shelf.rebuild, func(s shelf) { s.Server.Flush() }},
+		"grows while it is rebuilt":     {func(s shelf) { s.fill(0, 130) }, shelf.rebuild, func(s shelf) { s.fill(130, 140) }},
+		"removed from what is too long": {func(s shelf) { s.fill(0, 140); s.Quiet(s.Fanout); s.remove("item139") }, nil, func(s shelf) { s.remove("item138") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for trip := 1; ; trip++ {
+				number++
+				s := shelf{w, services.View{Code: "run", ID: fmt.Sprint(number)}}
+				s.rebuild()
+				if history.before != nil {
+					history.before(s)
+				}
+				ctx := &meddler{Context: t.Context(), left: trip, do: func() { history.between(s); s.Work(s.Fanout) }}
+				if history.work != nil {
+					s.Must(s.Fanout.RebuildViews(ctx, []services.View{s.view}))
+				} else {
+					for _, job := range claim(w) {
+						s.Must(s.Fanout.RunJobs(ctx, []store.Job{job}))
+					}
+				}
+				s.Quiet(s.Fanout)
+				if fault := s.agrees(); fault != "" {
+					t.Fatalf("before round trip %d: %s", trip, fault)
+				}
+				if ctx.left > 0 { // the work was over before
+					if trip < 3 {
+						t.Fatalf("there were only %d steps", trip-1)
+					}
+					break
+				}
+			}
+		})
+	}
+}
+
+// A history of one view, whose steps of Redis lag behind those of SQL, happen twice, or in another order.
+func TestViewsAgreeWithTheFacts(t *testing.T) {
+	w, number := served(t, nil), 0
+	rapid.Check(t, func(t *rapid.T) {
+		number++
+		s := shelf{w, services.View{Code: "history", ID: fmt.Sprint(number)}}
+		var held []store.Job                 // claimed by somebody who is slow
+		var adds []func() error              // read, and not written yet
+		stands, next := map[string]bool{}, 0 // what was reported
+		settle := func() {
+			for _, late := range adds {
+				s.Must(late())
+			}
+			for _, job := range held {
+				s.Must(s.Fanout.RunJobs(s.TB.Context(), []store.Job{job}))
+			}
+			held, adds = nil, nil
+			s.Quiet(s.Fanout)
+			if fault := s.agrees(); fault != "" {
+				t.Fatal(fault)
+			}
+		}
+		item := func() string { return fmt.Sprint("i", rapid.IntRange(0, 5).Draw(t, "item")) }
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				name := item()
+				s.add(name, second(rapid.IntRange(0, 390).Draw(t, "at")))
+				stands[name] = true
+			},
+			"fill": func(*rapid.T) { s.fill(next, next+40); next += 40 },
+			"remove": func(t *rapid.T) {
+				if name := item(); stands[name] {
+					s.remove(name)
+				}
+			},
+			"remove many": func(t *rapid.T) {
+				for n := rapid.IntRange(0, 3).Draw(t, "first"); n < next; n += 4 {
+					s.remove(fmt.Sprint("item", n))
+				}
+			},
+			"read": func(t *rapid.T) { // under a stamp that will be old when it is written
+				name, ctx := item(), w.TB.Context()
+				stamp, err := s.Redis.StampOfView(ctx, s.view)
+				s.Must(err)
+				at, there, err := s.Store.ViewItem(ctx, s.view, name)
+				s.Must(err)
+				if stamp > 0 && there {
+					adds = append(adds, func() error {
+						_, err := s.Redis.AddToView(ctx, s.view, stamp, services.ViewItem{Item: name, At: at})
+						return err // what is refused is told by the job that its removal left
+					})
+				}
+			},
+			"write": func(t *rapid.T) {
+				if len(adds) > 0 {
+					i := rapid.IntRange(0, len(adds)-1).Draw(t, "late")
+					s.Must(adds[i]())
+				}
+			},
+			"work": func(t *rapid.T) {
+				if held = append(held, claim(w)...); len(held) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(held)-1).Draw(t, "job")
+				s.Must(s.Fanout.RunJobs(s.TB.Context(), held[i:i+1]))
+				if rapid.Bool().Draw(t, "once") {
+					held = slices.Delete(held, i, i+1)
+				}
+			},
+			"lose":    func(*rapid.T) { s.Server.Flush() },
+			"rebuild": func(*rapid.T) { s.rebuild() },
+			"rest":    func(*rapid.T) { settle() },
+		})
+		settle()
+	})
+}

@@ -1,0 +1,142 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// A view in Redis is its newest items, by one rule with the inbox: it is made before its facts are read, what was read
+// before a removal is refused, and its floor says from where on it knows everything. What is not there is read from SQL.
+
+const (
+	// ViewKeep is how many of the newest items of a view are kept at least, if it has so many: one more than is counted.
+	ViewKeep = services.DisplayCap + 1
+	// viewLifetime is how long a view stays that nobody reports into.
+	viewLifetime = 7 * 24 * time.Hour
+	// floorMark is a member of a view that is no item: those begin with "=".
+	floorMark = "!f"
+)
+
+var (
+	viewBegin  = loadScript("view_begin")
+	viewMerge  = loadScript("view_merge")
+	viewAdd    = loadScript("view_add")
+	viewRemove = loadScript("view_remove")
+	viewStamp  = loadScript("view_stamp")
+)
+
+func viewSeconds() int64 { return int64(viewLifetime / time.Second) }
+
+// BeginViews makes the views that are missing, opens the others below their floors, and answers the stamps under which
+// their facts are to be read. Until EndViews nobody reads them.
+func (c *Client) BeginViews(ctx context.Context, views []services.View) ([]Stamp, error) {
+	calls := make([]call, len(views))
+	for i, view := range views {
+		calls[i] = call{keys: []string{viewKey(view)}, args: []any{viewSeconds()}}
+	}
+	replies, err := c.runScript(ctx, viewBegin, calls)
+	if err != nil {
+		return nil, err
+	}
+	stamps := make([]Stamp, len(views))
+	for i, reply := range replies {
+		if stamps[i], err = reply.stamp(); err != nil {
+			return nil, fmt.Errorf("view_begin of %v: %w", views[i], err)
+		}
+	}
+	return stamps, nil
+}
+
+// ViewFacts is what SQL knows of one view, read under a stamp of BeginViews.
+type ViewFacts struct {
+	View  services.View
+	Stamp Stamp
+	Items []services.ViewItem // the newest
+	More  bool                // there are older ones
+	Floor time.Time           // with More: the time of the newest of these
+}
+
+// EndViews merges the facts and marks the views good.
+func (c *Client) EndViews(ctx context.Context, views []ViewFacts) ([]Result, error) {
+	calls := make([]call, len(views))
+	for i, facts := range views {
+		args := append(make([]any, 0, 3+2*len(facts.Items)), facts.Stamp.text(), int64(-1), ViewKeep)
+		if facts.More {
+			args[1] = facts.Floor.UnixMicro()
+		}
+		for _, item := range facts.Items {
+			args = append(args, item.Item, item.At.UnixMicro())
+		}
+		calls[i] = call{keys: []string{viewKey(facts.View)}, args: args}
+	}
+	return c.results(ctx, viewMerge, calls)
+}
+
+// StampOfView takes a stamp for one view, under which an item of it is to be read. It is 0 when the view is not there,
+// and then there is nothing to add to.
+func (c *Client) StampOfView(ctx context.Context, view services.View) (Stamp, error) {
+	replies, err := c.runScript(ctx, viewStamp, []call{{keys: []string{viewKey(view)}}})
+	if err != nil {
+		return 0, err
+	}
+	return replies[0].stamp()
+}
+
+// AddToView adds an item to a view, or moves it to a later time.
+func (c *Client) AddToView(ctx context.Context, view services.View, stamp Stamp, item services.ViewItem) (Result, error) {
+	args := []any{stamp.text(), item.Item, item.At.UnixMicro(), ViewKeep, viewSeconds()}
+	return c.result(ctx, viewAdd, call{keys: []string{viewKey(view)}, args: args})
+}
+
+// RemoveFromView takes an item out of a view.
+func (c *Client) RemoveFromView(ctx context.Context, view services.View, item string) (Result, error) {
+	return c.result(ctx, viewRemove, call{keys: []string{viewKey(view)}, args: []any{item, ViewKeep}})
+}
+
+// ViewCount is how many items of a view are newer than somebody's last access.
+type ViewCount struct {
+	Ready bool // false: the view is missing or being built, and then nothing else counts
+	Count int  // to ViewKeep
+	More  bool // Count or more
+}
+
+// CountViews counts, for each access, the items of its view that are newer, all in one round trip.
+func (c *Client) CountViews(ctx context.Context, accesses []services.ViewAccess) ([]ViewCount, error) {
+	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+		for _, access := range accesses {
+			key := viewKey(access.View)
+			p.ZScore(ctx, key, floorMark)
+			p.ZCount(ctx, key, "("+strconv.FormatInt(access.UpTo.UnixMicro(), 10), "+inf")
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]ViewCount, len(accesses))
+	for i, access := range accesses {
+		mark, err := commands[2*i].(*redis.FloatCmd).Result()
+		if err == redis.Nil {
+			continue
+		}
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		newer, err := commands[2*i+1].(*redis.IntCmd).Result()
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		floor := -1 - int64(mark)
+		counts[i] = ViewCount{Ready: true, Count: min(int(newer), ViewKeep), More: newer > ViewKeep}
+		if access.UpTo.UnixMicro() < floor {
+			// There is more than is kept. A view that lost so many that it cannot say so is refilled.
+			counts[i].Ready, counts[i].More = newer >= ViewKeep, true
+		}
+	}
+	return counts, nil
+}

@@ -1,0 +1,264 @@
+package views
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var news = services.View{Code: "news", ID: "town"}
+
+// node is the views of one node on real engines.
+type node struct {
+	*fanouttest.World
+	service *Service
+}
+
+func newNode(w *fanouttest.World) node {
+	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: w.Log})}
+}
+
+func each(t *testing.T, test func(t *testing.T, n node)) {
+	t.Helper()
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
+}
+
+// do makes an op happen, and a second pass.
+func (n node) do(op *fanout.Op, err error) error {
+	n.TB.Helper()
+	n.Must(err)
+	defer n.Clock.Advance(time.Second)
+	return n.Fanout.Commit(n.TB.Context(), op)[0]
+}
+
+func (n node) must(op *fanout.Op, err error) {
+	n.TB.Helper()
+	n.Must(n.do(op, err))
+}
+
+func (n node) list(user services.UserNumber, size int, codes ...string) Page {
+	n.TB.Helper()
+	page, err := n.service.List(n.TB.Context(), user, codes, services.View{}, size)
+	n.Must(err)
+	return page
+}
+
+func TestWhatIsNewInAView(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Strangers(2)
+		n.must(n.service.Add(0, news, "a", n.Clock.Now()))
+		if page := n.list(users[0], 10, "news"); len(page.Views) != 0 {
+			t.Errorf("who never looked is shown %+v", page)
+		}
+		n.must(n.service.Touch(users[0], news, nil))
+		n.must(n.service.Add(0, news, "b", n.Clock.Now()))
+		n.must(n.service.Add(0, news, "c", n.Clock.Now()))
+		n.must(n.service.Touch(users[1], news, nil))
+		n.must(n.service.Remove(0, news, "b"))
+		n.Quiet(n.Fanout)
+		for i, want := range []int{1, 0} {
+			page := n.list(users[i], 10, "news")
+			if len(page.Views) != 1 || page.Views[0].View != news || page.Views[0].Count.Value != want || page.Views[0].Count.InTotal || page.Views[0].Count.Precision != services.Exact {
+				t.Errorf("user %d is shown %+v, want %d", i, page, want)
+			}
+		}
+		n.must(n.service.Add(0, news, "c", n.Clock.Now())) // it moves
+		n.Quiet(n.Fanout)
+		if got := n.list(users[1], 10, "news").Views[0].Count.Value; got != 1 {
+			t.Errorf("after a move %d are new", got)
+		}
+		read, err := n.service.Read(t.Context(), users[1], news)
+		n.Must(err)
+		if read.Count.Value != 1 {
+			t.Errorf("read alone: %+v", read)
+		}
+		if _, err := n.service.Read(t.Context(), users[1], services.View{Code: "news", ID: "city"}); services.CodeOf(err) != services.NotFound {
+			t.Errorf("never looked at: %v", err)
+		}
+	})
+}
+
+func TestPastTheCapAViewIsAtLeast(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		user := n.Strangers(1)[0]
+		n.must(n.service.Touch(user, news, nil))
+		for count := 1; count <= 140; count++ {
+			n.must(n.service.Add(0, news, fmt.Sprint(count), n.Clock.Now()))
+			if count > 2 && count < 98 || count > 102 && count < 130 {
+				continue
+			}
+			n.Quiet(n.Fanout)
+			got := n.list(user, 1, "news").Views[0].Count
+			precision, display := services.Exact, fmt.Sprint(count)
+			if count > 100 {
+				precision = services.AtLeast
+			}
+			if count > 99 {
+				display = "99+"
+			}
+			if got.Value != min(count, 100) || got.Precision != precision || got.Display != display {
+				t.Errorf("%d new: %+v", count, got)
+			}
+		}
+	})
+}
+
+// Any number of views is one query and one round trip, and two more where some have to be built.
+func TestViewsAreOneRoundTrip(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		user := n.Strangers(1)[0]
+		for i := range 60 {
+			n.must(n.service.Touch(user, services.View{Code: "topic", ID: fmt.Sprint(i)}, nil))
+		}
+		for _, want := range []int{4, 1} {
+			ctx, trips := rdb.WithRoundTrips(t.Context())
+			page, err := n.service.List(ctx, user, []string{"topic", "news"}, services.View{}, 50)
+			n.Must(err)
+			if len(page.Views) != 50 || !page.HasNext || trips.Count() != want {
+				t.Errorf("%d views, more: %v, in %d round trips, want %d", len(page.Views), page.HasNext, trips.Count(), want)
+			}
+		}
+	})
+}
+
+// Without Redis SQL counts the same; what was lost is rebuilt by who reads it.
+func TestViewsWithoutRedis(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{}))
+	user := n.Strangers(1)[0]
+	n.must(n.service.Touch(user, news, nil))
+	for i := range 3 {
+		n.must(n.service.Add(0, news, fmt.Sprint(i), n.Clock.Now()))
+	}
+	n.Quiet(n.Fanout)
+	value := func() int { return n.list(user, 1, "news").Views[0].Count.Value }
+	if got := value(); got != 3 {
+		t.Errorf("with Redis: %d", got)
+	}
+	n.Server.Flush()
+	if got := value(); got != 3 {
+		t.Errorf("after a flush: %d", got)
+	}
+	n.Server.Kill()
+	n.must(n.service.Add(0, news, "4", n.Clock.Now()))
+	if got := value(); got != 4 {
+		t.Errorf("without Redis: %d", got)
+	}
+	n.Server.Start()
+	n.Clock.Advance(time.Minute)
+	n.Quiet(n.Fanout)
+	if got := value(); got != 4 {
+		t.Errorf("with an empty Redis: %d", got)
+	}
+}
+
+func TestBadViews(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	long, now := string(make([]byte, 65)), n.Clock.Now()
+	late, old := now.Add(time.Hour), time.Unix(-1, 0)
+	refused := func(what string, want services.Code, err error) {
+		t.Helper()
+		if services.CodeOf(err) != want {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	}
+	for _, view := range []services.View{{Code: "", ID: "x"}, {Code: "News", ID: "x"}, {Code: long, ID: "x"}, {Code: "home_page", ID: "x"}, {Code: "news"}, {Code: "news", ID: long}} {
+		_, err := n.service.Add(0, view, "item", now)
+		refused(fmt.Sprint("add to ", view), services.Invalid, err)
+		_, err = n.service.Remove(0, view, "item")
+		refused(fmt.Sprint("remove from ", view), services.Invalid, err)
+		_, err = n.service.Touch(1, view, nil)
+		refused(fmt.Sprint("touch ", view), services.Invalid, err)
+	}
+	_, err := n.service.Add(0, news, "", now)
+	refused("no item", services.Invalid, err)
+	_, err = n.service.Add(0, news, "x", old)
+	refused("an item before 1970", services.Invalid, err)
+	refused("an item in the future", services.Invalid, n.do(n.service.Add(0, news, "x", late)))
+	refused("an item that is none", services.NotFound, n.do(n.service.Remove(0, news, "x")))
+	refused("a touch in the future", services.Invalid, n.do(n.service.Touch(1, news, &late)))
+	_, err = n.service.Touch(1, news, &old)
+	refused("a touch before 1970", services.Invalid, err)
+	for _, codes := range [][]string{nil, make([]string, 21), {"news", "home_page"}} {
+		_, err := n.service.List(t.Context(), 1, codes, services.View{}, 1)
+		refused(fmt.Sprint("codes ", codes), services.Invalid, err)
+	}
+	if got := n.list(1, 1, "news"); len(got.Views) != 0 {
+		t.Errorf("something was half-done: %+v", got)
+	}
+}
+
+// Readers on two devices, and items that come, move and go: what is new is what a few lines say.
+func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
+	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
+	rapid.Check(t, func(t *rapid.T) {
+		number++
+		users := n.Strangers(2)
+		views := []services.View{{Code: "a", ID: fmt.Sprint(number)}, {Code: "b", ID: fmt.Sprint(number)}}
+		items, seen := map[services.View]map[string]time.Time{}, map[services.UserNumber]map[services.View]time.Time{}
+		for _, view := range views {
+			items[view] = map[string]time.Time{}
+		}
+		for _, user := range users {
+			seen[user] = map[services.View]time.Time{}
+		}
+		view := func() services.View { return rapid.SampledFrom(views).Draw(t, "view") }
+		item := func() string { return fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "item")) }
+		gone := map[string]time.Time{}
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				view, item, at := view(), item(), n.Clock.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago"))*time.Second)
+				n.must(n.service.Add(0, view, item, at))
+				if had := items[view][item]; at.After(had) && at.After(gone[fmt.Sprint(view, item)]) {
+					items[view][item] = at
+				}
+			},
+			"remove": func(*rapid.T) {
+				view, item := view(), item()
+				if at, known := items[view][item]; known {
+					n.must(n.service.Remove(0, view, item))
+					gone[fmt.Sprint(view, item)] = at
+					delete(items[view], item)
+				}
+			},
+			"touch": func(t *rapid.T) {
+				user, view := rapid.SampledFrom(users).Draw(t, "user"), view()
+				upTo := n.Clock.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago")) * time.Second) // a device that is late
+				n.must(n.service.Touch(user, view, &upTo))
+				if upTo.After(seen[user][view]) {
+					seen[user][view] = upTo
+				}
+			},
+			"lose": func(*rapid.T) { n.Server.Flush() },
+			"": func(t *rapid.T) {
+				n.Work(n.Fanout)
+				for _, user := range users {
+					page := n.list(user, 10, "a", "b")
+					if len(page.Views) != len(seen[user]) {
+						t.Fatalf("user %d has %d views, want %d", user, len(page.Views), len(seen[user]))
+					}
+					for _, view := range page.Views {
+						want := 0
+						for _, at := range items[view.View] {
+							if at.After(seen[user][view.View]) {
+								want++
+							}
+						}
+						if view.Count.Value != want || !view.UpTo.Equal(seen[user][view.View]) {
+							t.Fatalf("user %d is shown %+v, want %d since %s", user, view, want, seen[user][view.View])
+						}
+					}
+				}
+			},
+		})
+	})
+}
