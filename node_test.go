@@ -216,16 +216,33 @@ func (n *node) must(as, query string, variables map[string]any, into any) {
 }
 
 // badgeFields is every field of the badges, for queries and subscriptions.
-const badgeFields = `version total{value display precision inTotal} homeFeed{value precision inTotal}
-	notifications{newest total{value precision} like{value precision inTotal}}`
+const badgeFields = `version quiet total{value display precision inTotal} homeFeed{value precision inTotal}
+	notifications{newest total{value precision inTotal} like{value precision inTotal} comment{value precision inTotal}
+		mention{value precision inTotal} follow{value precision inTotal}}
+	siteMessages{total{value precision inTotal} types{type count{value precision inTotal}}}
+	announcements{value precision inTotal} conversations{total{value precision inTotal} mentions{value precision inTotal}} dots{name lit}`
 
 // badges is the document as a client sees it.
 type badges struct {
 	Version         string
+	Quiet           bool
 	Total, HomeFeed count
 	Notifications   struct {
-		Newest      *string
-		Total, Like count
+		Newest                               *string
+		Total, Like, Comment, Mention, Follow count
+	}
+	SiteMessages struct {
+		Total count
+		Types []struct {
+			Type  string
+			Count count
+		}
+	}
+	Announcements count
+	Conversations struct{ Total, Mentions count }
+	Dots          []struct {
+		Name string
+		Lit  bool
 	}
 }
 
@@ -236,13 +253,34 @@ type count struct {
 	InTotal   bool
 }
 
-// check holds P1 and P5 against a document.
+// check holds P1 and P5 against a document: each total is the sum of the parts that enter it, and nothing is negative.
 func (b badges) check() error {
-	if b.Total.Value != b.HomeFeed.Value+b.Notifications.Like.Value {
-		return fmt.Errorf("total %d is not the sum of %d and %d", b.Total.Value, b.HomeFeed.Value, b.Notifications.Like.Value)
+	notifications := []count{b.Notifications.Like, b.Notifications.Comment, b.Notifications.Mention, b.Notifications.Follow}
+	var messages []count
+	for _, kind := range b.SiteMessages.Types {
+		messages = append(messages, kind.Count)
 	}
-	if b.HomeFeed.Value < 0 || b.Notifications.Like.Value < 0 {
-		return fmt.Errorf("negative count in %+v", b)
+	for _, sum := range []struct {
+		what  string
+		total count
+		parts []count
+	}{
+		{"notifications", b.Notifications.Total, notifications},
+		{"site messages", b.SiteMessages.Total, messages},
+		{"everything", b.Total, append(append(notifications, messages...), b.HomeFeed, b.Announcements, b.Conversations.Total)},
+	} {
+		value := 0
+		for _, part := range sum.parts {
+			if part.Value < 0 {
+				return fmt.Errorf("negative count in %+v", b)
+			}
+			if part.InTotal {
+				value += part.Value
+			}
+		}
+		if sum.total.Value != value && sum.total.InTotal {
+			return fmt.Errorf("total %d of %s is not the sum of its parts, %d: %+v", sum.total.Value, sum.what, value, b)
+		}
 	}
 	return nil
 }
