@@ -88,6 +88,16 @@ func (w *world) likes(person string) (count int) {
 	return count
 }
 
+// followed is how many groups of followers a person has not seen: one when there are any, since it is all one half day.
+func (w *world) followed(person string) int {
+	for reader, follows := range w.follows {
+		if _, does := follows[person]; does && reader != person {
+			return 1
+		}
+	}
+	return 0
+}
+
 func (w *world) person(t *rapid.T, name string) string {
 	return rapid.SampledFrom(w.people).Draw(t, name)
 }
@@ -113,6 +123,9 @@ func (w *world) compare(t *rapid.T) {
 		}
 		if got.Notifications.Like.Value != w.likes(person) {
 			t.Fatalf("%s: likes %+v, want %d", person, got.Notifications.Like, w.likes(person))
+		}
+		if want := w.followed(person); got.Notifications.Follow.Value != want {
+			t.Fatalf("%s: followers %+v, want %d", person, got.Notifications.Follow, want)
 		}
 		if listed := w.n.walk(person, 3); !slices.Equal(listed, w.feed(person)) {
 			t.Fatalf("%s: feed %v, want %v", person, listed, w.feed(person))

@@ -145,7 +145,9 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 
 // wire makes the services, from the bottom up.
 func (s *server) wire() *resolvers.Resolver {
-	caps, _ := displayCaps(s.cfg.DisplayCaps) // checked with the settings
+	caps, _ := displayCaps(s.cfg.DisplayCaps) // checked with the settings, as are the next
+	expiry, _ := notificationExpiry(s.cfg.NotifyFor)
+	kinds, _ := feedKinds(s.cfg.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log})
 	s.fanout = fanout.New(fanout.Config{
@@ -153,6 +155,7 @@ func (s *server) wire() *resolvers.Resolver {
 	})
 	s.badge = badge.New(badge.Config{
 		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor, Caps: caps,
+		Expiry: expiry,
 	})
 	s.hub = push.New(push.Config{
 		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.redis.Leave, Render: s.badge.ReadMany,
@@ -164,12 +167,12 @@ func (s *server) wire() *resolvers.Resolver {
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,
 		}),
 		Feed: feed.New(feed.Config{
-			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
+			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
 		Notice: notice.New(notice.Config{
 			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
 		}),
-		Badge: s.badge, Notify: notify.New(s.fanout), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
+		Badge: s.badge, Notify: notify.New(notify.Config{Store: s.store, Fanout: s.fanout, Expiry: expiry}), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
 	}
 }
 

@@ -171,6 +171,14 @@ var checks = map[string]func(c Config) string{
 		_, reason := displayCaps(c.DisplayCaps)
 		return reason
 	},
+	"feed-kinds": func(c Config) string {
+		_, reason := feedKinds(c.FeedKinds)
+		return reason
+	},
+	"notification-expiry": func(c Config) string {
+		_, reason := notificationExpiry(c.NotifyFor)
+		return reason
+	},
 	"ingest-body-limit": func(c Config) string {
 		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("at least --body-limit, %d, is needed", c.BodyLimit))
 	},
@@ -268,4 +276,39 @@ func displayCaps(items []string) (caps badge.Caps, reason string) {
 		caps[source] = limit
 	}
 	return caps, ""
+}
+
+// feedKinds reads the kinds of posts that enter home feeds, or answers why they cannot be.
+func feedKinds(items []string) (kinds []services.PostKind, reason string) {
+	for _, item := range items {
+		kind := services.PostKind(item)
+		if !slices.Contains(services.PostKinds, kind) {
+			return nil, fmt.Sprintf("%s is no kind of posts: one of %v is needed", services.Quote(item), services.PostKinds)
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, when(len(kinds) == 0, "at least one kind is needed")
+}
+
+// notificationExpiry reads CATEGORY=DAYS items, or answers why they cannot be.
+func notificationExpiry(items []string) (expiry services.Expiry, reason string) {
+	expiry = services.Expiry{}
+	for _, item := range items {
+		name, text, _ := strings.Cut(item, "=")
+		category := services.Category(name)
+		if !slices.Contains(services.Categories, category) {
+			return nil, fmt.Sprintf("%s is no category: one of %v is needed, then = and the days", services.Quote(item), services.Categories)
+		}
+		days, err := strconv.Atoi(text)
+		if text == "never" {
+			days, err = services.Never, nil
+		} else if err != nil || days < 1 || days > services.MaxExpiryDays {
+			return nil, fmt.Sprintf("%s: 1 to %d or never is allowed after the =", services.Quote(item), services.MaxExpiryDays)
+		}
+		if _, twice := expiry[category]; twice {
+			return nil, fmt.Sprintf("%s is named twice", category)
+		}
+		expiry[category] = days
+	}
+	return expiry, ""
 }

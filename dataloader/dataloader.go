@@ -7,6 +7,7 @@ package dataloader
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"tidings/services"
@@ -68,6 +69,21 @@ func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services
 		authors = append(authors, post.Author)
 	}
 	_, users, err := l.read(ctx, nil, authors)
+	return posts, users, err
+}
+
+// Both reads posts with their authors, and people, in as few round trips as that takes: one where the authors are among
+// the people. What is deleted or never was is left out.
+func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	if _, _, err := l.read(ctx, ids, numbers); err != nil {
+		return nil, nil, err
+	}
+	posts, users, err := l.Posts(ctx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	more, err := l.Users(ctx, numbers)
+	maps.Copy(users, more)
 	return posts, users, err
 }
 

@@ -707,6 +707,130 @@ func (ec *executionContext) fieldContext_NotificationBadges_follow(_ context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _NotificationBadges_older(ctx context.Context, field graphql.CollectedField, obj *services.NotificationCounts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_NotificationBadges_older(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Older, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.OlderCounts) graphql.Marshaler {
+			return ec.marshalNOlderNotifications2tidingsᚋservicesᚐOlderCounts(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_NotificationBadges_older(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "NotificationBadges",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_OlderNotifications(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _OlderNotifications_like(ctx context.Context, field graphql.CollectedField, obj *services.OlderCounts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OlderNotifications_like(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Like, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OlderNotifications_like(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OlderNotifications", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _OlderNotifications_comment(ctx context.Context, field graphql.CollectedField, obj *services.OlderCounts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OlderNotifications_comment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Comment, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OlderNotifications_comment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OlderNotifications", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _OlderNotifications_mention(ctx context.Context, field graphql.CollectedField, obj *services.OlderCounts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OlderNotifications_mention(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Mention, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OlderNotifications_mention(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OlderNotifications", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _OlderNotifications_follow(ctx context.Context, field graphql.CollectedField, obj *services.OlderCounts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OlderNotifications_follow(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Follow, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OlderNotifications_follow(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OlderNotifications", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _SiteMessageBadges_total(ctx context.Context, field graphql.CollectedField, obj *services.MessageCounts) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1135,6 +1259,64 @@ func (ec *executionContext) _NotificationBadges(ctx context.Context, sel ast.Sel
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "older":
+			out.Values[i] = ec._NotificationBadges_older(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var olderNotificationsImplementors = []string{"OlderNotifications"}
+
+func (ec *executionContext) _OlderNotifications(ctx context.Context, sel ast.SelectionSet, obj *services.OlderCounts) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, olderNotificationsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("OlderNotifications")
+		case "like":
+			out.Values[i] = ec._OlderNotifications_like(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "comment":
+			out.Values[i] = ec._OlderNotifications_comment(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "mention":
+			out.Values[i] = ec._OlderNotifications_mention(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "follow":
+			out.Values[i] = ec._OlderNotifications_follow(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -1290,6 +1472,10 @@ func (ec *executionContext) marshalNDot2ᚕtidingsᚋservicesᚐDotᚄ(ctx conte
 
 func (ec *executionContext) marshalNNotificationBadges2tidingsᚋservicesᚐNotificationCounts(ctx context.Context, sel ast.SelectionSet, v services.NotificationCounts) graphql.Marshaler {
 	return ec._NotificationBadges(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNOlderNotifications2tidingsᚋservicesᚐOlderCounts(ctx context.Context, sel ast.SelectionSet, v services.OlderCounts) graphql.Marshaler {
+	return ec._OlderNotifications(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNPrecision2tidingsᚋservicesᚐPrecision(ctx context.Context, v any) (services.Precision, error) {

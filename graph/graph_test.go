@@ -130,7 +130,7 @@ func TestEnumsAreTheWords(t *testing.T) {
 	for name, values := range map[string][]string{
 		"Precision":            {string(services.Exact), string(services.AtLeast), string(services.Stale), string(services.Unknown)},
 		"FeedEnd":              {string(services.EndOfFeed), string(services.EndOfRetention)},
-		"PostKind":             {string(services.PostKindPost)},
+		"PostKind":             {string(services.PostKindPost), string(services.PostKindComment), string(services.PostKindReply)},
 		"NotificationCategory": categories,
 	} {
 		enum := schema().Types[name]

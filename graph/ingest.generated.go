@@ -215,7 +215,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "publishAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot"}
+	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "publishAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -320,6 +320,34 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.ClearDot = data
+		case "markNotificationsRead":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markNotificationsRead"))
+			data, err := ec.unmarshalOIngestMarkNotificationsRead2ᚖtidingsᚋgraphᚐIngestMarkNotificationsRead(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkNotificationsRead = data
+		case "markNotificationUnread":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markNotificationUnread"))
+			data, err := ec.unmarshalOIngestMarkNotificationUnread2ᚖtidingsᚋgraphᚐIngestMarkNotificationUnread(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkNotificationUnread = data
+		case "markAllRead":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markAllRead"))
+			data, err := ec.unmarshalOIngestMarkAllRead2ᚖtidingsᚋgraphᚐIngestMarkAllRead(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkAllRead = data
+		case "undoMarkAllRead":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("undoMarkAllRead"))
+			data, err := ec.unmarshalOIngestUndoMarkAllRead2ᚖtidingsᚋgraphᚐIngestUndoMarkAllRead(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.UndoMarkAllRead = data
 		}
 	}
 	return it, nil
@@ -519,7 +547,7 @@ func (ec *executionContext) unmarshalInputIngestPublishPost(ctx context.Context,
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"as", "key", "body"}
+	fieldsInOrder := [...]string{"as", "key", "body", "parentId", "mentions"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -547,6 +575,20 @@ func (ec *executionContext) unmarshalInputIngestPublishPost(ctx context.Context,
 				return it, err
 			}
 			it.Body = data
+		case "parentId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("parentId"))
+			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ParentID = data
+		case "mentions":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("mentions"))
+			data, err := ec.unmarshalOID2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Mentions = data
 		}
 	}
 	return it, nil

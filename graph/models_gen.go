@@ -158,20 +158,24 @@ type IngestError struct {
 
 // One thing that happened, as the host application reports it: exactly one of these.
 type IngestEvent struct {
-	PublishPost           *IngestPublishPost           `json:"publishPost,omitempty"`
-	DeletePost            *IngestDeletePost            `json:"deletePost,omitempty"`
-	LikePost              *IngestLikePost              `json:"likePost,omitempty"`
-	UnlikePost            *IngestUnlikePost            `json:"unlikePost,omitempty"`
-	Follow                *IngestFollow                `json:"follow,omitempty"`
-	Unfollow              *IngestUnfollow              `json:"unfollow,omitempty"`
-	SetProfile            *IngestSetProfile            `json:"setProfile,omitempty"`
-	MarkHomeFeedSeen      *IngestMarkHomeFeedSeen      `json:"markHomeFeedSeen,omitempty"`
-	MarkNotificationsSeen *IngestMarkNotificationsSeen `json:"markNotificationsSeen,omitempty"`
-	PublishAnnouncement   *IngestPublishAnnouncement   `json:"publishAnnouncement,omitempty"`
-	RaiseDot              *IngestRaiseDot              `json:"raiseDot,omitempty"`
-	SetSegments           *IngestSetSegments           `json:"setSegments,omitempty"`
-	MarkAnnouncementsRead *IngestMarkAnnouncementsRead `json:"markAnnouncementsRead,omitempty"`
-	ClearDot              *IngestClearDot              `json:"clearDot,omitempty"`
+	PublishPost            *IngestPublishPost            `json:"publishPost,omitempty"`
+	DeletePost             *IngestDeletePost             `json:"deletePost,omitempty"`
+	LikePost               *IngestLikePost               `json:"likePost,omitempty"`
+	UnlikePost             *IngestUnlikePost             `json:"unlikePost,omitempty"`
+	Follow                 *IngestFollow                 `json:"follow,omitempty"`
+	Unfollow               *IngestUnfollow               `json:"unfollow,omitempty"`
+	SetProfile             *IngestSetProfile             `json:"setProfile,omitempty"`
+	MarkHomeFeedSeen       *IngestMarkHomeFeedSeen       `json:"markHomeFeedSeen,omitempty"`
+	MarkNotificationsSeen  *IngestMarkNotificationsSeen  `json:"markNotificationsSeen,omitempty"`
+	PublishAnnouncement    *IngestPublishAnnouncement    `json:"publishAnnouncement,omitempty"`
+	RaiseDot               *IngestRaiseDot               `json:"raiseDot,omitempty"`
+	SetSegments            *IngestSetSegments            `json:"setSegments,omitempty"`
+	MarkAnnouncementsRead  *IngestMarkAnnouncementsRead  `json:"markAnnouncementsRead,omitempty"`
+	ClearDot               *IngestClearDot               `json:"clearDot,omitempty"`
+	MarkNotificationsRead  *IngestMarkNotificationsRead  `json:"markNotificationsRead,omitempty"`
+	MarkNotificationUnread *IngestMarkNotificationUnread `json:"markNotificationUnread,omitempty"`
+	MarkAllRead            *IngestMarkAllRead            `json:"markAllRead,omitempty"`
+	UndoMarkAllRead        *IngestUndoMarkAllRead        `json:"undoMarkAllRead,omitempty"`
 }
 
 type IngestFollow struct {
@@ -192,6 +196,17 @@ type IngestLikePost struct {
 	PostID string `json:"postId"`
 }
 
+type IngestMarkAllRead struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// The newest notification that was shown; without it everything until now is read.
+	UpTo *string `json:"upTo,omitempty"`
+	// The readToken of the list that was shown.
+	ReadToken *string `json:"readToken,omitempty"`
+}
+
 type IngestMarkAnnouncementsRead struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -208,6 +223,32 @@ type IngestMarkHomeFeedSeen struct {
 	Key *string `json:"key,omitempty"`
 	// The newest post that was shown; without it everything in the feed now is seen.
 	UpTo *string `json:"upTo,omitempty"`
+}
+
+type IngestMarkNotificationUnread struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which notification: notification:KEY.
+	ID string `json:"id"`
+}
+
+type IngestMarkNotificationsRead struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// These, 1 to 500. Goes with nothing but readToken.
+	Ids []string `json:"ids,omitempty"`
+	// Everything up to this notification.
+	UpTo *string `json:"upTo,omitempty"`
+	// Everything in these.
+	Categories []services.Category `json:"categories,omitempty"`
+	// Everything until now. Goes with nothing but readToken.
+	All *bool `json:"all,omitempty"`
+	// The readToken of the list that was shown.
+	ReadToken *string `json:"readToken,omitempty"`
 }
 
 type IngestMarkNotificationsSeen struct {
@@ -246,8 +287,12 @@ type IngestPublishPost struct {
 	As string `json:"as"`
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
-	// The text, 1 to 5,000 characters.
+	// The text, 1 to 5,000 characters; every @key in it mentions the user with that key, if there is one.
 	Body string `json:"body"`
+	// What it answers: post:KEY.
+	ParentID *string `json:"parentId,omitempty"`
+	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all.
+	Mentions []string `json:"mentions,omitempty"`
 }
 
 type IngestRaiseDot struct {
@@ -285,6 +330,13 @@ type IngestSetSegments struct {
 	Key *string `json:"key,omitempty"`
 	// Every segment that the user belongs to, and no others.
 	Segments []string `json:"segments"`
+}
+
+type IngestUndoMarkAllRead struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
 }
 
 type IngestUnfollow struct {
@@ -329,6 +381,22 @@ type LikePostPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type MarkAllReadInput struct {
+	// The newest notification that was shown: what arrived after it stays unread. Without it everything until now is read.
+	UpTo *string `json:"upTo,omitempty"`
+	// The readToken of the list that was shown: what was marked unread since then, on any device, stays unread. Without it the mark is meant as of now.
+	ReadToken *string `json:"readToken,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MarkAllReadPayload struct {
+	// Until when undoMarkAllRead gives back what this took, 30 s; null when there was nothing to read.
+	UndoUntil *time.Time `json:"undoUntil,omitempty"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 type MarkAnnouncementsReadInput struct {
 	// The newest announcement that was shown: the cursor of its edge, or its id. What came after it still counts; with the cursor also when the same announcement is shown again meanwhile. Without it everything until now is read.
 	UpTo *string `json:"upTo,omitempty"`
@@ -353,10 +421,45 @@ type MarkHomeFeedSeenPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type MarkNotificationUnreadInput struct {
+	// Which notification: notification:KEY. NOT_FOUND when it is not the viewer's, or nothing of it stands.
+	ID string `json:"id"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MarkNotificationUnreadPayload struct {
+	// The notification as it is now.
+	Notification *Notification `json:"notification,omitempty"`
+	// The viewer's badges after it: they count it again only if it was not seen before.
+	Badges services.Badges `json:"badges"`
+}
+
+// Marks notifications as read: some by their ids, or all of some categories, or all up to a place, or all.
+type MarkNotificationsReadInput struct {
+	// These, 1 to 500; each as far as it was shown: who joined it since is unread. Goes with nothing but readToken.
+	Ids []string `json:"ids,omitempty"`
+	// Everything up to the notification that is named, in `categories` if they are given.
+	UpTo *string `json:"upTo,omitempty"`
+	// Everything in these, up to `upTo` if it is given.
+	Categories []services.Category `json:"categories,omitempty"`
+	// Everything until now. Goes with nothing but readToken.
+	All *bool `json:"all,omitempty"`
+	// The readToken of the list that was shown: what was marked unread since then, on any device, stays unread. Without it the mark is meant as of now.
+	ReadToken *string `json:"readToken,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MarkNotificationsReadPayload struct {
+	// The viewer's badges after it: what was read is in no number, seen or not.
+	Badges services.Badges `json:"badges"`
+}
+
 type MarkNotificationsSeenInput struct {
 	// Which categories; all of them when left out.
 	Categories []services.Category `json:"categories,omitempty"`
-	// The newest notification that was shown, as `newest` in the badges names it: what arrived after it still counts. Without it everything until now is seen.
+	// The newest notification that was shown, as the list or `newest` in the badges names it: what arrived after it still counts. Without it everything until now is seen. INVALID beyond the newest, NOT_FOUND when it is of another's list.
 	UpTo *string `json:"upTo,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -365,6 +468,48 @@ type MarkNotificationsSeenInput struct {
 type MarkNotificationsSeenPayload struct {
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
+}
+
+// What some people did with one subject within one half day, UTC: "A, B and 3 others liked your post".
+type Notification struct {
+	// Names it as it is shown now: a mark of it reaches no further. It has another id once somebody joins; the old ones still find it.
+	ID string `json:"id"`
+	// What they did.
+	Category services.Category `json:"category"`
+	// With what: LIKE and COMMENT the viewer's own post, MENTION the post that mentions him; null for FOLLOW, and when the post is gone.
+	Subject *Post `json:"subject,omitempty"`
+	// Who, the newest first: at most 8. Of comments by very few people on one post it can be fewer than there are.
+	Actors []User `json:"actors"`
+	// How many people.
+	ActorCount int `json:"actorCount"`
+	// When the newest of it happened.
+	At time.Time `json:"at"`
+	// Whether it is out of the number because the panel was opened since, or because it was read.
+	Seen bool `json:"seen"`
+	// Whether it was opened, or marked as read, since the newest of it came.
+	Read bool `json:"read"`
+	// Whether it is unseen and yet out of the number because of its age.
+	Older bool `json:"older"`
+}
+
+func (Notification) IsNode() {}
+
+// A page of notifications, newest first.
+type NotificationConnection struct {
+	// The notifications of this page.
+	Edges []NotificationEdge `json:"edges"`
+	// Where the page stands.
+	PageInfo PageInfo `json:"pageInfo"`
+	// For marks of what is shown here: it tells them from marks made after something was marked unread elsewhere.
+	ReadToken string `json:"readToken"`
+}
+
+// A notification in its place in the list.
+type NotificationEdge struct {
+	// The place: opaque, for `after`.
+	Cursor string `json:"cursor"`
+	// The notification.
+	Node Notification `json:"node"`
 }
 
 // Where a page stands in its list.
@@ -388,6 +533,8 @@ type Post struct {
 	Author User `json:"author"`
 	// The text, 1 to 5,000 characters.
 	Body string `json:"body"`
+	// The post that it answers: post:KEY, which may be deleted since; null for a post of its own.
+	ParentID *string `json:"parentId,omitempty"`
 	// When it was published, which is also its place in every feed.
 	PublishedAt time.Time `json:"publishedAt"`
 }
@@ -435,8 +582,12 @@ type PublishAnnouncementPayload struct {
 }
 
 type PublishPostInput struct {
-	// The text, 1 to 5,000 characters.
+	// The text, 1 to 5,000 characters. Every @key in it mentions the user with that key, if there is one; not within a word, as in an email address, nor in a link.
 	Body string `json:"body"`
+	// What it answers: post:KEY. An answer to a post is a comment, an answer to a comment or a reply is a reply. Its author is notified; if the post mentions him too, of the mention alone. NOT_FOUND when it is deleted.
+	ParentID *string `json:"parentId,omitempty"`
+	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all.
+	Mentions []string `json:"mentions,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -542,6 +693,16 @@ type SourcePolicyInput struct {
 	InTotal *bool `json:"inTotal,omitempty"`
 	// As a number or as a dot; left out: as it was.
 	Style *BadgeStyle `json:"style,omitempty"`
+}
+
+type UndoMarkAllReadInput struct {
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type UndoMarkAllReadPayload struct {
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
 }
 
 type UnfollowInput struct {

@@ -8,6 +8,7 @@ import (
 	"embed"
 	"fmt"
 	"sync/atomic"
+	"tidings/services"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -166,6 +167,11 @@ type ComplexityRoot struct {
 		Post   func(childComplexity int) int
 	}
 
+	MarkAllReadPayload struct {
+		Badges    func(childComplexity int) int
+		UndoUntil func(childComplexity int) int
+	}
+
 	MarkAnnouncementsReadPayload struct {
 		Badges func(childComplexity int) int
 	}
@@ -174,29 +180,54 @@ type ComplexityRoot struct {
 		Badges func(childComplexity int) int
 	}
 
+	MarkNotificationUnreadPayload struct {
+		Badges       func(childComplexity int) int
+		Notification func(childComplexity int) int
+	}
+
+	MarkNotificationsReadPayload struct {
+		Badges func(childComplexity int) int
+	}
+
 	MarkNotificationsSeenPayload struct {
 		Badges func(childComplexity int) int
 	}
 
 	Mutation struct {
-		ClearDot              func(childComplexity int, input ClearDotInput) int
-		DeletePost            func(childComplexity int, input DeletePostInput) int
-		EditAnnouncement      func(childComplexity int, input EditAnnouncementInput) int
-		Follow                func(childComplexity int, input FollowInput) int
-		Ingest                func(childComplexity int, events []IngestEvent) int
-		LikePost              func(childComplexity int, input LikePostInput) int
-		MarkAnnouncementsRead func(childComplexity int, input MarkAnnouncementsReadInput) int
-		MarkHomeFeedSeen      func(childComplexity int, input MarkHomeFeedSeenInput) int
-		MarkNotificationsSeen func(childComplexity int, input MarkNotificationsSeenInput) int
-		PublishAnnouncement   func(childComplexity int, input PublishAnnouncementInput) int
-		PublishPost           func(childComplexity int, input PublishPostInput) int
-		RaiseDot              func(childComplexity int, input RaiseDotInput) int
-		SetDisplayPolicy      func(childComplexity int, input SetDisplayPolicyInput) int
-		SetProfile            func(childComplexity int, input SetProfileInput) int
-		SetSegments           func(childComplexity int, input SetSegmentsInput) int
-		Unfollow              func(childComplexity int, input UnfollowInput) int
-		UnlikePost            func(childComplexity int, input UnlikePostInput) int
-		WithdrawAnnouncement  func(childComplexity int, input WithdrawAnnouncementInput) int
+		ClearDot               func(childComplexity int, input ClearDotInput) int
+		DeletePost             func(childComplexity int, input DeletePostInput) int
+		EditAnnouncement       func(childComplexity int, input EditAnnouncementInput) int
+		Follow                 func(childComplexity int, input FollowInput) int
+		Ingest                 func(childComplexity int, events []IngestEvent) int
+		LikePost               func(childComplexity int, input LikePostInput) int
+		MarkAllRead            func(childComplexity int, input MarkAllReadInput) int
+		MarkAnnouncementsRead  func(childComplexity int, input MarkAnnouncementsReadInput) int
+		MarkHomeFeedSeen       func(childComplexity int, input MarkHomeFeedSeenInput) int
+		MarkNotificationUnread func(childComplexity int, input MarkNotificationUnreadInput) int
+		MarkNotificationsRead  func(childComplexity int, input MarkNotificationsReadInput) int
+		MarkNotificationsSeen  func(childComplexity int, input MarkNotificationsSeenInput) int
+		PublishAnnouncement    func(childComplexity int, input PublishAnnouncementInput) int
+		PublishPost            func(childComplexity int, input PublishPostInput) int
+		RaiseDot               func(childComplexity int, input RaiseDotInput) int
+		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
+		SetProfile             func(childComplexity int, input SetProfileInput) int
+		SetSegments            func(childComplexity int, input SetSegmentsInput) int
+		UndoMarkAllRead        func(childComplexity int, input UndoMarkAllReadInput) int
+		Unfollow               func(childComplexity int, input UnfollowInput) int
+		UnlikePost             func(childComplexity int, input UnlikePostInput) int
+		WithdrawAnnouncement   func(childComplexity int, input WithdrawAnnouncementInput) int
+	}
+
+	Notification struct {
+		ActorCount func(childComplexity int) int
+		Actors     func(childComplexity int) int
+		At         func(childComplexity int) int
+		Category   func(childComplexity int) int
+		ID         func(childComplexity int) int
+		Older      func(childComplexity int) int
+		Read       func(childComplexity int) int
+		Seen       func(childComplexity int) int
+		Subject    func(childComplexity int) int
 	}
 
 	NotificationBadges struct {
@@ -205,7 +236,26 @@ type ComplexityRoot struct {
 		Like    func(childComplexity int) int
 		Mention func(childComplexity int) int
 		Newest  func(childComplexity int) int
+		Older   func(childComplexity int) int
 		Total   func(childComplexity int) int
+	}
+
+	NotificationConnection struct {
+		Edges     func(childComplexity int) int
+		PageInfo  func(childComplexity int) int
+		ReadToken func(childComplexity int) int
+	}
+
+	NotificationEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	OlderNotifications struct {
+		Comment func(childComplexity int) int
+		Follow  func(childComplexity int) int
+		Like    func(childComplexity int) int
+		Mention func(childComplexity int) int
 	}
 
 	PageInfo struct {
@@ -220,6 +270,7 @@ type ComplexityRoot struct {
 		Body        func(childComplexity int) int
 		ID          func(childComplexity int) int
 		Kind        func(childComplexity int) int
+		ParentID    func(childComplexity int) int
 		PublishedAt func(childComplexity int) int
 	}
 
@@ -294,6 +345,10 @@ type ComplexityRoot struct {
 		BadgesChanged func(childComplexity int, since *string) int
 	}
 
+	UndoMarkAllReadPayload struct {
+		Badges func(childComplexity int) int
+	}
+
 	UnfollowPayload struct {
 		Badges func(childComplexity int) int
 		User   func(childComplexity int) int
@@ -318,6 +373,7 @@ type ComplexityRoot struct {
 		Badges         func(childComplexity int) int
 		DisplayPolicy  func(childComplexity int) int
 		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string) int
+		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) int
 		User           func(childComplexity int) int
 	}
 
@@ -734,6 +790,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LikePostPayload.Post(childComplexity), true
 
+	case "MarkAllReadPayload.badges":
+		if e.ComplexityRoot.MarkAllReadPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkAllReadPayload.Badges(childComplexity), true
+	case "MarkAllReadPayload.undoUntil":
+		if e.ComplexityRoot.MarkAllReadPayload.UndoUntil == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkAllReadPayload.UndoUntil(childComplexity), true
+
 	case "MarkAnnouncementsReadPayload.badges":
 		if e.ComplexityRoot.MarkAnnouncementsReadPayload.Badges == nil {
 			break
@@ -747,6 +816,26 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkHomeFeedSeenPayload.Badges(childComplexity), true
+
+	case "MarkNotificationUnreadPayload.badges":
+		if e.ComplexityRoot.MarkNotificationUnreadPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkNotificationUnreadPayload.Badges(childComplexity), true
+	case "MarkNotificationUnreadPayload.notification":
+		if e.ComplexityRoot.MarkNotificationUnreadPayload.Notification == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkNotificationUnreadPayload.Notification(childComplexity), true
+
+	case "MarkNotificationsReadPayload.badges":
+		if e.ComplexityRoot.MarkNotificationsReadPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkNotificationsReadPayload.Badges(childComplexity), true
 
 	case "MarkNotificationsSeenPayload.badges":
 		if e.ComplexityRoot.MarkNotificationsSeenPayload.Badges == nil {
@@ -821,6 +910,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.LikePost(childComplexity, args["input"].(LikePostInput)), true
+	case "Mutation.markAllRead":
+		if e.ComplexityRoot.Mutation.MarkAllRead == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markAllRead_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkAllRead(childComplexity, args["input"].(MarkAllReadInput)), true
 	case "Mutation.markAnnouncementsRead":
 		if e.ComplexityRoot.Mutation.MarkAnnouncementsRead == nil {
 			break
@@ -843,6 +943,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MarkHomeFeedSeen(childComplexity, args["input"].(MarkHomeFeedSeenInput)), true
+	case "Mutation.markNotificationUnread":
+		if e.ComplexityRoot.Mutation.MarkNotificationUnread == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markNotificationUnread_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkNotificationUnread(childComplexity, args["input"].(MarkNotificationUnreadInput)), true
+	case "Mutation.markNotificationsRead":
+		if e.ComplexityRoot.Mutation.MarkNotificationsRead == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markNotificationsRead_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkNotificationsRead(childComplexity, args["input"].(MarkNotificationsReadInput)), true
 	case "Mutation.markNotificationsSeen":
 		if e.ComplexityRoot.Mutation.MarkNotificationsSeen == nil {
 			break
@@ -920,6 +1042,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetSegments(childComplexity, args["input"].(SetSegmentsInput)), true
+	case "Mutation.undoMarkAllRead":
+		if e.ComplexityRoot.Mutation.UndoMarkAllRead == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_undoMarkAllRead_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UndoMarkAllRead(childComplexity, args["input"].(UndoMarkAllReadInput)), true
 	case "Mutation.unfollow":
 		if e.ComplexityRoot.Mutation.Unfollow == nil {
 			break
@@ -954,6 +1087,61 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Mutation.WithdrawAnnouncement(childComplexity, args["input"].(WithdrawAnnouncementInput)), true
 
+	case "Notification.actorCount":
+		if e.ComplexityRoot.Notification.ActorCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.ActorCount(childComplexity), true
+	case "Notification.actors":
+		if e.ComplexityRoot.Notification.Actors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Actors(childComplexity), true
+	case "Notification.at":
+		if e.ComplexityRoot.Notification.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.At(childComplexity), true
+	case "Notification.category":
+		if e.ComplexityRoot.Notification.Category == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Category(childComplexity), true
+	case "Notification.id":
+		if e.ComplexityRoot.Notification.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.ID(childComplexity), true
+	case "Notification.older":
+		if e.ComplexityRoot.Notification.Older == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Older(childComplexity), true
+	case "Notification.read":
+		if e.ComplexityRoot.Notification.Read == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Read(childComplexity), true
+	case "Notification.seen":
+		if e.ComplexityRoot.Notification.Seen == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Seen(childComplexity), true
+	case "Notification.subject":
+		if e.ComplexityRoot.Notification.Subject == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Subject(childComplexity), true
+
 	case "NotificationBadges.comment":
 		if e.ComplexityRoot.NotificationBadges.Comment == nil {
 			break
@@ -984,12 +1172,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationBadges.Newest(childComplexity), true
+	case "NotificationBadges.older":
+		if e.ComplexityRoot.NotificationBadges.Older == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationBadges.Older(childComplexity), true
 	case "NotificationBadges.total":
 		if e.ComplexityRoot.NotificationBadges.Total == nil {
 			break
 		}
 
 		return e.ComplexityRoot.NotificationBadges.Total(childComplexity), true
+
+	case "NotificationConnection.edges":
+		if e.ComplexityRoot.NotificationConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationConnection.Edges(childComplexity), true
+	case "NotificationConnection.pageInfo":
+		if e.ComplexityRoot.NotificationConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationConnection.PageInfo(childComplexity), true
+	case "NotificationConnection.readToken":
+		if e.ComplexityRoot.NotificationConnection.ReadToken == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationConnection.ReadToken(childComplexity), true
+
+	case "NotificationEdge.cursor":
+		if e.ComplexityRoot.NotificationEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationEdge.Cursor(childComplexity), true
+	case "NotificationEdge.node":
+		if e.ComplexityRoot.NotificationEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationEdge.Node(childComplexity), true
+
+	case "OlderNotifications.comment":
+		if e.ComplexityRoot.OlderNotifications.Comment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OlderNotifications.Comment(childComplexity), true
+	case "OlderNotifications.follow":
+		if e.ComplexityRoot.OlderNotifications.Follow == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OlderNotifications.Follow(childComplexity), true
+	case "OlderNotifications.like":
+		if e.ComplexityRoot.OlderNotifications.Like == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OlderNotifications.Like(childComplexity), true
+	case "OlderNotifications.mention":
+		if e.ComplexityRoot.OlderNotifications.Mention == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OlderNotifications.Mention(childComplexity), true
 
 	case "PageInfo.endCursor":
 		if e.ComplexityRoot.PageInfo.EndCursor == nil {
@@ -1040,6 +1291,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Post.Kind(childComplexity), true
+	case "Post.parentId":
+		if e.ComplexityRoot.Post.ParentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.ParentID(childComplexity), true
 	case "Post.publishedAt":
 		if e.ComplexityRoot.Post.PublishedAt == nil {
 			break
@@ -1251,6 +1508,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Subscription.BadgesChanged(childComplexity, args["since"].(*string)), true
 
+	case "UndoMarkAllReadPayload.badges":
+		if e.ComplexityRoot.UndoMarkAllReadPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UndoMarkAllReadPayload.Badges(childComplexity), true
+
 	case "UnfollowPayload.badges":
 		if e.ComplexityRoot.UnfollowPayload.Badges == nil {
 			break
@@ -1353,6 +1617,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.HomeFeed(childComplexity, args["first"].(*int), args["after"].(*string), args["lastId"].(*string)), true
+	case "Viewer.notifications":
+		if e.ComplexityRoot.Viewer.Notifications == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_notifications_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.Notifications(childComplexity, args["first"].(*int), args["after"].(*string), args["categories"].([]services.Category), args["unreadOnly"].(*bool), args["unseenOnly"].(*bool)), true
 	case "Viewer.user":
 		if e.ComplexityRoot.Viewer.User == nil {
 			break
@@ -1384,19 +1659,26 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestEvent,
 		ec.unmarshalInputIngestFollow,
 		ec.unmarshalInputIngestLikePost,
+		ec.unmarshalInputIngestMarkAllRead,
 		ec.unmarshalInputIngestMarkAnnouncementsRead,
 		ec.unmarshalInputIngestMarkHomeFeedSeen,
+		ec.unmarshalInputIngestMarkNotificationUnread,
+		ec.unmarshalInputIngestMarkNotificationsRead,
 		ec.unmarshalInputIngestMarkNotificationsSeen,
 		ec.unmarshalInputIngestPublishAnnouncement,
 		ec.unmarshalInputIngestPublishPost,
 		ec.unmarshalInputIngestRaiseDot,
 		ec.unmarshalInputIngestSetProfile,
 		ec.unmarshalInputIngestSetSegments,
+		ec.unmarshalInputIngestUndoMarkAllRead,
 		ec.unmarshalInputIngestUnfollow,
 		ec.unmarshalInputIngestUnlikePost,
 		ec.unmarshalInputLikePostInput,
+		ec.unmarshalInputMarkAllReadInput,
 		ec.unmarshalInputMarkAnnouncementsReadInput,
 		ec.unmarshalInputMarkHomeFeedSeenInput,
+		ec.unmarshalInputMarkNotificationUnreadInput,
+		ec.unmarshalInputMarkNotificationsReadInput,
 		ec.unmarshalInputMarkNotificationsSeenInput,
 		ec.unmarshalInputPublishAnnouncementInput,
 		ec.unmarshalInputPublishPostInput,
@@ -1406,6 +1688,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetProfileInput,
 		ec.unmarshalInputSetSegmentsInput,
 		ec.unmarshalInputSourcePolicyInput,
+		ec.unmarshalInputUndoMarkAllReadInput,
 		ec.unmarshalInputUnfollowInput,
 		ec.unmarshalInputUnlikePostInput,
 		ec.unmarshalInputWithdrawAnnouncementInput,
@@ -1784,6 +2067,16 @@ func (ec *executionContext) childFields_LikePostPayload(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type LikePostPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_MarkAllReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "undoUntil":
+		return ec.fieldContext_MarkAllReadPayload_undoUntil(ctx, field)
+	case "badges":
+		return ec.fieldContext_MarkAllReadPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MarkAllReadPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_MarkAnnouncementsReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "badges":
@@ -1800,12 +2093,54 @@ func (ec *executionContext) childFields_MarkHomeFeedSeenPayload(ctx context.Cont
 	return nil, fmt.Errorf("no field named %q was found under type MarkHomeFeedSeenPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_MarkNotificationUnreadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "notification":
+		return ec.fieldContext_MarkNotificationUnreadPayload_notification(ctx, field)
+	case "badges":
+		return ec.fieldContext_MarkNotificationUnreadPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MarkNotificationUnreadPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MarkNotificationsReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_MarkNotificationsReadPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MarkNotificationsReadPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_MarkNotificationsSeenPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "badges":
 		return ec.fieldContext_MarkNotificationsSeenPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkNotificationsSeenPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Notification(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Notification_id(ctx, field)
+	case "category":
+		return ec.fieldContext_Notification_category(ctx, field)
+	case "subject":
+		return ec.fieldContext_Notification_subject(ctx, field)
+	case "actors":
+		return ec.fieldContext_Notification_actors(ctx, field)
+	case "actorCount":
+		return ec.fieldContext_Notification_actorCount(ctx, field)
+	case "at":
+		return ec.fieldContext_Notification_at(ctx, field)
+	case "seen":
+		return ec.fieldContext_Notification_seen(ctx, field)
+	case "read":
+		return ec.fieldContext_Notification_read(ctx, field)
+	case "older":
+		return ec.fieldContext_Notification_older(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Notification", field.Name)
 }
 
 func (ec *executionContext) childFields_NotificationBadges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1822,8 +2157,46 @@ func (ec *executionContext) childFields_NotificationBadges(ctx context.Context, 
 		return ec.fieldContext_NotificationBadges_mention(ctx, field)
 	case "follow":
 		return ec.fieldContext_NotificationBadges_follow(ctx, field)
+	case "older":
+		return ec.fieldContext_NotificationBadges_older(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type NotificationBadges", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_NotificationConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_NotificationConnection_pageInfo(ctx, field)
+	case "readToken":
+		return ec.fieldContext_NotificationConnection_readToken(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_NotificationEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_NotificationEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_NotificationEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotificationEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_OlderNotifications(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "like":
+		return ec.fieldContext_OlderNotifications_like(ctx, field)
+	case "comment":
+		return ec.fieldContext_OlderNotifications_comment(ctx, field)
+	case "mention":
+		return ec.fieldContext_OlderNotifications_mention(ctx, field)
+	case "follow":
+		return ec.fieldContext_OlderNotifications_follow(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OlderNotifications", field.Name)
 }
 
 func (ec *executionContext) childFields_PageInfo(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1850,6 +2223,8 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_author(ctx, field)
 	case "body":
 		return ec.fieldContext_Post_body(ctx, field)
+	case "parentId":
+		return ec.fieldContext_Post_parentId(ctx, field)
 	case "publishedAt":
 		return ec.fieldContext_Post_publishedAt(ctx, field)
 	}
@@ -1976,6 +2351,14 @@ func (ec *executionContext) childFields_SourcePolicy(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type SourcePolicy", field.Name)
 }
 
+func (ec *executionContext) childFields_UndoMarkAllReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_UndoMarkAllReadPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UndoMarkAllReadPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_UnfollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "user":
@@ -2024,6 +2407,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_awayDigest(ctx, field)
 	case "announcements":
 		return ec.fieldContext_Viewer_announcements(ctx, field)
+	case "notifications":
+		return ec.fieldContext_Viewer_notifications(ctx, field)
 	case "displayPolicy":
 		return ec.fieldContext_Viewer_displayPolicy(ctx, field)
 	}

@@ -14,9 +14,14 @@ func graphUser(user services.User) graph.User {
 }
 
 func graphPost(post services.Post, author services.User) graph.Post {
-	return graph.Post{
+	shown := graph.Post{
 		ID: post.GlobalID(), Kind: post.Kind, Author: graphUser(author), Body: post.Body, PublishedAt: post.ID.Time(),
 	}
+	if post.Parent != 0 {
+		parent := services.GlobalID(services.PostType, post.Parent.String())
+		shown.ParentID = &parent
+	}
+	return shown
 }
 
 func orNull(text string) *string {

@@ -20,6 +20,7 @@ type cursorKind byte
 const (
 	feedCursor         cursorKind = 1
 	announcementCursor cursorKind = 2
+	notificationCursor cursorKind = 3
 )
 
 func (k cursorKind) String() string {
@@ -28,6 +29,8 @@ func (k cursorKind) String() string {
 		return "a home feed"
 	case announcementCursor:
 		return "the announcements"
+	case notificationCursor:
+		return "the notifications"
 	}
 	return "another list"
 }

@@ -16,7 +16,7 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.Feed.Publish(viewer.Number, input.Body)
+	op, err := r.publish(viewer.Number, input.Body, input.ParentID, input.Mentions)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,13 @@ var (
 		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return appendTime(to, c.AsOf) }),
 	}}
 
+	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{
+		"like":    leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
+		"comment": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Comment), 10) }),
+		"mention": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Mention), 10) }),
+		"follow":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Follow), 10) }),
+	}}
+
 	notificationsObject = object[services.NotificationCounts]{"NotificationBadges", map[string]member[services.NotificationCounts]{
 		"newest": leaf(func(to []byte, n *services.NotificationCounts) []byte {
 			if n.Newest == 0 {
@@ -28,6 +35,7 @@ var (
 		"comment": within(func(n *services.NotificationCounts) *services.Count { return &n.Comment }, countObject),
 		"mention": within(func(n *services.NotificationCounts) *services.Count { return &n.Mention }, countObject),
 		"follow":  within(func(n *services.NotificationCounts) *services.Count { return &n.Follow }, countObject),
+		"older":   within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
 	}}
 
 	messageTypeObject = object[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]member[services.MessageTypeCount]{

@@ -104,6 +104,9 @@ func drawBadges(t *rapid.T) *services.Badges {
 	} {
 		*count = drawCount(t)
 	}
+	for _, category := range services.Categories {
+		*badges.Notifications.Older.Of(category) = rapid.IntRange(0, 1000).Draw(t, "older")
+	}
 	badges.Notifications.Newest = services.PostID(rapid.Uint64Max(2).Draw(t, "newest")) << 40
 	name := rapid.SampledFrom([]string{"shop", "a\"b", "ü", ""})
 	for range rapid.IntRange(0, 2).Draw(t, "types") {

@@ -61,7 +61,7 @@ type happening struct {
 // ingested are the sources of events: each answers for its own, and nil for what is another's.
 var ingested = []func(r *Resolver, ctx context.Context, event graph.IngestEvent) (*happening, error){
 	(*Resolver).postEvent, (*Resolver).peopleEvent, (*Resolver).notificationEvent,
-	(*Resolver).noticeEvent,
+	(*Resolver).notificationMarkEvent, (*Resolver).noticeEvent,
 }
 
 // event makes the op of one event, and the id that it names.
@@ -86,7 +86,7 @@ func (r *Resolver) postEvent(ctx context.Context, event graph.IngestEvent) (*hap
 	switch {
 	case event.PublishPost != nil:
 		op, err := as(ctx, r, event.PublishPost.As, func(actor services.UserNumber) (*fanout.Op, error) {
-			return r.Feed.Publish(actor, event.PublishPost.Body)
+			return r.publish(actor, event.PublishPost.Body, event.PublishPost.ParentID, event.PublishPost.Mentions)
 		})
 		return &happening{op, "", event.PublishPost.Key}, err
 	case event.DeletePost != nil:
@@ -129,11 +129,7 @@ func (r *Resolver) notificationEvent(ctx context.Context, event graph.IngestEven
 	case event.MarkNotificationsSeen != nil:
 		mark := event.MarkNotificationsSeen
 		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
-			upTo, err := notificationPlace(mark.UpTo)
-			if err != nil {
-				return nil, err
-			}
-			return r.Notify.MarkSeen(actor, mark.Categories, upTo), nil
+			return r.notificationsSeen(actor, mark.Categories, mark.UpTo)
 		})
 		return &happening{op, "", mark.Key}, err
 	}

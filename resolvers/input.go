@@ -6,6 +6,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/feed"
 )
 
 // number is the user of a global id, who exists once he is named.
@@ -27,12 +28,23 @@ func (r *Resolver) pair(ctx context.Context, userID string) (*graph.Viewer, serv
 	return viewer, number, err
 }
 
-// notificationPlace is the place that upTo names, 0 without one.
-func notificationPlace(upTo *string) (services.PostID, error) {
-	if upTo == nil {
-		return 0, nil
+// publish makes the op of a post from what a client said.
+func (r *Resolver) publish(author services.UserNumber, body string, parentID *string, mentions []string) (*fanout.Op, error) {
+	draft := feed.Draft{Body: body}
+	var err error
+	if parentID != nil {
+		if draft.Parent, err = services.ParsePostGlobalID("parentId", *parentID); err != nil {
+			return nil, err
+		}
 	}
-	return services.ParseNotificationID("upTo", *upTo)
+	for _, id := range mentions {
+		key, err := services.ParseUserID("mentions", id)
+		if err != nil {
+			return nil, err
+		}
+		draft.Mentions = append(draft.Mentions, key)
+	}
+	return r.Feed.Publish(author, draft)
 }
 
 // markHomeFeedSeen makes the op of the mark. Without upTo it is the newest in the feed now; the idempotency key

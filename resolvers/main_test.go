@@ -41,7 +41,7 @@ func newAPI(t *testing.T) *api {
 		Feed:   feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
 		Notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Notify: notify.New(w.Fanout), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
+		Notify: notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout}), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})

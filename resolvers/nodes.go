@@ -10,8 +10,8 @@ import (
 
 const maxNodes = 100
 
-// nodes fetches by global id, all of a kind at once; nil where there is none. Notifications are nobody's node yet to
-// fetch by id, and so are users who were never mentioned.
+// nodes fetches by global id, all of a kind at once; nil where there is none: users who were never mentioned, and
+// notifications of others.
 func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -22,6 +22,7 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 	}
 	posts, numbers := make([]services.PostID, len(ids)), make([]services.UserNumber, len(ids))
 	announcements := make([]services.PostID, len(ids))
+	places := make([]services.PostID, len(ids))
 	for i, id := range ids {
 		kind, _, err := services.SplitGlobalID(id)
 		if err != nil {
@@ -34,6 +35,8 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 			numbers[i], err = r.knownUser(ctx, id)
 		case services.AnnouncementType:
 			announcements[i], err = services.ParseAnnouncementID("id", id)
+		case services.NotificationType:
+			places[i], err = services.ParseNotificationID("id", id)
 		}
 		if err != nil {
 			return nil, err
@@ -43,7 +46,16 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 	if err != nil {
 		return nil, err
 	}
-	return nodes, r.readAnnouncements(ctx, viewer.Number, announcements, nodes)
+	if err := r.readAnnouncements(ctx, viewer.Number, announcements, nodes); err != nil {
+		return nil, err
+	}
+	notifications, err := r.notificationNodes(ctx, viewer, nonZero(places))
+	for i, place := range places {
+		if node, ok := notifications[place]; ok {
+			nodes[i] = node
+		}
+	}
+	return nodes, err
 }
 
 // readAnnouncements puts the announcements that the viewer sees into their places.

@@ -9,6 +9,8 @@ import (
 	"context"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/notify"
 )
 
 func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInput) (*graph.LikePostPayload, error) {
@@ -46,14 +48,70 @@ func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePos
 }
 
 func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input graph.MarkNotificationsSeenInput) (*graph.MarkNotificationsSeenPayload, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	upTo, err := notificationPlace(input.UpTo)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Notify.MarkSeen(viewer.Number, input.Categories, upTo))
+	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+		return r.notificationsSeen(user, input.Categories, input.UpTo)
+	})
 	return &graph.MarkNotificationsSeenPayload{Badges: badges}, err
+}
+
+func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input graph.MarkNotificationsReadInput) (*graph.MarkNotificationsReadPayload, error) {
+	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+		return r.notificationsRead(user, reading{input.Ids, input.UpTo, input.Categories, input.All, input.ReadToken})
+	})
+	return &graph.MarkNotificationsReadPayload{Badges: badges}, err
+}
+
+func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input graph.MarkNotificationUnreadInput) (*graph.MarkNotificationUnreadPayload, error) {
+	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+		return r.notificationUnread(user, input.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	notification, err := r.notification(ctx, input.ID)
+	return &graph.MarkNotificationUnreadPayload{Notification: notification, Badges: badges}, err
+}
+
+func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllReadInput) (*graph.MarkAllReadPayload, error) {
+	badges, op, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+		return r.allRead(user, input.UpTo, input.ReadToken)
+	})
+	if err != nil {
+		return nil, err
+	}
+	payload := &graph.MarkAllReadPayload{Badges: badges}
+	if until := notify.UndoneUntil(op); !until.IsZero() {
+		payload.UndoUntil = &until
+	}
+	return payload, nil
+}
+
+func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.UndoMarkAllReadInput) (*graph.UndoMarkAllReadPayload, error) {
+	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+		return r.Notify.UndoAllRead(user), nil
+	})
+	return &graph.UndoMarkAllReadPayload{Badges: badges}, err
+}
+
+func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	query := notify.Query{
+		Categories: categories, First: size, Before: services.MaxPostID,
+		UnreadOnly: unreadOnly != nil && *unreadOnly, UnseenOnly: unseenOnly != nil && *unseenOnly,
+	}
+	if after != nil {
+		place, err := notificationCursor.parse("after", obj.Number, *after)
+		if err != nil {
+			return nil, err
+		}
+		query.Before = services.PostID(place)
+	}
+	page, err := r.Notify.Page(ctx, obj.Number, query)
+	if err != nil {
+		return nil, err
+	}
+	return notificationConnection(ctx, obj, page)
 }

@@ -131,13 +131,16 @@ func CheckUserKey(key string) error {
 		return Errorf(Invalid, "a user key has 1 to %d characters, got %d", maxKeyLength, len(key))
 	}
 	for i := range len(key) {
-		c := key[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-' {
+		if isKeyByte(key[i]) {
 			continue
 		}
 		return Errorf(Invalid, "user key %s: only letters, digits, '.', '_' and '-' are allowed", Quote(key))
 	}
 	return nil
+}
+
+func isKeyByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
 // Quote prints a piece of input for an error message: quoted, and cut where it is long.

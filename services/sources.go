@@ -58,9 +58,30 @@ type Badges struct {
 	NextAt        time.Time // when time alone changes it next; zero is never
 }
 
+// OlderCounts are how many unseen groups of each category left its number because of their age.
+type OlderCounts struct {
+	Like, Comment, Mention, Follow int
+}
+
+// Of is the count of a category; nil for one that there is not.
+func (o *OlderCounts) Of(category Category) *int {
+	switch category {
+	case CategoryLike:
+		return &o.Like
+	case CategoryComment:
+		return &o.Comment
+	case CategoryMention:
+		return &o.Mention
+	case CategoryFollow:
+		return &o.Follow
+	}
+	return nil
+}
+
 // NotificationCounts are the counts of the notifications.
 type NotificationCounts struct {
 	Newest  PostID // the place of the newest notification; 0 when there never was one
+	Older   OlderCounts
 	Total   Count
 	Like    Count
 	Comment Count

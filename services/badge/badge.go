@@ -34,6 +34,8 @@ type Config struct {
 	ActiveFor time.Duration
 	// Caps are the largest numbers shown in full.
 	Caps Caps
+	// Expiry is for how long unseen notifications stay in their number; nil means the default.
+	Expiry services.Expiry
 	// FallbackReaders bounds how many users are counted in SQL at once; 0 means 8.
 	FallbackReaders int
 	// Patience is how long one source may take in SQL, and how long somebody of whom something is known waits for his
@@ -53,6 +55,7 @@ type Service struct {
 	log    *slog.Logger
 
 	caps     Caps
+	expiry   services.Expiry
 	fallback chan struct{}
 	patience time.Duration
 	sources  []factSource
@@ -74,7 +77,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, mirror: cfg.Mirror, clock: cfg.Clock, log: cfg.Log,
-		caps: cfg.Caps, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		caps: cfg.Caps, expiry: cfg.Expiry, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 	}
 	s.sources = s.factSources()
 	return s
@@ -229,5 +232,5 @@ func (s *Service) render(user services.UserNumber, document rdb.Document, at mom
 }
 
 func (s *Service) view(document rdb.Document, at moment) *view {
-	return &view{document: document, caps: s.caps, moment: at}
+	return &view{document: document, caps: s.caps, expiry: s.expiry, moment: at}
 }

@@ -6,11 +6,7 @@ import (
 	"tidings/services"
 )
 
-const (
-	day = 24 * time.Hour
-	// expireAfterDays is how many whole days an unseen notification counts after its own.
-	expireAfterDays = 7
-)
+const day = 24 * time.Hour
 
 // render makes what is shown of a document at a moment. Time is part of it: what expires leaves its number, and the
 // version's shared half is the newest of the shared changes and the last such boundary.
@@ -26,15 +22,4 @@ func (v *view) render() *services.Badges {
 	badges.Version, badges.NextAt = services.Version(v.document.N, v.shared), v.next
 	v.sum(badges)
 	return badges
-}
-
-// unexpired counts the unseen groups of today and the seven days before it.
-func unexpired(counts services.CategoryCounts, today time.Time) (value int) {
-	todayNumber := today.Unix() / int64(day/time.Second)
-	for i, count := range counts.Days {
-		if todayNumber-(counts.Day-int64(i)) <= expireAfterDays {
-			value += count
-		}
-	}
-	return value
 }

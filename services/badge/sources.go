@@ -12,6 +12,7 @@ import (
 type view struct {
 	document rdb.Document
 	caps     Caps
+	expiry   services.Expiry
 	moment
 	// shared is the newest stamp (us) among the shared things that this user's badges show, the last time boundary
 	// among them.
@@ -48,10 +49,11 @@ func (v *view) notifications(badges *services.Badges) {
 		*badges.Notifications.Of(category) = exact(0)
 	}
 	for _, counts := range v.document.Notifications {
-		value := unexpired(counts, today)
+		value, older := v.expiry.Unexpired(counts, today.Unix()/int64(day/time.Second))
 		if value > 0 {
 			v.changesAt(today.Add(day))
 		}
+		*badges.Notifications.Older.Of(counts.Category) = older
 		*badges.Notifications.Of(counts.Category) = exact(value)
 		badges.Notifications.Newest = max(badges.Notifications.Newest, counts.Newest)
 	}

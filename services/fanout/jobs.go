@@ -59,6 +59,18 @@ func NotifyJob(cause store.Cause) (store.NewJob, error) {
 	return store.NewJob{Kind: jobNotify, Payload: payload}, nil
 }
 
+// NotifyJobs are the jobs of several causes.
+func NotifyJobs(causes ...store.Cause) ([]store.NewJob, error) {
+	jobs := make([]store.NewJob, len(causes))
+	for i, cause := range causes {
+		var err error
+		if jobs[i], err = NotifyJob(cause); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, nil
+}
+
 func keyed(kind, key string) store.NewJob { return store.NewJob{Kind: kind, Key: key} }
 
 func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {

@@ -112,7 +112,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserNumber, id se
 			return rdb.Result{}, err
 		}
 		post, ok := posts[id]
-		if !ok || post.Deleted {
+		if !ok || post.Deleted || post.OffFeed {
 			return rdb.Result{}, nil
 		}
 		entry := services.FeedEntry{Post: id, Author: post.Author}

@@ -8,7 +8,6 @@ package feed
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"tidings/services"
@@ -26,6 +25,9 @@ type Config struct {
 	Fanout *fanout.Fanout
 	IDs    *services.IDClock
 	Clock  services.Clock
+	// Kinds are the kinds of posts that enter home feeds and count there; nil means posts alone. It holds for what is
+	// published from then on.
+	Kinds []services.PostKind
 }
 
 // Service knows posts and feeds. It is safe for concurrent use.
@@ -36,72 +38,16 @@ type Service struct {
 	fanout *fanout.Fanout
 	ids    *services.IDClock
 	clock  services.Clock
+	kinds  []services.PostKind
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	return &Service{store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock}
-}
-
-// Publish is the op by which a user publishes; its one id is the post's.
-func (s *Service) Publish(author services.UserNumber, body string) (*fanout.Op, error) {
-	if err := services.CheckText("body", body, 1, services.MaxBodyCharacters); err != nil {
-		return nil, err
+	if cfg.Kinds == nil {
+		cfg.Kinds = []services.PostKind{services.PostKindPost}
 	}
-	if strings.TrimSpace(body) == "" {
-		return nil, services.Errorf(services.Invalid, "body: nothing but white space")
-	}
-	var post services.Post
-	return &fanout.Op{
-		Name: "publishPost", Actor: author, Input: body,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			post = services.Post{ID: s.ids.Next(), Author: author, Kind: services.PostKindPost, Body: body, UpdatedAt: tx.Now}
-			if err := tx.InsertPost(ctx, post); err != nil {
-				return nil, err
-			}
-			return []string{post.GlobalID()}, tx.Enqueue(ctx, fanout.FanOutJob(post.ID))
-		},
-		Own: func(ctx context.Context) error {
-			if post.ID == 0 {
-				return nil // answered from the idempotency key
-			}
-			s.mirror.Keep(post)
-			return s.fanout.AddOwn(ctx, post)
-		},
-	}, nil
-}
-
-// Delete is the op by which an author deletes his post. NOT_FOUND when it never was, FORBIDDEN when it is another's,
-// CONFLICT when it is deleted already.
-func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout.Op {
-	var changedAt time.Time
-	return &fanout.Op{
-		Name: "deletePost", Actor: author, Input: id.String(),
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			changedAt = tx.Now
-			post, deleted, err := tx.DeletePost(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			if post.Author != author {
-				return nil, services.Errorf(services.Forbidden, "postId: %s is not your post", post.GlobalID())
-			}
-			if !deleted {
-				return nil, services.Errorf(services.Conflict, "postId: %s is deleted already", post.GlobalID())
-			}
-			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
-				return nil, err
-			}
-			likes, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: id})
-			if err != nil {
-				return nil, err
-			}
-			return []string{post.GlobalID()}, tx.Enqueue(ctx, fanout.RemoveJob(id), likes)
-		},
-		Own: func(ctx context.Context) error {
-			s.mirror.PostChanged(id, changedAt)
-			return s.fanout.DropOwn(ctx, author, id)
-		},
+	return &Service{
+		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, kinds: cfg.Kinds,
 	}
 }
 

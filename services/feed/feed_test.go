@@ -50,7 +50,7 @@ func (n node) do(op *fanout.Op) error {
 
 func (n node) publish(author services.UserNumber, body string) services.PostID {
 	n.TB.Helper()
-	op, err := n.Publish(author, body)
+	op, err := n.Publish(author, Draft{Body: body})
 	n.Must(err)
 	n.Must(n.do(op))
 	id, err := services.ParsePostGlobalID("id", op.IDs()[0])
@@ -86,7 +86,7 @@ func TestBodies(t *testing.T) {
 		"the most": {strings.Repeat("é", services.MaxBodyCharacters), true}, "one more": {strings.Repeat("é", services.MaxBodyCharacters+1), false},
 		"a NUL": {"a\x00b", false}, "broken UTF-8": {"a\xff", false},
 	} {
-		_, err := n.Publish(1, body.text)
+		_, err := n.Publish(1, Draft{Body: body.text})
 		if (err == nil) != body.fits || err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "body: ")) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -185,7 +185,7 @@ func TestPublishAgainUnderItsKey(t *testing.T) {
 	author, _ := n.pair()
 	var ids []string
 	for range 2 {
-		op, err := n.Publish(author, "hello")
+		op, err := n.Publish(author, Draft{Body: "hello"})
 		n.Must(err)
 		op.Key = "k"
 		n.Must(n.do(op))

@@ -1,27 +1,37 @@
-// Package notify is notifications, what others did around a user's posts, and site messages, what the host application wrote.
+// Package notify is notifications, what others did around a user and his posts, and site messages, what the host application wrote.
 //
-// A like and the job that tells the author are one transaction, which never touches the author's row, so that a post
+// A fact and the job that tells its recipient are one transaction, which never touches the recipient's row, so that a post
 // that everybody likes slows nobody. The count of a category is absolute and versioned: told twice or late, it is the
-// same. An undone cause stops counting.
+// same. An undone cause stops counting. The list and the number come from one predicate: what is in the number is what the
+// list shows as unseen and not older.
 package notify
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/store"
 )
 
-// Service knows likes and the marks of the notification panel. It is safe for concurrent use.
+// Config is what the service needs.
+type Config struct {
+	Store  *store.Store
+	Fanout *fanout.Fanout
+	Expiry services.Expiry // of each category; nil means the default
+}
+
+// Service knows likes, the list of notifications and its marks. It is safe for concurrent use.
 type Service struct {
+	store  *store.Store
 	fanout *fanout.Fanout
+	expiry services.Expiry
 }
 
 // New makes the service.
-func New(f *fanout.Fanout) *Service { return &Service{fanout: f} }
+func New(cfg Config) *Service {
+	return &Service{store: cfg.Store, fanout: cfg.Fanout, expiry: cfg.Expiry}
+}
 
 // Like is the op by which a user likes a post. NOT_FOUND when it is not there or deleted, CONFLICT when liked already.
 func (s *Service) Like(user services.UserNumber, post services.PostID) *fanout.Op {
@@ -70,25 +80,5 @@ func (s *Service) op(name string, user services.UserNumber, id services.PostID, 
 			}
 			return nil, tx.Enqueue(ctx, job)
 		},
-	}
-}
-
-// MarkSeen is the op by which the panel was opened: what is in the categories up to a place counts no longer. No
-// categories means all; upTo 0 means everything until now. INVALID when the place is beyond the newest.
-func (s *Service) MarkSeen(user services.UserNumber, categories []services.Category, upTo services.PostID) *fanout.Op {
-	if len(categories) == 0 {
-		categories = services.Categories
-	}
-	categories = slices.Compact(slices.Sorted(slices.Values(categories)))
-	var states []store.NotificationState
-	return &fanout.Op{
-		Name: "markNotificationsSeen", Actor: user, Input: fmt.Sprint(categories, upTo),
-		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
-			if states, err = tx.RaiseNotificationsSeen(ctx, user, categories, upTo); err != nil {
-				return nil, err
-			}
-			return nil, tx.Enqueue(ctx, fanout.CountsJob(user))
-		},
-		Own: func(ctx context.Context) error { return s.fanout.CarryStates(ctx, states) },
 	}
 }

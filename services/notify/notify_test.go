@@ -25,7 +25,17 @@ type node struct {
 // each runs a test on both engine pairs.
 func each(t *testing.T, test func(t *testing.T, n node)) {
 	t.Helper()
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, node{w, New(w.Fanout)}) })
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		test(t, node{w, New(Config{Store: w.Store, Fanout: w.Fanout})})
+	})
+}
+
+// seen is the op of a mark that is well-formed.
+func (n node) seen(user services.UserNumber, categories []services.Category, upTo services.PostID) *fanout.Op {
+	n.TB.Helper()
+	op, err := n.service.MarkSeen(user, categories, upTo)
+	n.Must(err)
+	return op
 }
 
 func (n node) do(op *fanout.Op) error {
@@ -123,7 +133,7 @@ func TestALikeThatComesBackIsNotNew(t *testing.T) {
 		author, liker := users[0], users[1]
 		post := n.Post(author)
 		n.must(n.service.Like(liker, post))
-		n.must(n.service.MarkSeen(author, nil, 0))
+		n.must(n.seen(author, nil, 0))
 		n.wants(author, "seen", 0)
 		n.must(n.service.Unlike(liker, post))
 		n.must(n.service.Like(liker, post))
@@ -191,10 +201,10 @@ func TestSeenUpToAPlace(t *testing.T) {
 			upTo services.PostID
 			left int
 		}{{places[0], 2}, {places[1], 1}, {places[0], 1}, {0, 0}, {places[1], 0}} {
-			n.must(n.service.MarkSeen(author, []services.Category{services.CategoryLike}, look.upTo))
+			n.must(n.seen(author, []services.Category{services.CategoryLike}, look.upTo))
 			n.wants(author, "seen up to "+look.upTo.String(), look.left)
 		}
-		if err := n.do(n.service.MarkSeen(author, nil, places[2]+1)); services.CodeOf(err) != services.Invalid {
+		if err := n.do(n.seen(author, nil, places[2]+1)); services.CodeOf(err) != services.Invalid {
 			t.Errorf("beyond the newest: %v", err)
 		}
 		n.must(n.service.Like(liker, n.Post(author)))
@@ -207,7 +217,7 @@ func TestOnesOwnMarkIsSeenAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		n.must(n.service.Like(users[1], n.Post(users[0])))
-		op := n.service.MarkSeen(users[0], nil, 0)
+		op := n.seen(users[0], nil, 0)
 		n.Must(n.do(op))
 		if days := n.Document(users[0]).Notifications[0].Days; days[0] != 0 || op.Behind() {
 			t.Errorf("the document says %v, behind %t", days, op.Behind())
@@ -221,11 +231,11 @@ func TestOnesOwnMarkIsSeenAtOnce(t *testing.T) {
 func TestMarksOfNothingAndOfTheSameTwice(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
-		n.must(n.service.MarkSeen(users[1], nil, 0))
+		n.must(n.seen(users[1], nil, 0))
 		n.wants(users[1], "nothing to see", 0)
 		n.must(n.service.Like(users[1], n.Post(users[0])))
 		twice := []services.Category{services.CategoryLike, services.CategoryLike}
-		n.must(n.service.MarkSeen(users[0], twice, 0))
+		n.must(n.seen(users[0], twice, 0))
 		n.wants(users[0], "seen", 0)
 		if twice[0] != services.CategoryLike || len(twice) != 2 {
 			t.Error("the caller's list was changed")
@@ -235,12 +245,19 @@ func TestMarksOfNothingAndOfTheSameTwice(t *testing.T) {
 
 // What a key stands for tells categories and places apart, and not the order of the categories.
 func TestInputsOfMarks(t *testing.T) {
-	service := New(nil)
-	base := service.MarkSeen(1, nil, 0).Input
-	if again := service.MarkSeen(1, services.Categories, 0).Input; again != base {
+	service := New(Config{})
+	seen := func(user services.UserNumber, categories []services.Category, upTo services.PostID) *fanout.Op {
+		op, err := service.MarkSeen(user, categories, upTo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return op
+	}
+	base := seen(1, nil, 0).Input
+	if again := seen(1, services.Categories, 0).Input; again != base {
 		t.Errorf("all categories are %q and %q", base, again)
 	}
-	if other := service.MarkSeen(1, nil, 7).Input; other == base {
+	if other := seen(1, nil, 7).Input; other == base {
 		t.Error("two places are one input")
 	}
 }

@@ -25,6 +25,8 @@ const (
 type postCopy struct {
 	Author  services.UserNumber `json:"a"`
 	Kind    services.PostKind   `json:"k"`
+	Parent  services.PostID     `json:"p,omitempty"`
+	OffFeed bool                `json:"o,omitempty"`
 	Body    string              `json:"b,omitempty"`
 	Deleted bool                `json:"d,omitempty"`
 }
@@ -84,7 +86,7 @@ func (c *Client) PutCopies(ctx context.Context, posts []services.Post, users []s
 		return nil
 	}
 	for _, post := range posts {
-		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Body, post.Deleted})
+		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Parent, post.OffFeed, post.Body, post.Deleted})
 		if err != nil {
 			return err
 		}
@@ -101,7 +103,10 @@ func (c *Client) PutCopies(ctx context.Context, posts []services.Post, users []s
 func parsePostCopy(id services.PostID, text string) (services.Post, bool) {
 	var stored postCopy
 	changed, ok := parseCopy(text, &stored)
-	return services.Post{ID: id, Author: stored.Author, Kind: stored.Kind, Body: stored.Body, Deleted: stored.Deleted, UpdatedAt: changed}, ok
+	return services.Post{
+		ID: id, Author: stored.Author, Kind: stored.Kind, Parent: stored.Parent, OffFeed: stored.OffFeed,
+		Body: stored.Body, Deleted: stored.Deleted, UpdatedAt: changed,
+	}, ok
 }
 
 func parseUserCopy(number services.UserNumber, text string) (services.User, bool) {

@@ -68,7 +68,7 @@ func (s *Service) Known(ctx context.Context, key string) (number services.UserNu
 	return s.mirror.Number(ctx, key)
 }
 
-// Follow is the op by which one user follows another from now on. CONFLICT when he does already, or when it is himself.
+// Follow is the op by which one user follows another from now on, who is notified. CONFLICT when he does already, or when it is himself.
 func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 	return &fanout.Op{
 		Name: "follow", Actor: follower, Input: fmt.Sprint(followee),
@@ -90,13 +90,22 @@ func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 			if following >= s.maxFollowees {
 				return nil, services.Errorf(services.Conflict, "userId: at most %d people can be followed", s.maxFollowees)
 			}
-			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, followee))
+			return nil, enqueue(ctx, tx, follower, followee)
 		},
 		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
 	}
 }
 
-// Unfollow is the op by which a follow ends. CONFLICT when there is none.
+// enqueue leaves the jobs of an edge that changed: the follower's feed, and the followee's notifications.
+func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.UserNumber) error {
+	told, err := fanout.NotifyJob(store.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower})
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, fanout.FollowJob(follower, followee), told)
+}
+
+// Unfollow is the op by which a follow ends, and stops notifying. CONFLICT when there is none.
 func (s *Service) Unfollow(follower, followee services.UserNumber) *fanout.Op {
 	return &fanout.Op{
 		Name: "unfollow", Actor: follower, Input: fmt.Sprint(followee),
@@ -108,7 +117,7 @@ func (s *Service) Unfollow(follower, followee services.UserNumber) *fanout.Op {
 			if !deleted {
 				return nil, services.Errorf(services.Conflict, "userId: not followed")
 			}
-			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, followee))
+			return nil, enqueue(ctx, tx, follower, followee)
 		},
 		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
 	}

@@ -80,11 +80,11 @@ WHERE `+groupOf("n")+` GROUP BY c.i`)
 
 	headGen = newStatement("the generation of notifications", `SELECT gen FROM notification_heads WHERE recipient = $1`)
 
-	groupAt = newStatement("a notification by its place", `
-SELECT g.category, g.subject, g.bucket, g.newest, g.read_to, g.causes,
+	groupAt = newStatement("notifications with their places", `
+SELECT n.place, g.category, g.subject, g.bucket, g.newest, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
 FROM notification_causes n CROSS JOIN notification_groups g
-WHERE n.recipient = $1 AND n.place = $2 AND g.recipient = n.recipient AND g.category = n.category
+WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient AND g.category = n.category
 	AND g.subject = n.subject AND g.bucket = n.bucket AND g.newest > 0`)
 )
 
@@ -95,8 +95,9 @@ type listed struct {
 	causes               int
 }
 
-func scanListed(scan func(...any) error) (l listed, err error) {
-	err = scan(&l.category, &l.subject, &l.bucket, &l.newest, &l.readTo, &l.causes, &l.seen)
+// scanListed reads a row of a list, after what else comes first in it.
+func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
+	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.newest, &l.readTo, &l.causes, &l.seen)...)
 	return l, err
 }
 
@@ -131,23 +132,36 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	return page, err
 }
 
-// NotificationAt reads the notification in which a place is, as it is now. found is false when there is none, or
-// nothing of it stands.
-func (s *Store) NotificationAt(ctx context.Context, user services.UserNumber, place services.PostID, expiry services.Expiry) (n services.Notification, found bool, err error) {
+// NotificationsAt reads the notifications in which some places are, as they are now: each has the place by which it was
+// asked for. A place that is not of this user's list, or of which nothing stands, is absent.
+func (s *Store) NotificationsAt(ctx context.Context, user services.UserNumber, places []services.PostID, expiry services.Expiry) ([]services.Notification, error) {
+	asked := map[group][]services.PostID{}
 	var groups []listed
-	err = s.each(ctx, groupAt, []any{user, place}, func(scan func(...any) error) error {
-		l, err := scanListed(scan)
-		groups = append(groups, l)
+	err := s.each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
+		var place services.PostID
+		l, err := scanListed(scan, &place)
+		if asked[l.group] == nil {
+			groups = append(groups, l)
+		}
+		asked[l.group] = append(asked[l.group], place)
 		return err
 	})
 	if err != nil {
-		return n, false, err
+		return nil, err
 	}
-	list, err := s.describe(ctx, user, groups, expiry)
-	if err != nil || len(list) == 0 {
-		return n, false, err
+	byNewest := make(map[services.PostID][]services.PostID, len(groups))
+	for _, l := range groups {
+		byNewest[l.newest] = asked[l.group]
 	}
-	return list[0], true, nil
+	described, err := s.describe(ctx, user, groups, expiry)
+	var list []services.Notification
+	for _, n := range described {
+		for _, place := range byNewest[n.Place] {
+			n.Place = place
+			list = append(list, n)
+		}
+	}
+	return list, err
 }
 
 // describe adds who was in each group and when. One whose last cause was undone meanwhile is left out.

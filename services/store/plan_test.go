@@ -106,7 +106,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"statesByUser": "1", "statesByInbox": `'[[1,"LIKE"]]'`, "lowerCauses": cause, "restoreCauses": cause, "heldNamed": cause, "heldOfSubject": `'[[1,"LIKE",2]]'`,
 		"likes": `'[[1,2,3,0]]'`, "likesOfSubject": `'[[1,2]]'`, "comments": `'[[1,2,3,4]]'`, "commentsOfSubject": `'[[1,2]]'`,
 		"mentions": `'[[1,2,3,0]]'`, "mentionsOfSubject": `'[[1,2]]'`, "follows": `'[[1,0,3,0]]'`, "followsOfSubject": `'[[1,0]]'`,
-		"moveGroups": `'[[1,"LIKE",2,3,9,1]]'`, "groupsAt": "1, ARRAY[5]", "groupAt": "1, 5", "readGroups": `1, '[["LIKE",2,3,4]]', 9`,
+		"moveGroups": `'[[1,"LIKE",2,3,9,1]]'`, "groupsAt": "1, ARRAY[5]", "groupAt": "1, ARRAY[5]", "readGroups": `1, '[["LIKE",2,3,4]]', 9`,
 		"readUnread": "1, ARRAY['LIKE'], 9, 1, 9", "readUndone": "1, ARRAY['LIKE'], 9, 1, 9", "unreadGroup": `1, '[["LIKE",2,3,4]]', 9`, "undoRead": "1, 1, 1",
 		"usersByKey": "ARRAY['a', 'b']", "usersByNumber": "ARRAY[1, 2]", "postsByID": "ARRAY[1, 2]", "auditRange": "1, 9, 3, 10", "jobUpTo": "5, 9",
 		"listAll": list, "listUnread": list, "listUnseen": list, "sampleActors": `1, '[[0,"LIKE",2,3]]'`, "countActors": `1, '[[0,"LIKE",2,3]]'`,

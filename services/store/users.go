@@ -120,6 +120,11 @@ func (s *Store) UserNumbers(ctx context.Context, keys []string) (map[string]serv
 	return s.userNumbers(ctx, keys)
 }
 
+// UserNumbers gives the numbers of users by their keys. A key that was never mentioned is absent.
+func (tx *Tx) UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+	return tx.userNumbers(ctx, keys)
+}
+
 func (r runner) userNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
 	numbers := make(map[string]services.UserNumber, len(keys))
 	err := r.each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {

@@ -1,0 +1,216 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/notify"
+	"tidings/services/store"
+)
+
+// markNotifications makes the op of a mark happen for the viewer and answers his badges after it.
+func (r *Resolver) markNotifications(ctx context.Context, key *string, make func(user services.UserNumber) (*fanout.Op, error)) (services.Badges, *fanout.Op, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return services.Badges{}, nil, err
+	}
+	op, err := make(viewer.Number)
+	if err != nil {
+		return services.Badges{}, nil, err
+	}
+	badges, err := r.commit(ctx, viewer, key, op)
+	return badges, op, err
+}
+
+// notificationPlace is the place that upTo names, 0 without one.
+func notificationPlace(upTo *string) (services.PostID, error) {
+	if upTo == nil {
+		return 0, nil
+	}
+	place, err := services.ParseNotificationID("upTo", *upTo)
+	if err == nil && place == 0 {
+		err = services.Errorf(services.NotFound, "upTo: %s is not a notification of yours", *upTo)
+	}
+	return place, err
+}
+
+func (r *Resolver) notificationsSeen(user services.UserNumber, categories []services.Category, upTo *string) (*fanout.Op, error) {
+	place, err := notificationPlace(upTo)
+	if err != nil {
+		return nil, err
+	}
+	return r.Notify.MarkSeen(user, categories, place)
+}
+
+// reading is what a client says that was read, by a mutation or by an event.
+type reading struct {
+	ids        []string
+	upTo       *string
+	categories []services.Category
+	all        *bool
+	token      *string
+}
+
+func (r *Resolver) notificationsRead(user services.UserNumber, said reading) (*fanout.Op, error) {
+	read := notify.Reading{Categories: said.categories, All: said.all != nil && *said.all, Token: orEmpty(said.token)}
+	for _, id := range said.ids {
+		place, err := services.ParseNotificationID("ids", id)
+		if err != nil {
+			return nil, err
+		}
+		read.IDs = append(read.IDs, place)
+	}
+	var err error
+	if read.UpTo, err = notificationPlace(said.upTo); err != nil {
+		return nil, err
+	}
+	return r.Notify.MarkRead(user, read)
+}
+
+func (r *Resolver) notificationUnread(user services.UserNumber, id string) (*fanout.Op, error) {
+	place, err := services.ParseNotificationID("id", id)
+	if err != nil {
+		return nil, err
+	}
+	return r.Notify.MarkUnread(user, place), nil
+}
+
+func (r *Resolver) allRead(user services.UserNumber, upTo, token *string) (*fanout.Op, error) {
+	place, err := notificationPlace(upTo)
+	if err != nil {
+		return nil, err
+	}
+	return r.Notify.MarkAllRead(user, place, orEmpty(token))
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// notificationMarkEvent are the marks of notifications that a host application reports.
+func (r *Resolver) notificationMarkEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
+	switch {
+	case event.MarkNotificationsRead != nil:
+		mark := event.MarkNotificationsRead
+		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.notificationsRead(actor, reading{mark.Ids, mark.UpTo, mark.Categories, mark.All, mark.ReadToken})
+		})
+		return &happening{op, "", mark.Key}, err
+	case event.MarkNotificationUnread != nil:
+		mark := event.MarkNotificationUnread
+		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.notificationUnread(actor, mark.ID)
+		})
+		return &happening{op, mark.ID, mark.Key}, err
+	case event.MarkAllRead != nil:
+		mark := event.MarkAllRead
+		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.allRead(actor, mark.UpTo, mark.ReadToken)
+		})
+		return &happening{op, "", mark.Key}, err
+	case event.UndoMarkAllRead != nil:
+		op, err := as(ctx, r, event.UndoMarkAllRead.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.Notify.UndoAllRead(actor), nil
+		})
+		return &happening{op, "", event.UndoMarkAllRead.Key}, err
+	}
+	return nil, nil
+}
+
+// notification reads one of the viewer's notifications for a payload; nil when nothing of it stands any more.
+func (r *Resolver) notification(ctx context.Context, id string) (*graph.Notification, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	place, err := services.ParseNotificationID("id", id)
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.notificationNodes(ctx, viewer, []services.PostID{place})
+	if err != nil {
+		return nil, err
+	}
+	if node, ok := found[place]; ok {
+		return &node, nil
+	}
+	return nil, nil
+}
+
+// notificationNodes reads the viewer's own notifications by their places; what is not his is absent.
+func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, places []services.PostID) (map[services.PostID]graph.Notification, error) {
+	list, err := r.Notify.At(ctx, viewer.Number, places)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := graphNotifications(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[services.PostID]graph.Notification, len(list))
+	for i, n := range list {
+		found[n.Place] = shown[i]
+	}
+	return found, nil
+}
+
+// graphNotifications fills in what notifications are about and who was in them: one batch for all.
+func graphNotifications(ctx context.Context, list []services.Notification) ([]graph.Notification, error) {
+	var subjects []services.PostID
+	var actors []services.UserNumber
+	for _, n := range list {
+		if n.Subject != 0 {
+			subjects = append(subjects, n.Subject)
+		}
+		actors = append(actors, n.Sample...)
+	}
+	posts, users, err := dataloader.From(ctx).Both(ctx, subjects, actors)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]graph.Notification, len(list))
+	for i, n := range list {
+		shown[i] = graph.Notification{
+			ID: n.GlobalID(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
+			Actors: []graph.User{},
+		}
+		if post, ok := posts[n.Subject]; ok {
+			subject := graphPost(post, users[post.Author])
+			shown[i].Subject = &subject
+		}
+		for _, actor := range n.Sample {
+			if user, ok := users[actor]; ok {
+				shown[i].Actors = append(shown[i].Actors, graphUser(user))
+			}
+		}
+	}
+	return shown, nil
+}
+
+func notificationConnection(ctx context.Context, viewer *graph.Viewer, page store.NotificationPage) (*graph.NotificationConnection, error) {
+	shown, err := graphNotifications(ctx, page.Notifications)
+	if err != nil {
+		return nil, err
+	}
+	result := &graph.NotificationConnection{
+		Edges: make([]graph.NotificationEdge, len(shown)), ReadToken: notify.Token(page.Gen), PageInfo: graph.PageInfo{HasNextPage: page.More},
+	}
+	for i, node := range shown {
+		cursor := notificationCursor.text(viewer.Number, uint64(page.Notifications[i].Place))
+		result.Edges[i] = graph.NotificationEdge{Cursor: cursor, Node: node}
+	}
+	if len(shown) > 0 {
+		result.PageInfo.StartCursor = &result.Edges[0].Cursor
+	}
+	if page.Next != 0 {
+		cursor := notificationCursor.text(viewer.Number, uint64(page.Next))
+		result.PageInfo.EndCursor = &cursor
+	}
+	return result, nil
+}

@@ -1,0 +1,216 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// Draft is what a user wants to publish.
+type Draft struct {
+	Body     string
+	Parent   services.PostID // what it answers; 0: nothing
+	Mentions []string        // keys of users, beside those that the body names as @key
+}
+
+func (d Draft) check() error {
+	if err := services.CheckText("body", d.Body, 1, services.MaxBodyCharacters); err != nil {
+		return err
+	}
+	if strings.TrimSpace(d.Body) == "" {
+		return services.Errorf(services.Invalid, "body: nothing but white space")
+	}
+	if people := len(slices.Compact(slices.Sorted(slices.Values(d.Mentions)))); people > services.MaxMentions {
+		return tooManyMentions(people)
+	}
+	for _, key := range d.Mentions {
+		if err := services.CheckUserKey(key); err != nil {
+			return services.Errorf(services.Invalid, "mentions: %s", err)
+		}
+	}
+	return nil
+}
+
+func tooManyMentions(got int) error {
+	return services.Errorf(services.Invalid, "mentions: at most %d people can be mentioned, by the list and by @key in the body together, got %d", services.MaxMentions, got)
+}
+
+// input tells drafts apart, for idempotency: the body alone where that is all.
+func (d Draft) input() string {
+	if d.Parent == 0 && len(d.Mentions) == 0 {
+		return d.Body
+	}
+	return d.Parent.String() + "\x00" + strings.Join(d.Mentions, ",") + "\x00" + d.Body
+}
+
+// Publish is the op by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
+// comment or reply a reply; the author of what it answers is notified, and everybody whom it mentions: of the mention
+// alone where he is both. Who is in Mentions exists from then on; @key in the body names whom there is and is text else.
+// NOT_FOUND when the parent is not there or deleted.
+func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, error) {
+	if err := draft.check(); err != nil {
+		return nil, err
+	}
+	var post services.Post
+	return &fanout.Op{
+		Name: "publishPost", Actor: author, Input: draft.input(),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			parent, err := parentOf(ctx, tx, draft.Parent)
+			if err != nil {
+				return nil, err
+			}
+			mentioned, err := mentionedBy(ctx, tx, draft)
+			if err != nil {
+				return nil, err
+			}
+			post = services.Post{ID: s.ids.Next(), Author: author, Kind: services.PostKindPost, Parent: draft.Parent, Body: draft.Body, UpdatedAt: tx.Now}
+			if post.Parent != 0 {
+				post.Kind = parent.Kind.AnswerKind()
+			}
+			post.OffFeed = !slices.Contains(s.kinds, post.Kind)
+			if err := tx.InsertPost(ctx, post); err != nil {
+				return nil, err
+			}
+			if err := tx.InsertPostMentions(ctx, post.ID, mentioned); err != nil {
+				return nil, err
+			}
+			jobs, err := fanout.NotifyJobs(causesOf(post, parent, mentioned)...)
+			if err != nil {
+				return nil, err
+			}
+			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.FanOutJob(post.ID))...)
+		},
+		Own: func(ctx context.Context) error {
+			if post.ID == 0 {
+				return nil // answered from the idempotency key
+			}
+			s.mirror.Keep(post)
+			if post.OffFeed {
+				return nil
+			}
+			return s.fanout.AddOwn(ctx, post)
+		},
+	}, nil
+}
+
+// parentOf reads what a post answers and keeps it from being deleted meanwhile.
+func parentOf(ctx context.Context, tx *store.Tx, id services.PostID) (parent services.Post, err error) {
+	if id == 0 {
+		return parent, nil
+	}
+	parent, err = tx.PostForShare(ctx, id)
+	name := services.GlobalID(services.PostType, id.String())
+	switch {
+	case services.CodeOf(err) == services.NotFound:
+		err = services.Errorf(services.NotFound, "parentId: there is no %s", name)
+	case err == nil && parent.Deleted:
+		err = services.Errorf(services.NotFound, "parentId: %s is deleted", name)
+	}
+	return parent, err
+}
+
+// mentionedBy are the people whom a draft mentions, each once.
+func mentionedBy(ctx context.Context, tx *store.Tx, draft Draft) ([]services.UserNumber, error) {
+	mentioned := map[services.UserNumber]bool{}
+	if len(draft.Mentions) > 0 {
+		numbers, err := tx.EnsureUsers(ctx, draft.Mentions)
+		if err != nil {
+			return nil, err
+		}
+		for _, number := range numbers {
+			mentioned[number] = true
+		}
+	}
+	if keys := services.MentionedKeys(draft.Body); len(keys) > 0 {
+		numbers, err := tx.UserNumbers(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		for _, number := range numbers {
+			mentioned[number] = true
+		}
+	}
+	if len(mentioned) > services.MaxMentions {
+		return nil, tooManyMentions(len(mentioned))
+	}
+	list := make([]services.UserNumber, 0, len(mentioned))
+	for number := range mentioned {
+		list = append(list, number)
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// causesOf are the notifications that a post makes for others, or no longer makes once it is deleted.
+func causesOf(post, parent services.Post, mentioned []services.UserNumber) (causes []store.Cause) {
+	for _, user := range mentioned {
+		if user != post.Author {
+			causes = append(causes, store.Cause{Recipient: user, Category: services.CategoryMention, Subject: post.ID, Actor: post.Author})
+		}
+	}
+	if post.Parent != 0 && parent.Author != post.Author && !slices.Contains(mentioned, parent.Author) {
+		causes = append(causes, store.Cause{
+			Recipient: parent.Author, Category: services.CategoryComment, Subject: post.Parent, Actor: post.Author, Object: post.ID,
+		})
+	}
+	return causes
+}
+
+// Delete is the op by which an author deletes his post. NOT_FOUND when it never was, FORBIDDEN when it is another's,
+// CONFLICT when it is deleted already.
+func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout.Op {
+	var changedAt time.Time
+	return &fanout.Op{
+		Name: "deletePost", Actor: author, Input: id.String(),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			changedAt = tx.Now
+			post, deleted, err := tx.DeletePost(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			if post.Author != author {
+				return nil, services.Errorf(services.Forbidden, "postId: %s is not your post", post.GlobalID())
+			}
+			if !deleted {
+				return nil, services.Errorf(services.Conflict, "postId: %s is deleted already", post.GlobalID())
+			}
+			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
+				return nil, err
+			}
+			jobs, err := undone(ctx, tx, post)
+			if err != nil {
+				return nil, err
+			}
+			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.RemoveJob(id))...)
+		},
+		Own: func(ctx context.Context) error {
+			s.mirror.PostChanged(id, changedAt)
+			return s.fanout.DropOwn(ctx, author, id)
+		},
+	}
+}
+
+// undone are the jobs by which everything that a deleted post notified of stops counting: what others did with it, and
+// what it was to others.
+func undone(ctx context.Context, tx *store.Tx, post services.Post) ([]store.NewJob, error) {
+	mentioned, err := tx.PostMentions(ctx, post.ID)
+	if err != nil {
+		return nil, err
+	}
+	var parent services.Post
+	if post.Parent != 0 {
+		if parent, err = tx.PostForShare(ctx, post.Parent); err != nil {
+			return nil, err
+		}
+	}
+	causes := append(causesOf(post, parent, mentioned),
+		store.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID},
+		store.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: post.ID})
+	return fanout.NotifyJobs(causes...)
+}

@@ -1,0 +1,47 @@
+package services
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxMentions is how many people one post can mention, by its list and its body together.
+const MaxMentions = 50
+
+// MentionedKeys lists the user keys that a text names as @key, each once, in their order. An @ within a word, as in an
+// email address, or after = or /, as in a link, names nobody; nor does a key that is too long or followed by another @.
+// Points and dashes at a key's end belong to the sentence.
+func MentionedKeys(text string) (keys []string) {
+	listed := map[string]bool{}
+	for start := 0; ; {
+		at := strings.IndexByte(text[start:], '@')
+		if at < 0 {
+			return keys
+		}
+		at += start
+		end := at + 1
+		for end < len(text) && isKeyByte(text[end]) {
+			end++
+		}
+		start = max(end, at+1)
+		key := strings.TrimRight(text[at+1:end], ".-")
+		before, _ := utf8.DecodeLastRuneInString(text[:at])
+		if at > 0 && joins(before) || end < len(text) && joinsAfter(text[end:]) || CheckUserKey(key) != nil || listed[key] {
+			continue
+		}
+		listed[key] = true
+		keys = append(keys, key)
+	}
+}
+
+// joins says that an @ after this character is in the middle of something else.
+func joins(before rune) bool {
+	return before == '_' || before == '=' || before == '/' || before == '@' || unicode.IsLetter(before) || unicode.IsDigit(before)
+}
+
+// joinsAfter says that what looked like a key goes on: as a word of another alphabet, or as an address elsewhere.
+func joinsAfter(rest string) bool {
+	after, _ := utf8.DecodeRuneInString(rest)
+	return after == '@' || unicode.IsLetter(after) || unicode.IsDigit(after)
+}

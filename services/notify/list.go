@@ -1,0 +1,44 @@
+package notify
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Query asks for a page of a user's list.
+type Query struct {
+	Categories []services.Category // none: all
+	UnreadOnly bool
+	UnseenOnly bool            // exactly what the number counts
+	Before     services.PostID // only those before this place
+	First      int
+}
+
+// Page reads a page of a user's notifications, the newest first. INVALID for a category that there is not.
+func (s *Service) Page(ctx context.Context, user services.UserNumber, query Query) (store.NotificationPage, error) {
+	categories, err := services.CheckCategories("categories", query.Categories)
+	if err != nil {
+		return store.NotificationPage{}, err
+	}
+	filter := store.AllNotifications
+	switch {
+	case query.UnseenOnly: // what is unseen is unread
+		filter = store.UnseenNotifications
+	case query.UnreadOnly:
+		filter = store.UnreadNotifications
+	}
+	return s.store.Notifications(ctx, store.NotificationQuery{
+		User: user, Categories: categories, Filter: filter, Before: query.Before, Limit: query.First, Expiry: s.expiry,
+	})
+}
+
+// At reads a user's notifications by places in them. Each keeps the id by which it was asked for, though newer causes may
+// have joined it. What is not of his list, or of which nothing stands, is absent.
+func (s *Service) At(ctx context.Context, user services.UserNumber, places []services.PostID) ([]services.Notification, error) {
+	if len(places) == 0 {
+		return nil, nil
+	}
+	return s.store.NotificationsAt(ctx, user, places, s.expiry)
+}

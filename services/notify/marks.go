@@ -1,0 +1,136 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// mark makes the op of a mark: write answers the states that it leaves, and what the answer needs of it.
+func (s *Service) mark(name string, user services.UserNumber, input string, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *fanout.Op {
+	var states []store.NotificationState
+	return &fanout.Op{
+		Name: name, Actor: user, Input: input,
+		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
+			if states, ids, err = write(ctx, tx); err != nil {
+				return nil, err
+			}
+			return ids, tx.Enqueue(ctx, fanout.CountsJob(user))
+		},
+		Own: func(ctx context.Context) error { return s.fanout.CarryStates(ctx, states) },
+	}
+}
+
+// MarkSeen is the op by which the panel was opened: what is in the categories up to a place counts no longer. No
+// categories means all; upTo 0 means everything until now. INVALID when the place is beyond the newest, NOT_FOUND when it
+// is of another's list.
+func (s *Service) MarkSeen(user services.UserNumber, categories []services.Category, upTo services.PostID) (*fanout.Op, error) {
+	categories, err := services.CheckCategories("categories", categories)
+	if err != nil {
+		return nil, err
+	}
+	return s.mark("markNotificationsSeen", user, fmt.Sprint(categories, upTo), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+		states, err := tx.RaiseNotificationsSeen(ctx, user, categories, upTo)
+		return states, nil, err
+	}), nil
+}
+
+// Reading is what a user has read: IDs alone, or else everything in Categories (none: all) up to UpTo (0: until now).
+type Reading struct {
+	IDs        []services.PostID
+	Categories []services.Category
+	UpTo       services.PostID
+	All        bool   // without the others: everything until now
+	Token      string // the readToken of the list that was shown; "" for none
+}
+
+// MarkRead is the op by which notifications were read. INVALID when it names nothing, or too much, or a place beyond the
+// newest; NOT_FOUND when an id or the place is not of this user's list.
+func (s *Service) MarkRead(user services.UserNumber, read Reading) (*fanout.Op, error) {
+	gen, err := parseToken(read.Token)
+	if err != nil {
+		return nil, err
+	}
+	mark := store.ReadMark{UpTo: read.UpTo, Gen: gen}
+	switch ranged := len(read.Categories) > 0 || read.UpTo != 0; {
+	case len(read.IDs) > 0 && (ranged || read.All), read.All && ranged:
+		return nil, services.Errorf(services.Invalid, "ids, all: neither goes with anything else but readToken")
+	case len(read.IDs) > maxMarked:
+		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarked, len(read.IDs))
+	case len(read.IDs) > 0:
+		mark.IDs = slices.Compact(slices.Sorted(slices.Values(read.IDs)))
+	case ranged || read.All:
+		if mark.Categories, err = services.CheckCategories("categories", read.Categories); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, services.Errorf(services.Invalid, "ids, upTo, categories or all: one of them must say what was read")
+	}
+	return s.mark("markNotificationsRead", user, fmt.Sprint(mark), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+		states, err := tx.ReadNotifications(ctx, user, mark)
+		return states, nil, err
+	}), nil
+}
+
+// MarkUnread is the op by which a notification is unread again. NOT_FOUND when it is not of this user's list.
+func (s *Service) MarkUnread(user services.UserNumber, id services.PostID) *fanout.Op {
+	return s.mark("markNotificationUnread", user, id.String(), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+		states, err := tx.UnreadNotification(ctx, user, id)
+		return states, nil, err
+	})
+}
+
+// MarkAllRead is the op by which everything up to a place was read, 0 for until now, which can be undone: see UndoneUntil.
+func (s *Service) MarkAllRead(user services.UserNumber, upTo services.PostID, token string) (*fanout.Op, error) {
+	gen, err := parseToken(token)
+	if err != nil {
+		return nil, err
+	}
+	return s.mark("markAllRead", user, fmt.Sprint(upTo, gen), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+		states, until, err := tx.ReadAllNotifications(ctx, user, upTo, gen)
+		if until.IsZero() {
+			return states, nil, err
+		}
+		return states, []string{strconv.FormatInt(until.UnixMicro(), 10)}, err
+	}), nil
+}
+
+// UndoneUntil is until when a MarkAllRead that happened can be undone; the zero time when it changed nothing.
+func UndoneUntil(op *fanout.Op) time.Time {
+	if len(op.IDs()) == 0 {
+		return time.Time{}
+	}
+	us, err := strconv.ParseInt(op.IDs()[0], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// UndoAllRead is the op by which the last MarkAllRead is undone. CONFLICT after 30 s, and when there is none to undo.
+func (s *Service) UndoAllRead(user services.UserNumber) *fanout.Op {
+	return s.mark("undoMarkAllRead", user, "", func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+		states, err := tx.UndoReadAllNotifications(ctx, user)
+		return states, nil, err
+	})
+}
+
+// Token prints the generation of a list: a mark that carries it leaves alone what was marked unread since.
+func Token(gen uint64) string { return "g" + strconv.FormatUint(gen, 10) }
+
+func parseToken(text string) (gen uint64, err error) {
+	if text == "" {
+		return store.AnyGen, nil
+	}
+	gen, err = strconv.ParseUint(text[1:], 10, 62)
+	if err != nil || Token(gen) != text {
+		return 0, services.Errorf(services.Invalid, "readToken: %s is not the readToken of a list of notifications", services.Quote(text))
+	}
+	return gen, nil
+}
