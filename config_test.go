@@ -52,7 +52,8 @@ func TestDefaults(t *testing.T) {
 		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
 		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000,
 		SocketSubscriptions: 20, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
-		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, FeedKinds: []string{"POST"}, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second,
+		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, FeedKinds: []string{"POST"},
+		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the defaults (-want +got):\n%s", diff)

@@ -22,6 +22,7 @@ import (
 	"tidings/resolvers"
 	"tidings/services"
 	"tidings/services/badge"
+	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/mirror"
@@ -152,6 +153,7 @@ func (s *server) wire() *resolvers.Resolver {
 	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log})
 	s.fanout = fanout.New(fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
+		MuteMentions: s.cfg.MuteMentions,
 	})
 	s.badge = badge.New(badge.Config{
 		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor, Caps: caps,
@@ -171,6 +173,10 @@ func (s *server) wire() *resolvers.Resolver {
 		}),
 		Notice: notice.New(notice.Config{
 			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
+		}),
+		Chat: chat.New(chat.Config{
+			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, Clock: s.clock, MaxGroup: s.cfg.MaxGroup,
+			MaxWriteMembers: s.cfg.MaxWriteMembers, MaxWriteLoad: s.cfg.MaxWriteLoad, Lease: s.cfg.InsideLease,
 		}),
 		Badge: s.badge, Notify: notify.New(notify.Config{Store: s.store, Fanout: s.fanout, Expiry: expiry}), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
 	}

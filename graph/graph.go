@@ -11,3 +11,21 @@ type Viewer struct {
 	Number services.UserNumber
 	Key    string
 }
+
+// Conversation is a conversation as one of its members sees it; its lists are resolved when they are asked for.
+type Conversation struct {
+	ID          string
+	Kind        services.ConversationKind
+	Title       *string
+	MemberCount int
+	LastMessage *Message
+	Unread      services.Count
+	Mentions    services.Count
+	Muted       bool
+	ReadToken   string
+
+	State services.ConversationState
+}
+
+// IsNode says that it can be fetched by its id.
+func (Conversation) IsNode() {}

@@ -215,7 +215,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "publishAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead"}
+	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "publishAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -285,6 +285,90 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.MarkNotificationsSeen = data
+		case "createConversation":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createConversation"))
+			data, err := ec.unmarshalOIngestCreateConversation2ᚖtidingsᚋgraphᚐIngestCreateConversation(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CreateConversation = data
+		case "joinConversation":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("joinConversation"))
+			data, err := ec.unmarshalOIngestJoinConversation2ᚖtidingsᚋgraphᚐIngestJoinConversation(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.JoinConversation = data
+		case "quitConversation":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quitConversation"))
+			data, err := ec.unmarshalOIngestQuitConversation2ᚖtidingsᚋgraphᚐIngestQuitConversation(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.QuitConversation = data
+		case "addMembers":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("addMembers"))
+			data, err := ec.unmarshalOIngestAddMembers2ᚖtidingsᚋgraphᚐIngestAddMembers(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AddMembers = data
+		case "removeMembers":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("removeMembers"))
+			data, err := ec.unmarshalOIngestRemoveMembers2ᚖtidingsᚋgraphᚐIngestRemoveMembers(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RemoveMembers = data
+		case "sendMessage":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sendMessage"))
+			data, err := ec.unmarshalOIngestSendMessage2ᚖtidingsᚋgraphᚐIngestSendMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SendMessage = data
+		case "recallMessage":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("recallMessage"))
+			data, err := ec.unmarshalOIngestRecallMessage2ᚖtidingsᚋgraphᚐIngestRecallMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RecallMessage = data
+		case "enterConversation":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("enterConversation"))
+			data, err := ec.unmarshalOIngestEnterConversation2ᚖtidingsᚋgraphᚐIngestEnterConversation(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EnterConversation = data
+		case "leaveConversation":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("leaveConversation"))
+			data, err := ec.unmarshalOIngestLeaveConversation2ᚖtidingsᚋgraphᚐIngestLeaveConversation(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.LeaveConversation = data
+		case "markConversationRead":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markConversationRead"))
+			data, err := ec.unmarshalOIngestMarkConversationRead2ᚖtidingsᚋgraphᚐIngestMarkConversationRead(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkConversationRead = data
+		case "markConversationUnread":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markConversationUnread"))
+			data, err := ec.unmarshalOIngestMarkConversationUnread2ᚖtidingsᚋgraphᚐIngestMarkConversationUnread(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkConversationUnread = data
+		case "muteConversation":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("muteConversation"))
+			data, err := ec.unmarshalOIngestMuteConversation2ᚖtidingsᚋgraphᚐIngestMuteConversation(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MuteConversation = data
 		case "publishAnnouncement":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("publishAnnouncement"))
 			data, err := ec.unmarshalOIngestPublishAnnouncement2ᚖtidingsᚋgraphᚐIngestPublishAnnouncement(ctx, v)

@@ -15,6 +15,15 @@ import (
 type Node interface {
 }
 
+type AddMembersInput struct {
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// Whom: user:KEY, 1 to 500.
+	UserIds []string `json:"userIds"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
 // What the operators of the installation see.
 type Admin struct {
 }
@@ -64,6 +73,41 @@ type ClearDotInput struct {
 type ClearDotPayload struct {
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
+}
+
+// A page of the viewer's conversations.
+type ConversationConnection struct {
+	// The conversations of this page.
+	Edges []ConversationEdge `json:"edges"`
+	// Where the page stands.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// A conversation in its place in the list.
+type ConversationEdge struct {
+	// The place: opaque, for `after`.
+	Cursor string `json:"cursor"`
+	// The conversation.
+	Node Conversation `json:"node"`
+}
+
+// A conversation after what the viewer did in it.
+type ConversationPayload struct {
+	// The conversation as it is now.
+	Conversation Conversation `json:"conversation"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
+type CreateConversationInput struct {
+	// What it is to be.
+	Kind services.ConversationKind `json:"kind"`
+	// The title, to 255 characters; DIRECT has none.
+	Title *string `json:"title,omitempty"`
+	// Who is in it besides the viewer: user:KEY, up to 499; DIRECT has exactly one.
+	MemberIds []string `json:"memberIds"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 type DeletePostInput struct {
@@ -116,6 +160,22 @@ type EditAnnouncementPayload struct {
 	Announcement Announcement `json:"announcement"`
 }
 
+type EnterConversationInput struct {
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type EnterConversationPayload struct {
+	// The conversation, all of it read.
+	Conversation Conversation `json:"conversation"`
+	// When the device must enter again to stay inside: a minute from now.
+	Until time.Time `json:"until"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 type FollowInput struct {
 	// Whom to follow: user:KEY.
 	UserID string `json:"userId"`
@@ -130,6 +190,17 @@ type FollowPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type IngestAddMembers struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// Whom: user:KEY, 1 to 500.
+	UserIds []string `json:"userIds"`
+}
+
 type IngestClearDot struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -139,6 +210,19 @@ type IngestClearDot struct {
 	Name string `json:"name"`
 }
 
+type IngestCreateConversation struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// What it is to be.
+	Kind services.ConversationKind `json:"kind"`
+	// The title, to 255 characters; DIRECT has none.
+	Title *string `json:"title,omitempty"`
+	// Who is in it besides him: user:KEY, up to 499; DIRECT has exactly one.
+	MemberIds []string `json:"memberIds"`
+}
+
 type IngestDeletePost struct {
 	// Who does it: user:KEY, the author.
 	As string `json:"as"`
@@ -146,6 +230,17 @@ type IngestDeletePost struct {
 	Key *string `json:"key,omitempty"`
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
+}
+
+type IngestEnterConversation struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// The device that he does it on, 1 to 64 of letters, digits, '.', '_', '-'; those without a name are one.
+	Device *string `json:"device,omitempty"`
 }
 
 // Why an event failed.
@@ -167,6 +262,18 @@ type IngestEvent struct {
 	SetProfile             *IngestSetProfile             `json:"setProfile,omitempty"`
 	MarkHomeFeedSeen       *IngestMarkHomeFeedSeen       `json:"markHomeFeedSeen,omitempty"`
 	MarkNotificationsSeen  *IngestMarkNotificationsSeen  `json:"markNotificationsSeen,omitempty"`
+	CreateConversation     *IngestCreateConversation     `json:"createConversation,omitempty"`
+	JoinConversation       *IngestJoinConversation       `json:"joinConversation,omitempty"`
+	QuitConversation       *IngestQuitConversation       `json:"quitConversation,omitempty"`
+	AddMembers             *IngestAddMembers             `json:"addMembers,omitempty"`
+	RemoveMembers          *IngestRemoveMembers          `json:"removeMembers,omitempty"`
+	SendMessage            *IngestSendMessage            `json:"sendMessage,omitempty"`
+	RecallMessage          *IngestRecallMessage          `json:"recallMessage,omitempty"`
+	EnterConversation      *IngestEnterConversation      `json:"enterConversation,omitempty"`
+	LeaveConversation      *IngestLeaveConversation      `json:"leaveConversation,omitempty"`
+	MarkConversationRead   *IngestMarkConversationRead   `json:"markConversationRead,omitempty"`
+	MarkConversationUnread *IngestMarkConversationUnread `json:"markConversationUnread,omitempty"`
+	MuteConversation       *IngestMuteConversation       `json:"muteConversation,omitempty"`
 	PublishAnnouncement    *IngestPublishAnnouncement    `json:"publishAnnouncement,omitempty"`
 	RaiseDot               *IngestRaiseDot               `json:"raiseDot,omitempty"`
 	SetSegments            *IngestSetSegments            `json:"setSegments,omitempty"`
@@ -185,6 +292,26 @@ type IngestFollow struct {
 	Key *string `json:"key,omitempty"`
 	// Whom: user:KEY.
 	UserID string `json:"userId"`
+}
+
+type IngestJoinConversation struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+}
+
+type IngestLeaveConversation struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// The device that he does it on, 1 to 64 of letters, digits, '.', '_', '-'; those without a name are one.
+	Device *string `json:"device,omitempty"`
 }
 
 type IngestLikePost struct {
@@ -214,6 +341,26 @@ type IngestMarkAnnouncementsRead struct {
 	Key *string `json:"key,omitempty"`
 	// The newest announcement that was shown; without it everything until now is read.
 	UpTo *string `json:"upTo,omitempty"`
+}
+
+type IngestMarkConversationRead struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// The newest message that was shown; without it everything until now is read.
+	UpTo *string `json:"upTo,omitempty"`
+}
+
+type IngestMarkConversationUnread struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// The first message that shall wait again: message:KEY.
+	FromMessageID string `json:"fromMessageId"`
 }
 
 type IngestMarkHomeFeedSeen struct {
@@ -262,6 +409,17 @@ type IngestMarkNotificationsSeen struct {
 	UpTo *string `json:"upTo,omitempty"`
 }
 
+type IngestMuteConversation struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// Whether it is to be muted.
+	Muted bool `json:"muted"`
+}
+
 // What became of each event, in the order sent.
 type IngestPayload struct {
 	Results []IngestResult `json:"results"`
@@ -295,6 +453,15 @@ type IngestPublishPost struct {
 	Mentions []string `json:"mentions,omitempty"`
 }
 
+type IngestQuitConversation struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+}
+
 type IngestRaiseDot struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -304,12 +471,45 @@ type IngestRaiseDot struct {
 	Segments []string `json:"segments,omitempty"`
 }
 
+type IngestRecallMessage struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which message of his: message:KEY.
+	MessageID string `json:"messageId"`
+}
+
+type IngestRemoveMembers struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// Whom: user:KEY, 1 to 500.
+	UserIds []string `json:"userIds"`
+}
+
 // What became of one event.
 type IngestResult struct {
 	// The id of what it made or named: the post, the user; null when it failed or there is none.
 	ID *string `json:"id,omitempty"`
 	// Why it failed; null when it did not.
 	Error *IngestError `json:"error,omitempty"`
+}
+
+type IngestSendMessage struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// The text, 1 to 5,000 characters.
+	Body string `json:"body"`
+	// Whom it mentions: user:KEY, up to 50. Who is no member is passed over.
+	MentionIds []string `json:"mentionIds,omitempty"`
 }
 
 type IngestSetProfile struct {
@@ -367,6 +567,20 @@ type JobQueue struct {
 	OldestMs int `json:"oldestMs"`
 }
 
+type JoinConversationInput struct {
+	// Which ROOM: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type LeaveConversationInput struct {
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
 type LikePostInput struct {
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
@@ -407,6 +621,24 @@ type MarkAnnouncementsReadInput struct {
 type MarkAnnouncementsReadPayload struct {
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
+}
+
+type MarkConversationReadInput struct {
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// The newest message that was shown: what is newer still counts. Without it and without a token everything until now is read.
+	UpTo *string `json:"upTo,omitempty"`
+	// Instead of `upTo`, the readToken of the conversation as it was shown: late after a mark as unread, it changes nothing.
+	ReadToken *string `json:"readToken,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MarkConversationUnreadInput struct {
+	// The first message that shall wait again: message:KEY.
+	FromMessageID string `json:"fromMessageId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 type MarkHomeFeedSeenInput struct {
@@ -468,6 +700,66 @@ type MarkNotificationsSeenInput struct {
 type MarkNotificationsSeenPayload struct {
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
+}
+
+// A page of members.
+type MemberConnection struct {
+	// The members of this page.
+	Edges []MemberEdge `json:"edges"`
+	// Where the page stands.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// A member in his place in the list.
+type MemberEdge struct {
+	// The place: opaque, for `after`.
+	Cursor string `json:"cursor"`
+	// The member.
+	Node User `json:"node"`
+}
+
+// What somebody said in a conversation.
+type Message struct {
+	ID string `json:"id"`
+	// The conversation that it is of.
+	ConversationID string `json:"conversationId"`
+	// Who said it.
+	Author User `json:"author"`
+	// The text, 1 to 5,000 characters; null when it was recalled.
+	Body *string `json:"body,omitempty"`
+	// When it was said. Later messages of a conversation have later times.
+	SentAt time.Time `json:"sentAt"`
+	// Members whom it mentions.
+	Mentions []User `json:"mentions"`
+	// Whether its author took it back.
+	Recalled bool `json:"recalled"`
+}
+
+func (Message) IsNode() {}
+
+// A page of messages, the newest first.
+type MessageConnection struct {
+	// The messages of this page.
+	Edges []MessageEdge `json:"edges"`
+	// Where the page stands.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// A message in its place in the list.
+type MessageEdge struct {
+	// The place: opaque, for `after`.
+	Cursor string `json:"cursor"`
+	// The message.
+	Node Message `json:"node"`
+}
+
+type MuteConversationInput struct {
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// Whether it is to be muted.
+	Muted bool `json:"muted"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
 // What some people did with one subject within one half day, UTC: "A, B and 3 others liked your post".
@@ -618,6 +910,20 @@ type QuietHoursInput struct {
 	OffsetMinutes int `json:"offsetMinutes"`
 }
 
+type QuitConversationInput struct {
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type QuitConversationPayload struct {
+	// The conversation that the viewer is a member of no longer.
+	ConversationID string `json:"conversationId"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 type RaiseDotInput struct {
 	// The dot's name, 1 to 64 of a-z, 0-9, '_', '.', '-'. The first raise makes it; an installation has up to 100.
 	Name string `json:"name"`
@@ -630,6 +936,49 @@ type RaiseDotInput struct {
 type RaiseDotPayload struct {
 	// The dot's name.
 	Name string `json:"name"`
+}
+
+type RecallMessageInput struct {
+	// The viewer's own message: message:KEY.
+	MessageID string `json:"messageId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type RecallMessagePayload struct {
+	// The message, which has no text any more.
+	Message Message `json:"message"`
+	// The viewer's badges.
+	Badges services.Badges `json:"badges"`
+}
+
+type RemoveMembersInput struct {
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// Whom: user:KEY, 1 to 500.
+	UserIds []string `json:"userIds"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type SendMessageInput struct {
+	// Where: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// The text, 1 to 5,000 characters.
+	Body string `json:"body"`
+	// Whom it mentions: user:KEY, up to 50. Who is no member is passed over.
+	MentionIds []string `json:"mentionIds,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type SendMessagePayload struct {
+	// The new message.
+	Message Message `json:"message"`
+	// Its conversation, read up to the message.
+	Conversation Conversation `json:"conversation"`
+	// The viewer's badges; one's own message raises none.
+	Badges services.Badges `json:"badges"`
 }
 
 type SetDisplayPolicyInput struct {

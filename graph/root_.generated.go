@@ -27,6 +27,7 @@ type ResolverRoot interface {
 	Admin() AdminResolver
 	AwayDigest() AwayDigestResolver
 	BadgeExplanation() BadgeExplanationResolver
+	Conversation() ConversationResolver
 	DigestPart() DigestPartResolver
 	Mutation() MutationResolver
 	NotificationBadges() NotificationBadgesResolver
@@ -107,9 +108,38 @@ type ComplexityRoot struct {
 		Badges func(childComplexity int) int
 	}
 
+	Conversation struct {
+		ID          func(childComplexity int) int
+		Kind        func(childComplexity int) int
+		LastMessage func(childComplexity int) int
+		MemberCount func(childComplexity int) int
+		Members     func(childComplexity int, first *int, after *string) int
+		Mentions    func(childComplexity int) int
+		Messages    func(childComplexity int, first *int, after *string) int
+		Muted       func(childComplexity int) int
+		ReadToken   func(childComplexity int) int
+		Title       func(childComplexity int) int
+		Unread      func(childComplexity int) int
+	}
+
 	ConversationBadges struct {
 		Mentions func(childComplexity int) int
 		Total    func(childComplexity int) int
+	}
+
+	ConversationConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	ConversationEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	ConversationPayload struct {
+		Badges       func(childComplexity int) int
+		Conversation func(childComplexity int) int
 	}
 
 	DeletePostPayload struct {
@@ -135,6 +165,12 @@ type ComplexityRoot struct {
 
 	EditAnnouncementPayload struct {
 		Announcement func(childComplexity int) int
+	}
+
+	EnterConversationPayload struct {
+		Badges       func(childComplexity int) int
+		Conversation func(childComplexity int) int
+		Until        func(childComplexity int) int
 	}
 
 	FollowPayload struct {
@@ -193,22 +229,64 @@ type ComplexityRoot struct {
 		Badges func(childComplexity int) int
 	}
 
+	MemberConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	MemberEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	Message struct {
+		Author         func(childComplexity int) int
+		Body           func(childComplexity int) int
+		ConversationID func(childComplexity int) int
+		ID             func(childComplexity int) int
+		Mentions       func(childComplexity int) int
+		Recalled       func(childComplexity int) int
+		SentAt         func(childComplexity int) int
+	}
+
+	MessageConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	MessageEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	Mutation struct {
+		AddMembers             func(childComplexity int, input AddMembersInput) int
 		ClearDot               func(childComplexity int, input ClearDotInput) int
+		CreateConversation     func(childComplexity int, input CreateConversationInput) int
 		DeletePost             func(childComplexity int, input DeletePostInput) int
 		EditAnnouncement       func(childComplexity int, input EditAnnouncementInput) int
+		EnterConversation      func(childComplexity int, input EnterConversationInput) int
 		Follow                 func(childComplexity int, input FollowInput) int
 		Ingest                 func(childComplexity int, events []IngestEvent) int
+		JoinConversation       func(childComplexity int, input JoinConversationInput) int
+		LeaveConversation      func(childComplexity int, input LeaveConversationInput) int
 		LikePost               func(childComplexity int, input LikePostInput) int
 		MarkAllRead            func(childComplexity int, input MarkAllReadInput) int
 		MarkAnnouncementsRead  func(childComplexity int, input MarkAnnouncementsReadInput) int
+		MarkConversationRead   func(childComplexity int, input MarkConversationReadInput) int
+		MarkConversationUnread func(childComplexity int, input MarkConversationUnreadInput) int
 		MarkHomeFeedSeen       func(childComplexity int, input MarkHomeFeedSeenInput) int
 		MarkNotificationUnread func(childComplexity int, input MarkNotificationUnreadInput) int
 		MarkNotificationsRead  func(childComplexity int, input MarkNotificationsReadInput) int
 		MarkNotificationsSeen  func(childComplexity int, input MarkNotificationsSeenInput) int
+		MuteConversation       func(childComplexity int, input MuteConversationInput) int
 		PublishAnnouncement    func(childComplexity int, input PublishAnnouncementInput) int
 		PublishPost            func(childComplexity int, input PublishPostInput) int
+		QuitConversation       func(childComplexity int, input QuitConversationInput) int
 		RaiseDot               func(childComplexity int, input RaiseDotInput) int
+		RecallMessage          func(childComplexity int, input RecallMessageInput) int
+		RemoveMembers          func(childComplexity int, input RemoveMembersInput) int
+		SendMessage            func(childComplexity int, input SendMessageInput) int
 		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
 		SetProfile             func(childComplexity int, input SetProfileInput) int
 		SetSegments            func(childComplexity int, input SetSegmentsInput) int
@@ -308,8 +386,24 @@ type ComplexityRoot struct {
 		To            func(childComplexity int) int
 	}
 
+	QuitConversationPayload struct {
+		Badges         func(childComplexity int) int
+		ConversationID func(childComplexity int) int
+	}
+
 	RaiseDotPayload struct {
 		Name func(childComplexity int) int
+	}
+
+	RecallMessagePayload struct {
+		Badges  func(childComplexity int) int
+		Message func(childComplexity int) int
+	}
+
+	SendMessagePayload struct {
+		Badges       func(childComplexity int) int
+		Conversation func(childComplexity int) int
+		Message      func(childComplexity int) int
 	}
 
 	SetDisplayPolicyPayload struct {
@@ -371,6 +465,7 @@ type ComplexityRoot struct {
 		AwayDigest     func(childComplexity int, since *time.Time) int
 		BadgeExplained func(childComplexity int) int
 		Badges         func(childComplexity int) int
+		Conversations  func(childComplexity int, first *int, after *string) int
 		DisplayPolicy  func(childComplexity int) int
 		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string) int
 		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) int
@@ -634,6 +729,83 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ClearDotPayload.Badges(childComplexity), true
 
+	case "Conversation.id":
+		if e.ComplexityRoot.Conversation.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.ID(childComplexity), true
+	case "Conversation.kind":
+		if e.ComplexityRoot.Conversation.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.Kind(childComplexity), true
+	case "Conversation.lastMessage":
+		if e.ComplexityRoot.Conversation.LastMessage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.LastMessage(childComplexity), true
+	case "Conversation.memberCount":
+		if e.ComplexityRoot.Conversation.MemberCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.MemberCount(childComplexity), true
+	case "Conversation.members":
+		if e.ComplexityRoot.Conversation.Members == nil {
+			break
+		}
+
+		args, err := ec.field_Conversation_members_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Conversation.Members(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Conversation.mentions":
+		if e.ComplexityRoot.Conversation.Mentions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.Mentions(childComplexity), true
+	case "Conversation.messages":
+		if e.ComplexityRoot.Conversation.Messages == nil {
+			break
+		}
+
+		args, err := ec.field_Conversation_messages_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Conversation.Messages(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Conversation.muted":
+		if e.ComplexityRoot.Conversation.Muted == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.Muted(childComplexity), true
+	case "Conversation.readToken":
+		if e.ComplexityRoot.Conversation.ReadToken == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.ReadToken(childComplexity), true
+	case "Conversation.title":
+		if e.ComplexityRoot.Conversation.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.Title(childComplexity), true
+	case "Conversation.unread":
+		if e.ComplexityRoot.Conversation.Unread == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Conversation.Unread(childComplexity), true
+
 	case "ConversationBadges.mentions":
 		if e.ComplexityRoot.ConversationBadges.Mentions == nil {
 			break
@@ -646,6 +818,45 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ConversationBadges.Total(childComplexity), true
+
+	case "ConversationConnection.edges":
+		if e.ComplexityRoot.ConversationConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationConnection.Edges(childComplexity), true
+	case "ConversationConnection.pageInfo":
+		if e.ComplexityRoot.ConversationConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationConnection.PageInfo(childComplexity), true
+
+	case "ConversationEdge.cursor":
+		if e.ComplexityRoot.ConversationEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationEdge.Cursor(childComplexity), true
+	case "ConversationEdge.node":
+		if e.ComplexityRoot.ConversationEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationEdge.Node(childComplexity), true
+
+	case "ConversationPayload.badges":
+		if e.ComplexityRoot.ConversationPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationPayload.Badges(childComplexity), true
+	case "ConversationPayload.conversation":
+		if e.ComplexityRoot.ConversationPayload.Conversation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationPayload.Conversation(childComplexity), true
 
 	case "DeletePostPayload.badges":
 		if e.ComplexityRoot.DeletePostPayload.Badges == nil {
@@ -711,6 +922,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EditAnnouncementPayload.Announcement(childComplexity), true
+
+	case "EnterConversationPayload.badges":
+		if e.ComplexityRoot.EnterConversationPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnterConversationPayload.Badges(childComplexity), true
+	case "EnterConversationPayload.conversation":
+		if e.ComplexityRoot.EnterConversationPayload.Conversation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnterConversationPayload.Conversation(childComplexity), true
+	case "EnterConversationPayload.until":
+		if e.ComplexityRoot.EnterConversationPayload.Until == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnterConversationPayload.Until(childComplexity), true
 
 	case "FollowPayload.badges":
 		if e.ComplexityRoot.FollowPayload.Badges == nil {
@@ -844,6 +1074,112 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.MarkNotificationsSeenPayload.Badges(childComplexity), true
 
+	case "MemberConnection.edges":
+		if e.ComplexityRoot.MemberConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberConnection.Edges(childComplexity), true
+	case "MemberConnection.pageInfo":
+		if e.ComplexityRoot.MemberConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberConnection.PageInfo(childComplexity), true
+
+	case "MemberEdge.cursor":
+		if e.ComplexityRoot.MemberEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberEdge.Cursor(childComplexity), true
+	case "MemberEdge.node":
+		if e.ComplexityRoot.MemberEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MemberEdge.Node(childComplexity), true
+
+	case "Message.author":
+		if e.ComplexityRoot.Message.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.Author(childComplexity), true
+	case "Message.body":
+		if e.ComplexityRoot.Message.Body == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.Body(childComplexity), true
+	case "Message.conversationId":
+		if e.ComplexityRoot.Message.ConversationID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.ConversationID(childComplexity), true
+	case "Message.id":
+		if e.ComplexityRoot.Message.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.ID(childComplexity), true
+	case "Message.mentions":
+		if e.ComplexityRoot.Message.Mentions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.Mentions(childComplexity), true
+	case "Message.recalled":
+		if e.ComplexityRoot.Message.Recalled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.Recalled(childComplexity), true
+	case "Message.sentAt":
+		if e.ComplexityRoot.Message.SentAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Message.SentAt(childComplexity), true
+
+	case "MessageConnection.edges":
+		if e.ComplexityRoot.MessageConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MessageConnection.Edges(childComplexity), true
+	case "MessageConnection.pageInfo":
+		if e.ComplexityRoot.MessageConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MessageConnection.PageInfo(childComplexity), true
+
+	case "MessageEdge.cursor":
+		if e.ComplexityRoot.MessageEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MessageEdge.Cursor(childComplexity), true
+	case "MessageEdge.node":
+		if e.ComplexityRoot.MessageEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MessageEdge.Node(childComplexity), true
+
+	case "Mutation.addMembers":
+		if e.ComplexityRoot.Mutation.AddMembers == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_addMembers_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.AddMembers(childComplexity, args["input"].(AddMembersInput)), true
 	case "Mutation.clearDot":
 		if e.ComplexityRoot.Mutation.ClearDot == nil {
 			break
@@ -855,6 +1191,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ClearDot(childComplexity, args["input"].(ClearDotInput)), true
+	case "Mutation.createConversation":
+		if e.ComplexityRoot.Mutation.CreateConversation == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createConversation_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateConversation(childComplexity, args["input"].(CreateConversationInput)), true
 	case "Mutation.deletePost":
 		if e.ComplexityRoot.Mutation.DeletePost == nil {
 			break
@@ -877,6 +1224,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.EditAnnouncement(childComplexity, args["input"].(EditAnnouncementInput)), true
+	case "Mutation.enterConversation":
+		if e.ComplexityRoot.Mutation.EnterConversation == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_enterConversation_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EnterConversation(childComplexity, args["input"].(EnterConversationInput)), true
 	case "Mutation.follow":
 		if e.ComplexityRoot.Mutation.Follow == nil {
 			break
@@ -899,6 +1257,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Ingest(childComplexity, args["events"].([]IngestEvent)), true
+	case "Mutation.joinConversation":
+		if e.ComplexityRoot.Mutation.JoinConversation == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_joinConversation_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.JoinConversation(childComplexity, args["input"].(JoinConversationInput)), true
+	case "Mutation.leaveConversation":
+		if e.ComplexityRoot.Mutation.LeaveConversation == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_leaveConversation_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.LeaveConversation(childComplexity, args["input"].(LeaveConversationInput)), true
 	case "Mutation.likePost":
 		if e.ComplexityRoot.Mutation.LikePost == nil {
 			break
@@ -932,6 +1312,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MarkAnnouncementsRead(childComplexity, args["input"].(MarkAnnouncementsReadInput)), true
+	case "Mutation.markConversationRead":
+		if e.ComplexityRoot.Mutation.MarkConversationRead == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markConversationRead_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkConversationRead(childComplexity, args["input"].(MarkConversationReadInput)), true
+	case "Mutation.markConversationUnread":
+		if e.ComplexityRoot.Mutation.MarkConversationUnread == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markConversationUnread_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkConversationUnread(childComplexity, args["input"].(MarkConversationUnreadInput)), true
 	case "Mutation.markHomeFeedSeen":
 		if e.ComplexityRoot.Mutation.MarkHomeFeedSeen == nil {
 			break
@@ -976,6 +1378,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MarkNotificationsSeen(childComplexity, args["input"].(MarkNotificationsSeenInput)), true
+	case "Mutation.muteConversation":
+		if e.ComplexityRoot.Mutation.MuteConversation == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_muteConversation_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MuteConversation(childComplexity, args["input"].(MuteConversationInput)), true
 	case "Mutation.publishAnnouncement":
 		if e.ComplexityRoot.Mutation.PublishAnnouncement == nil {
 			break
@@ -998,6 +1411,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PublishPost(childComplexity, args["input"].(PublishPostInput)), true
+	case "Mutation.quitConversation":
+		if e.ComplexityRoot.Mutation.QuitConversation == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_quitConversation_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.QuitConversation(childComplexity, args["input"].(QuitConversationInput)), true
 	case "Mutation.raiseDot":
 		if e.ComplexityRoot.Mutation.RaiseDot == nil {
 			break
@@ -1009,6 +1433,39 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RaiseDot(childComplexity, args["input"].(RaiseDotInput)), true
+	case "Mutation.recallMessage":
+		if e.ComplexityRoot.Mutation.RecallMessage == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_recallMessage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RecallMessage(childComplexity, args["input"].(RecallMessageInput)), true
+	case "Mutation.removeMembers":
+		if e.ComplexityRoot.Mutation.RemoveMembers == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeMembers_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveMembers(childComplexity, args["input"].(RemoveMembersInput)), true
+	case "Mutation.sendMessage":
+		if e.ComplexityRoot.Mutation.SendMessage == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_sendMessage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SendMessage(childComplexity, args["input"].(SendMessageInput)), true
 	case "Mutation.setDisplayPolicy":
 		if e.ComplexityRoot.Mutation.SetDisplayPolicy == nil {
 			break
@@ -1417,12 +1874,57 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.QuietHours.To(childComplexity), true
 
+	case "QuitConversationPayload.badges":
+		if e.ComplexityRoot.QuitConversationPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QuitConversationPayload.Badges(childComplexity), true
+	case "QuitConversationPayload.conversationId":
+		if e.ComplexityRoot.QuitConversationPayload.ConversationID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QuitConversationPayload.ConversationID(childComplexity), true
+
 	case "RaiseDotPayload.name":
 		if e.ComplexityRoot.RaiseDotPayload.Name == nil {
 			break
 		}
 
 		return e.ComplexityRoot.RaiseDotPayload.Name(childComplexity), true
+
+	case "RecallMessagePayload.badges":
+		if e.ComplexityRoot.RecallMessagePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecallMessagePayload.Badges(childComplexity), true
+	case "RecallMessagePayload.message":
+		if e.ComplexityRoot.RecallMessagePayload.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecallMessagePayload.Message(childComplexity), true
+
+	case "SendMessagePayload.badges":
+		if e.ComplexityRoot.SendMessagePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendMessagePayload.Badges(childComplexity), true
+	case "SendMessagePayload.conversation":
+		if e.ComplexityRoot.SendMessagePayload.Conversation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendMessagePayload.Conversation(childComplexity), true
+	case "SendMessagePayload.message":
+		if e.ComplexityRoot.SendMessagePayload.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendMessagePayload.Message(childComplexity), true
 
 	case "SetDisplayPolicyPayload.badges":
 		if e.ComplexityRoot.SetDisplayPolicyPayload.Badges == nil {
@@ -1600,6 +2102,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.Badges(childComplexity), true
+	case "Viewer.conversations":
+		if e.ComplexityRoot.Viewer.Conversations == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_conversations_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.Conversations(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Viewer.displayPolicy":
 		if e.ComplexityRoot.Viewer.DisplayPolicy == nil {
 			break
@@ -1650,40 +2163,64 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
+		ec.unmarshalInputAddMembersInput,
 		ec.unmarshalInputClearDotInput,
+		ec.unmarshalInputCreateConversationInput,
 		ec.unmarshalInputDeletePostInput,
 		ec.unmarshalInputEditAnnouncementInput,
+		ec.unmarshalInputEnterConversationInput,
 		ec.unmarshalInputFollowInput,
+		ec.unmarshalInputIngestAddMembers,
 		ec.unmarshalInputIngestClearDot,
+		ec.unmarshalInputIngestCreateConversation,
 		ec.unmarshalInputIngestDeletePost,
+		ec.unmarshalInputIngestEnterConversation,
 		ec.unmarshalInputIngestEvent,
 		ec.unmarshalInputIngestFollow,
+		ec.unmarshalInputIngestJoinConversation,
+		ec.unmarshalInputIngestLeaveConversation,
 		ec.unmarshalInputIngestLikePost,
 		ec.unmarshalInputIngestMarkAllRead,
 		ec.unmarshalInputIngestMarkAnnouncementsRead,
+		ec.unmarshalInputIngestMarkConversationRead,
+		ec.unmarshalInputIngestMarkConversationUnread,
 		ec.unmarshalInputIngestMarkHomeFeedSeen,
 		ec.unmarshalInputIngestMarkNotificationUnread,
 		ec.unmarshalInputIngestMarkNotificationsRead,
 		ec.unmarshalInputIngestMarkNotificationsSeen,
+		ec.unmarshalInputIngestMuteConversation,
 		ec.unmarshalInputIngestPublishAnnouncement,
 		ec.unmarshalInputIngestPublishPost,
+		ec.unmarshalInputIngestQuitConversation,
 		ec.unmarshalInputIngestRaiseDot,
+		ec.unmarshalInputIngestRecallMessage,
+		ec.unmarshalInputIngestRemoveMembers,
+		ec.unmarshalInputIngestSendMessage,
 		ec.unmarshalInputIngestSetProfile,
 		ec.unmarshalInputIngestSetSegments,
 		ec.unmarshalInputIngestUndoMarkAllRead,
 		ec.unmarshalInputIngestUnfollow,
 		ec.unmarshalInputIngestUnlikePost,
+		ec.unmarshalInputJoinConversationInput,
+		ec.unmarshalInputLeaveConversationInput,
 		ec.unmarshalInputLikePostInput,
 		ec.unmarshalInputMarkAllReadInput,
 		ec.unmarshalInputMarkAnnouncementsReadInput,
+		ec.unmarshalInputMarkConversationReadInput,
+		ec.unmarshalInputMarkConversationUnreadInput,
 		ec.unmarshalInputMarkHomeFeedSeenInput,
 		ec.unmarshalInputMarkNotificationUnreadInput,
 		ec.unmarshalInputMarkNotificationsReadInput,
 		ec.unmarshalInputMarkNotificationsSeenInput,
+		ec.unmarshalInputMuteConversationInput,
 		ec.unmarshalInputPublishAnnouncementInput,
 		ec.unmarshalInputPublishPostInput,
 		ec.unmarshalInputQuietHoursInput,
+		ec.unmarshalInputQuitConversationInput,
 		ec.unmarshalInputRaiseDotInput,
+		ec.unmarshalInputRecallMessageInput,
+		ec.unmarshalInputRemoveMembersInput,
+		ec.unmarshalInputSendMessageInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetProfileInput,
 		ec.unmarshalInputSetSegmentsInput,
@@ -1783,7 +2320,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "badges.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls"
+//go:embed "badges.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -1796,6 +2333,7 @@ func sourceData(filename string) string {
 
 var sources = []*ast.Source{
 	{Name: "badges.graphqls", Input: sourceData("badges.graphqls"), BuiltIn: false},
+	{Name: "chat.graphqls", Input: sourceData("chat.graphqls"), BuiltIn: false},
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
 	{Name: "ingest.graphqls", Input: sourceData("ingest.graphqls"), BuiltIn: false},
@@ -1947,6 +2485,34 @@ func (ec *executionContext) childFields_ClearDotPayload(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type ClearDotPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Conversation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Conversation_id(ctx, field)
+	case "kind":
+		return ec.fieldContext_Conversation_kind(ctx, field)
+	case "title":
+		return ec.fieldContext_Conversation_title(ctx, field)
+	case "memberCount":
+		return ec.fieldContext_Conversation_memberCount(ctx, field)
+	case "members":
+		return ec.fieldContext_Conversation_members(ctx, field)
+	case "messages":
+		return ec.fieldContext_Conversation_messages(ctx, field)
+	case "lastMessage":
+		return ec.fieldContext_Conversation_lastMessage(ctx, field)
+	case "unread":
+		return ec.fieldContext_Conversation_unread(ctx, field)
+	case "mentions":
+		return ec.fieldContext_Conversation_mentions(ctx, field)
+	case "muted":
+		return ec.fieldContext_Conversation_muted(ctx, field)
+	case "readToken":
+		return ec.fieldContext_Conversation_readToken(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Conversation", field.Name)
+}
+
 func (ec *executionContext) childFields_ConversationBadges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "total":
@@ -1955,6 +2521,36 @@ func (ec *executionContext) childFields_ConversationBadges(ctx context.Context, 
 		return ec.fieldContext_ConversationBadges_mentions(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ConversationBadges", field.Name)
+}
+
+func (ec *executionContext) childFields_ConversationConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ConversationConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_ConversationConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ConversationConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ConversationEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ConversationEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ConversationEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ConversationEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_ConversationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "conversation":
+		return ec.fieldContext_ConversationPayload_conversation(ctx, field)
+	case "badges":
+		return ec.fieldContext_ConversationPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ConversationPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2005,6 +2601,18 @@ func (ec *executionContext) childFields_EditAnnouncementPayload(ctx context.Cont
 		return ec.fieldContext_EditAnnouncementPayload_announcement(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EditAnnouncementPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_EnterConversationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "conversation":
+		return ec.fieldContext_EnterConversationPayload_conversation(ctx, field)
+	case "until":
+		return ec.fieldContext_EnterConversationPayload_until(ctx, field)
+	case "badges":
+		return ec.fieldContext_EnterConversationPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EnterConversationPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_FollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2117,6 +2725,66 @@ func (ec *executionContext) childFields_MarkNotificationsSeenPayload(ctx context
 		return ec.fieldContext_MarkNotificationsSeenPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkNotificationsSeenPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MemberConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_MemberConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_MemberConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MemberConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_MemberEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_MemberEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_MemberEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MemberEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_Message(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Message_id(ctx, field)
+	case "conversationId":
+		return ec.fieldContext_Message_conversationId(ctx, field)
+	case "author":
+		return ec.fieldContext_Message_author(ctx, field)
+	case "body":
+		return ec.fieldContext_Message_body(ctx, field)
+	case "sentAt":
+		return ec.fieldContext_Message_sentAt(ctx, field)
+	case "mentions":
+		return ec.fieldContext_Message_mentions(ctx, field)
+	case "recalled":
+		return ec.fieldContext_Message_recalled(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Message", field.Name)
+}
+
+func (ec *executionContext) childFields_MessageConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_MessageConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_MessageConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MessageConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_MessageEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_MessageEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_MessageEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MessageEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Notification(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2285,12 +2953,44 @@ func (ec *executionContext) childFields_QuietHours(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type QuietHours", field.Name)
 }
 
+func (ec *executionContext) childFields_QuitConversationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "conversationId":
+		return ec.fieldContext_QuitConversationPayload_conversationId(ctx, field)
+	case "badges":
+		return ec.fieldContext_QuitConversationPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type QuitConversationPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RaiseDotPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
 		return ec.fieldContext_RaiseDotPayload_name(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RaiseDotPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RecallMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "message":
+		return ec.fieldContext_RecallMessagePayload_message(ctx, field)
+	case "badges":
+		return ec.fieldContext_RecallMessagePayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RecallMessagePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SendMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "message":
+		return ec.fieldContext_SendMessagePayload_message(ctx, field)
+	case "conversation":
+		return ec.fieldContext_SendMessagePayload_conversation(ctx, field)
+	case "badges":
+		return ec.fieldContext_SendMessagePayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SendMessagePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetDisplayPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2401,6 +3101,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_badges(ctx, field)
 	case "homeFeed":
 		return ec.fieldContext_Viewer_homeFeed(ctx, field)
+	case "conversations":
+		return ec.fieldContext_Viewer_conversations(ctx, field)
 	case "badgeExplained":
 		return ec.fieldContext_Viewer_badgeExplained(ctx, field)
 	case "awayDigest":

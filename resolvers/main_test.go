@@ -15,6 +15,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/badge"
+	"tidings/services/chat"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/feed"
 	"tidings/services/notice"
@@ -40,6 +41,7 @@ func newAPI(t *testing.T) *api {
 		Social: social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: 3}),
 		Feed:   feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
+		Chat:   chat.New(chat.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: 5}),
 		Notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Notify: notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout}), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}

@@ -55,7 +55,19 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 			nodes[i] = node
 		}
 	}
-	return nodes, err
+	if err != nil {
+		return nil, err
+	}
+	talks, err := r.chatNodes(ctx, viewer, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i, node := range talks {
+		if node != nil {
+			nodes[i] = node
+		}
+	}
+	return nodes, nil
 }
 
 // readAnnouncements puts the announcements that the viewer sees into their places.

@@ -12,6 +12,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/badge"
+	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/notice"
@@ -27,6 +28,7 @@ type Resolver struct {
 	Badge  *badge.Service
 	Notify *notify.Service
 	Notice *notice.Service
+	Chat   *chat.Service
 	Fanout *fanout.Fanout
 	Hub    *push.Hub
 	Queue  JobQueue

@@ -133,6 +133,12 @@ func (m Membership) UnreadMentions() int64 {
 	return m.Mentions
 }
 
+// ConversationState is a conversation and one member's own state in it, of one moment.
+type ConversationState struct {
+	Conversation
+	Own Membership
+}
+
 // Message is a message as the facts know it.
 type Message struct {
 	ID       MessageID

@@ -49,7 +49,7 @@ func (s *Service) conversationFacts(ctx context.Context, user services.UserNumbe
 			return err
 		}
 		for _, state := range states {
-			after = state.Conversation
+			after, state = state.Conversation, s.fanout.Counted(state)
 			document.Conversations.Mentions += int(state.UnreadMentions())
 			if state.Muted {
 				document.Conversations.Unread += int(state.UnreadMentions())

@@ -184,6 +184,9 @@ func (f *Fanout) CarryMember(ctx context.Context, id services.ConversationID, us
 
 // putMemberships writes states into documents and tells the nodes of those that changed by it.
 func (f *Fanout) putMemberships(ctx context.Context, states []services.Membership) (results []rdb.Result, err error) {
+	for i := range states {
+		states[i] = f.Counted(states[i])
+	}
 	results, clamped, err := f.redis.PutMemberships(ctx, states)
 	if err != nil {
 		return nil, err
@@ -198,6 +201,14 @@ func (f *Fanout) putMemberships(ctx context.Context, states []services.Membershi
 	}
 	f.hint(ctx, users, results)
 	return results, nil
+}
+
+// Counted is a state as it counts: the mentions of a muted conversation do unless the settings say otherwise.
+func (f *Fanout) Counted(state services.Membership) services.Membership {
+	if f.cfg.MuteMentions && state.Muted {
+		state.Mentions = 0
+	}
+	return state
 }
 
 // Clamped is how many numbers of unread messages were found below nought. It stays 0.

@@ -28,6 +28,9 @@ type Op struct {
 	Apply func(ctx context.Context, tx *store.Tx) (ids []string, err error)
 	// Own brings the actor's own views up to date after the commit; nil for none. It may fail: the job remains.
 	Own func(ctx context.Context) error
+	// View names what Own brings up to date, "" for nothing else's: of one actor's ops that are committed together and
+	// have the same, the last one's Own does it for all.
+	View string
 
 	ids    []string
 	behind bool
@@ -78,7 +81,14 @@ func (f *Fanout) runOwn(ctx context.Context, ops []*Op, errs []error) {
 	group.SetLimit(8)
 	for _, list := range byActor {
 		group.Go(func() error {
+			last := map[string]*Op{}
 			for _, op := range list {
+				last[op.View] = op
+			}
+			for _, op := range list {
+				if op.View != "" && last[op.View] != op {
+					continue
+				}
 				if err := op.Own(ctx); err != nil {
 					op.behind = true
 					f.log.Debug("own view not updated in time; the job will", "mutation", op.Name, "error", err)

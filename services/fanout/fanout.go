@@ -36,6 +36,8 @@ type Config struct {
 	Lease     time.Duration // of a job, renewed at half; 0 means 30 s
 	Poll      time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
 	Own       time.Duration // how long a mutation waits for the actor's own views; 0 means 300 ms
+
+	MuteMentions bool // what mentions a user in a conversation that he has muted does not count either
 }
 
 // Fanout is the machinery of one node. It is safe for concurrent use.

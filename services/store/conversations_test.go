@@ -76,7 +76,7 @@ func TestConversationsAreMadeOnce(t *testing.T) {
 		equal(b.t, []any{other, created}, []any{first + 1, true})
 		group := b.group(3, 5, 3)
 		equal(b.t, group, other+1)
-		equal(b.t, must(b.Conversations(b.ctx, 5, []services.ConversationID{first, other, 99}))(b.t), []store.ConversationState{{
+		equal(b.t, must(b.Conversations(b.ctx, 5, []services.ConversationID{first, other, 99}))(b.t), []services.ConversationState{{
 			Conversation: services.Conversation{ID: first, Kind: services.DirectConversation, Creator: 5, LastAt: made, Members: 2, Way: services.WriteSide},
 			Own:          services.Membership{Conversation: first, User: 5, Version: 1},
 		}})
@@ -257,7 +257,7 @@ func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 func TestWaysChangeOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		id := b.group(1, 2)
-		state := func() store.ConversationState {
+		state := func() services.ConversationState {
 			return must(b.Conversations(b.ctx, 1, []services.ConversationID{id}))(b.t)[0]
 		}
 		c := state().Conversation

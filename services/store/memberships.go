@@ -56,12 +56,6 @@ type Head struct {
 	Way          services.CountingWay
 }
 
-// ConversationState is a conversation and one member's own state in it, of one moment.
-type ConversationState struct {
-	services.Conversation
-	Own services.Membership
-}
-
 // Memberships reads the states of some users in one conversation, of one moment. Who never was a member is absent; who
 // has left is not.
 func (s *Store) Memberships(ctx context.Context, id services.ConversationID, users []services.UserNumber) ([]services.Membership, error) {
@@ -104,18 +98,18 @@ func (s *Store) Heads(ctx context.Context, ids []services.ConversationID) (heads
 
 // ConversationsOf lists the conversations that a user is a member of, the last active first: those after a place, which
 // is the time and the id of the last one listed, at most limit.
-func (s *Store) ConversationsOf(ctx context.Context, user services.UserNumber, before time.Time, id services.ConversationID, limit int) ([]ConversationState, error) {
+func (s *Store) ConversationsOf(ctx context.Context, user services.UserNumber, before time.Time, id services.ConversationID, limit int) ([]services.ConversationState, error) {
 	return s.conversationStates(ctx, conversationsOf, user, before, id, limit)
 }
 
 // Conversations reads conversations by their ids, for a user: those that he is no member of are absent.
-func (s *Store) Conversations(ctx context.Context, user services.UserNumber, ids []services.ConversationID) ([]ConversationState, error) {
+func (s *Store) Conversations(ctx context.Context, user services.UserNumber, ids []services.ConversationID) ([]services.ConversationState, error) {
 	return s.conversationStates(ctx, conversationsByID, user, ids)
 }
 
-func (s *Store) conversationStates(ctx context.Context, st statement, args ...any) (list []ConversationState, err error) {
+func (s *Store) conversationStates(ctx context.Context, st statement, args ...any) (list []services.ConversationState, err error) {
 	err = s.each(ctx, st, args, func(scan func(...any) error) error {
-		var state ConversationState
+		var state services.ConversationState
 		m := &state.Own
 		state.Conversation, err = scanConversation(scan, &m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions,
 			&m.Gen, &m.Left, &m.Muted, &m.Inside, &m.ReadSide, &m.WayVersion)

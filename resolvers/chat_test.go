@@ -1,0 +1,271 @@
+package resolvers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// talk makes a conversation of its creator and others and answers its id.
+func (a *api) talk(kind, creator string, others ...string) string {
+	a.t.Helper()
+	ids := []string{}
+	for _, other := range others {
+		ids = append(ids, "user:"+other)
+	}
+	got := a.must(creator, `mutation($kind: ConversationKind!, $ids: [ID!]!) { createConversation(input: {kind: $kind, memberIds: $ids}) { conversation { id } } }`,
+		map[string]any{"kind": kind, "ids": ids})
+	id, _ := got.at("createConversation", "conversation", "id").(string)
+	return id
+}
+
+const sayQuery = `mutation($c: ID!, $m: [ID!], $b: String!) { sendMessage(input: {conversationId: $c, body: $b, mentionIds: $m}) {
+	message { id body author { key } mentions { key } recalled } conversation { id unread { value } } badges { conversations { total { value } } } } }`
+
+// say sends a message, lets it be carried, and answers its id.
+func (a *api) say(key, conversation string, mentions ...string) string {
+	a.t.Helper()
+	got := a.must(key, sayQuery, map[string]any{"c": conversation, "b": "hello", "m": mentions})
+	a.Work(a.Fanout)
+	a.Clock.Advance(200 * time.Millisecond)
+	a.Work(a.Fanout)
+	id, _ := got.at("sendMessage", "message", "id").(string)
+	return id
+}
+
+// read marks a conversation read, up to a message unless it is "".
+func (a *api) read(key, conversation, upTo string) answer {
+	a.t.Helper()
+	variables := map[string]any{"c": conversation}
+	if upTo != "" {
+		variables["u"] = upTo
+	}
+	return a.as(key, `mutation($c: ID!, $u: ID) { markConversationRead(input: {conversationId: $c, upTo: $u}) { badges { version conversations { total { value } } } } }`, variables)
+}
+
+// waits is what the badge shows and what the list adds up to, unread and mentions: they are one.
+func (a *api) waits(key string) string {
+	a.t.Helper()
+	got := a.must(key, `{ viewer { badges { total { value } conversations { total { value precision } mentions { value } } }
+		conversations(first: 100) { edges { node { unread { value inTotal } mentions { value inTotal } } } } } }`, nil)
+	var unread, mentions float64
+	edges, _ := got.at("viewer", "conversations", "edges").([]any)
+	for i := range edges {
+		at := func(count, field string) any {
+			return got.at("viewer", "conversations", "edges", i, "node", count, field)
+		}
+		for _, count := range []string{"unread", "mentions"} {
+			if at(count, "inTotal") == true {
+				unread += at(count, "value").(float64)
+			}
+		}
+		mentions += at("mentions", "value").(float64)
+	}
+	badge := func(path ...any) float64 {
+		value, _ := got.at(append([]any{"viewer", "badges"}, path...)...).(float64)
+		return value
+	}
+	if badge("conversations", "total", "value") != unread || badge("conversations", "mentions", "value") != mentions || badge("total", "value") != unread {
+		a.t.Errorf("%s: the list makes %v and %v mentions, the badge is %v", key, unread, mentions, got.at("viewer", "badges"))
+	}
+	return fmt.Sprint(unread, "+", mentions)
+}
+
+func (a *api) wantWaits(what, key, want string) {
+	a.t.Helper()
+	if got := a.waits(key); got != want {
+		a.t.Errorf("%s: %s waits for %s, want %s", what, got, key, want)
+	}
+}
+
+// Two unread messages from one conversation and three from another are five; after reading the first, three.
+func TestTwoAndThreeAreFive(t *testing.T) {
+	a := newAPI(t)
+	b, c := a.talk("DIRECT", "a", "b"), a.talk("DIRECT", "c", "a")
+	a.wantWaits("at first", "a", "0+0")
+	for range 2 {
+		a.say("b", b)
+	}
+	for range 3 {
+		a.say("c", c)
+	}
+	a.wantWaits("before", "a", "5+0")
+	if got := a.read("a", b, ""); got.at("markConversationRead", "badges", "conversations", "total", "value") != 3.0 {
+		t.Errorf("after reading: %+v", got)
+	}
+	a.wantWaits("after", "a", "3+0")
+	a.wantWaits("nobody else's reading changes mine", "b", "0+0")
+}
+
+func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
+	a := newAPI(t)
+	group := a.talk("GROUP", "a", "b", "c")
+	first := a.say("b", group, "user:a", "user:stranger")
+	second := a.say("b", group)
+	a.wantWaits("two, one mentions", "a", "2+1")
+	mute := func(muted bool) {
+		a.must("a", `mutation($c: ID!, $m: Boolean!) { muteConversation(input: {conversationId: $c, muted: $m}) { conversation { muted } } }`, map[string]any{"c": group, "m": muted})
+	}
+	mute(true)
+	a.wantWaits("muted: mentions stay", "a", "1+1")
+	mute(false)
+	token, _ := a.must("a", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": group}).at("node", "readToken").(string)
+	a.must("b", `mutation($m: ID!) { recallMessage(input: {messageId: $m}) { message { recalled body } } }`, map[string]any{"m": first})
+	a.Clock.Advance(200 * time.Millisecond)
+	a.Work(a.Fanout)
+	a.wantWaits("recalled", "a", "1+0")
+	a.read("a", group, second)
+	a.wantWaits("read", "a", "0+0")
+	a.must("a", `mutation($m: ID!) { markConversationUnread(input: {fromMessageId: $m}) { badges { total { value } } } }`, map[string]any{"m": first})
+	a.wantWaits("unread again", "a", "1+0")
+	late := a.must("a", `mutation($c: ID!, $t: String!) { markConversationRead(input: {conversationId: $c, readToken: $t}) { conversation { unread { value } readToken } } }`, map[string]any{"c": group, "t": token})
+	if late.at("markConversationRead", "conversation", "unread", "value") != 1.0 {
+		t.Errorf("a late mark of another device: %+v", late)
+	}
+	token, _ = late.at("markConversationRead", "conversation", "readToken").(string)
+	third := a.say("c", group)
+	a.must("a", `mutation($c: ID!, $t: String!) { markConversationRead(input: {conversationId: $c, readToken: $t}) { badges { version } } }`, map[string]any{"c": group, "t": token})
+	a.wantWaits("what came after it was shown still counts", "a", "1+0")
+	if got := a.must("c", `query($id: ID!) { node(id: $id) { ... on Message { body author { key } recalled conversationId } } }`, map[string]any{"id": third}); got.at("node", "author", "key") != "c" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestInsideNothingCountsAndLeavingEndsIt(t *testing.T) {
+	a := newAPI(t)
+	group := a.talk("GROUP", "a", "b")
+	a.say("b", group)
+	enter := `mutation($c: ID!) { enterConversation(input: {conversationId: $c}) { until badges { conversations { total { value } } } } }`
+	leave := `mutation($c: ID!) { leaveConversation(input: {conversationId: $c}) { badges { conversations { total { value } } } } }`
+	if got := a.must("a", enter, map[string]any{"c": group}); got.at("enterConversation", "badges", "conversations", "total", "value") != 0.0 {
+		t.Errorf("entered: %+v", got)
+	}
+	a.say("b", group, "user:a")
+	a.wantWaits("inside", "a", "0+0")
+	a.must("a", leave, map[string]any{"c": group})
+	a.say("b", group)
+	a.wantWaits("outside", "a", "1+0")
+	a.must("a", enter, map[string]any{"c": group})
+	a.Clock.Advance(61 * time.Second)
+	a.Work(a.Fanout)
+	a.say("b", group, "user:a")
+	a.wantWaits("the lease is over", "a", "1+1")
+}
+
+func TestMembersAlone(t *testing.T) {
+	a := newAPI(t)
+	group, room := a.talk("GROUP", "a", "b"), a.talk("ROOM", "a")
+	message := a.say("a", group)
+	for _, id := range []string{group, message, room} {
+		if got := a.must("c", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.at("node") != nil {
+			t.Errorf("a stranger reads %s: %+v", id, got)
+		}
+		if got := a.must("a", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.at("node", "id") != id {
+			t.Errorf("a member reads %s: %+v", id, got)
+		}
+	}
+	a.must("c", `mutation($c: ID!) { joinConversation(input: {conversationId: $c}) { conversation { memberCount } } }`, map[string]any{"c": room})
+	a.say("a", room)
+	a.wantWaits("joined", "c", "1+0")
+	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId badges { total { value } } } }`, map[string]any{"c": room})
+	a.wantWaits("quit", "c", "0+0")
+	a.must("a", `mutation($c: ID!) { addMembers(input: {conversationId: $c, userIds: ["user:c", "user:b"]}) { conversation { memberCount members { edges { node { key } } } } } }`, map[string]any{"c": group})
+	a.say("b", group)
+	a.wantWaits("added", "c", "1+0")
+	a.must("a", `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:c"]}) { conversation { memberCount } } }`, map[string]any{"c": group})
+	a.Clock.Advance(200 * time.Millisecond)
+	a.Work(a.Fanout)
+	a.wantWaits("removed", "c", "0+0")
+}
+
+// Whatever is not right gets its code and a word on what is wrong, and changes nothing.
+func TestBadInputInConversations(t *testing.T) {
+	a := newAPI(t)
+	group, direct, room := a.talk("GROUP", "a", "b", "c"), a.talk("DIRECT", "a", "b"), a.talk("ROOM", "a")
+	message, elsewhere := a.say("a", group), a.say("a", room)
+	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})
+	a.Work(a.Fanout)
+	beyond := "message:" + services.NewMessageID(1, 99).String()
+	token, _ := a.must("b", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": direct}).at("node", "readToken").(string)
+	mutation := func(text string, arguments ...any) string {
+		return "mutation { " + fmt.Sprintf(text, arguments...) + " }"
+	}
+	for _, bad := range []struct {
+		what, key, query string
+		code             services.Code
+		says             string
+	}{
+		{"a message to what one has left", "c", mutation(`sendMessage(input: {conversationId: %q, body: "x"}) { message { id } }`, group), services.Conflict, "left"},
+		{"a message to a stranger's", "d", mutation(`sendMessage(input: {conversationId: %q, body: "x"}) { message { id } }`, group), services.NotFound, group},
+		{"no text", "a", mutation(`sendMessage(input: {conversationId: %q, body: ""}) { message { id } }`, group), services.Invalid, "body"},
+		{"a long text", "a", mutation(`sendMessage(input: {conversationId: %q, body: %q}) { message { id } }`, group, strings.Repeat("x", 5001)), services.Invalid, "5000"},
+		{"a mark beyond the end", "a", mutation(`markConversationRead(input: {conversationId: %q, upTo: %q}) { badges { version } }`, group, beyond), services.Invalid, "beyond the newest"},
+		{"a mark of another conversation", "a", mutation(`markConversationRead(input: {conversationId: %q, upTo: %q}) { badges { version } }`, group, elsewhere), services.Invalid, "not of"},
+		{"another conversation's token", "b", mutation(`markConversationRead(input: {conversationId: %q, readToken: %q}) { badges { version } }`, group, token), services.Invalid, "another conversation"},
+		{"another's token", "a", mutation(`markConversationRead(input: {conversationId: %q, readToken: %q}) { badges { version } }`, direct, token), services.Invalid, "another member"},
+		{"a broken token", "a", mutation(`markConversationRead(input: {conversationId: %q, readToken: "zz"}) { badges { version } }`, direct), services.Invalid, "readToken"},
+		{"both", "b", mutation(`markConversationRead(input: {conversationId: %q, readToken: %q, upTo: %q}) { badges { version } }`, direct, token, message), services.Invalid, "only one"},
+		{"a fifth other", "a", mutation(`createConversation(input: {kind: GROUP, memberIds: ["user:b", "user:c", "user:d", "user:e", "user:f"]}) { badges { version } }`), services.Invalid, "5 members"},
+		{"one more than a group has", "a", mutation(`addMembers(input: {conversationId: %q, userIds: ["user:c", "user:d", "user:e", "user:f"]}) { badges { version } }`, group), services.Conflict, "up to 5"},
+		{"alone", "a", mutation(`createConversation(input: {kind: DIRECT, memberIds: ["user:a"]}) { badges { version } }`), services.Invalid, "one other member"},
+		{"a third", "a", mutation(`addMembers(input: {conversationId: %q, userIds: ["user:c"]}) { badges { version } }`, direct), services.Conflict, "DIRECT"},
+		{"leaving the other alone", "a", mutation(`quitConversation(input: {conversationId: %q}) { conversationId }`, direct), services.Conflict, "mute"},
+		{"taken out by another", "b", mutation(`removeMembers(input: {conversationId: %q, userIds: ["user:a"]}) { badges { version } }`, group), services.Forbidden, "only who made"},
+		{"joining a group", "d", mutation(`joinConversation(input: {conversationId: %q}) { badges { version } }`, group), services.NotFound, group},
+		{"joining twice", "a", mutation(`joinConversation(input: {conversationId: %q}) { badges { version } }`, room), services.Conflict, "already"},
+		{"another's message", "b", mutation(`recallMessage(input: {messageId: %q}) { message { id } }`, message), services.Forbidden, "not your"},
+		{"no id", "a", mutation(`enterConversation(input: {conversationId: "post:1"}) { until }`), services.Invalid, "conversationId"},
+		{"a message that is none", "a", mutation(`markConversationUnread(input: {fromMessageId: %q}) { badges { version } }`, beyond), services.Invalid, "beyond"},
+		{"another list's cursor", "a", `{ viewer { conversations(after: "AAAA") { edges { cursor } } } }`, services.Invalid, "after"},
+		{"no conversations at once", "a", `{ viewer { conversations(first: 0) { edges { cursor } } } }`, services.Invalid, "1 to 100"},
+	} {
+		got := a.as(bad.key, bad.query, nil)
+		if got.code() != bad.code || !strings.Contains(got.Errors[0].Message, bad.says) {
+			t.Errorf("%s: %+v, want %s about %q", bad.what, got.Errors, bad.code, bad.says)
+		}
+	}
+	a.Work(a.Fanout)
+	a.wantWaits("nothing is half-done", "b", "1+0")
+}
+
+func TestListsOfConversationsArePaged(t *testing.T) {
+	a := newAPI(t)
+	want := []string{}
+	for i := range 5 {
+		id := a.talk("GROUP", "a", fmt.Sprint("u", i))
+		a.say("a", id)
+		want = append([]string{id}, want...)
+	}
+	var got []string
+	after := any(nil)
+	for {
+		page := a.must("a", `query($a: String) { viewer { conversations(first: 2, after: $a) { edges { node { id lastMessage { body } } } pageInfo { hasNextPage endCursor } } } }`, map[string]any{"a": after})
+		edges, _ := page.at("viewer", "conversations", "edges").([]any)
+		for i := range edges {
+			id, _ := page.at("viewer", "conversations", "edges", i, "node", "id").(string)
+			got = append(got, id)
+		}
+		if page.at("viewer", "conversations", "pageInfo", "hasNextPage") != true {
+			break
+		}
+		after = page.at("viewer", "conversations", "pageInfo", "endCursor")
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for range 4 {
+		a.say("u4", want[0])
+	}
+	messages := a.must("a", `query($id: ID!) { node(id: $id) { ... on Conversation { messages(first: 3) { edges { node { author { key } } } pageInfo { hasNextPage endCursor } } members { edges { node { key } } } } } }`, map[string]any{"id": want[0]})
+	if messages.at("node", "messages", "pageInfo", "hasNextPage") != true || messages.at("node", "members", "edges", 1, "node", "key") != "u4" {
+		t.Errorf("%+v", messages)
+	}
+	rest := a.must("a", `query($id: ID!, $a: String) { node(id: $id) { ... on Conversation { messages(first: 3, after: $a) { edges { node { author { key } } } pageInfo { hasNextPage } } } } }`,
+		map[string]any{"id": want[0], "a": messages.at("node", "messages", "pageInfo", "endCursor")})
+	if rest.at("node", "messages", "pageInfo", "hasNextPage") != false || rest.at("node", "messages", "edges", 1, "node", "author", "key") != "a" {
+		t.Errorf("%+v", rest)
+	}
+}

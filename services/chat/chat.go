@@ -1,0 +1,193 @@
+// Package chat is conversations: who is in them, what is said, and what each member has read.
+//
+// It guarantees that a number of unread messages is exact whichever way it is counted: carried to each member when a
+// message is written, or compared with the conversation's head when somebody reads; that positions never go back but by
+// "mark unread", which opens a generation that late marks are not of; and that only members see anything.
+// A message and the job that carries it are one transaction. When Redis does not answer, messages are taken all the same
+// and the numbers follow.
+//
+// Being inside and being a member are two things. Entering a conversation opens it on a device: what arrives is seen and
+// counts nothing until the device leaves again, or its lease ends. Joining and quitting decide who is a member at all.
+package chat
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// Config is what conversations need. Zero numbers mean their defaults.
+type Config struct {
+	Store  *store.Store
+	Mirror *mirror.Mirror
+	Fanout *fanout.Fanout
+	Clock  services.Clock
+
+	MaxGroup        int           // members of a GROUP; 500
+	MaxWriteMembers int           // above it a conversation is counted when somebody reads; 500
+	MaxWriteLoad    int           // and from this many members x messages a minute on; 20,000
+	Lease           time.Duration // how long a device is inside without renewing; 60 s
+}
+
+// Service knows conversations. It is safe for concurrent use.
+type Service struct {
+	Config
+}
+
+const (
+	maxTitle    = 255
+	maxNamed    = 500 // members named in one call
+	maxMentions = 50
+	maxBody     = services.MaxBodyCharacters
+)
+
+// New makes the service.
+func New(cfg Config) *Service {
+	cfg.MaxGroup = cmp.Or(cfg.MaxGroup, 500)
+	cfg.MaxWriteMembers = cmp.Or(cfg.MaxWriteMembers, 500)
+	cfg.MaxWriteLoad = cmp.Or(cfg.MaxWriteLoad, 20_000)
+	cfg.Lease = cmp.Or(cfg.Lease, time.Minute)
+	return &Service{cfg}
+}
+
+// Create is the op that makes a conversation of its creator and others, and answers its id. Two people have one DIRECT:
+// making it again answers the same. INVALID for a title that is too long, or for members that do not fit the kind.
+func (s *Service) Create(creator services.UserNumber, kind services.ConversationKind, title string, others []services.UserNumber) (*fanout.Op, error) {
+	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
+		return nil, err
+	}
+	members := distinct(append(slices.Clone(others), creator))
+	switch {
+	case kind == services.DirectConversation && (len(members) != 2 || title != ""):
+		return nil, services.Errorf(services.Invalid, "memberIds: a DIRECT conversation has one other member and no title, got %d", len(members)-1)
+	case kind == services.GroupConversation && len(members) > s.MaxGroup:
+		return nil, services.Errorf(services.Invalid, "memberIds: a GROUP has up to %d members, got %d", s.MaxGroup, len(members))
+	case len(others) > maxNamed:
+		return nil, services.Errorf(services.Invalid, "memberIds: up to %d can be named at once, got %d", maxNamed, len(others))
+	}
+	var id services.ConversationID
+	return &fanout.Op{
+		Name: "createConversation", Actor: creator, Input: fmt.Sprint(kind, title, members),
+		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
+			var created bool
+			id, created, err = tx.CreateConversation(ctx, store.NewConversation{Kind: kind, Title: title, Creator: creator, Members: members})
+			if err != nil || !created {
+				return []string{id.GlobalID()}, err
+			}
+			c, err := tx.LockConversation(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return []string{id.GlobalID()}, s.changed(ctx, tx, c, members...)
+		},
+		Own: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, creator) },
+	}, nil
+}
+
+func distinct(users []services.UserNumber) []services.UserNumber {
+	slices.Sort(users)
+	return slices.Compact(users)
+}
+
+// changed leaves the jobs that carry a conversation whose members or head changed, and changes the way of counting where
+// its size and traffic ask for it.
+func (s *Service) changed(ctx context.Context, tx *store.Tx, c services.Conversation, users ...services.UserNumber) error {
+	var jobs []store.NewJob
+	if c.Way == services.ReadSide {
+		for _, user := range users {
+			jobs = append(jobs, fanout.MemberJob(c.ID, user))
+		}
+	} else {
+		jobs = append(jobs, s.Fanout.CarryJob(c.ID))
+	}
+	if way := s.way(c); way != c.Way {
+		if _, err := tx.SetWay(ctx, c, way); err != nil {
+			return err
+		}
+		jobs = append(jobs, fanout.PassJob(c.ID))
+	}
+	return tx.Enqueue(ctx, jobs...)
+}
+
+// way is how a conversation is to be counted. It goes back only well below where it went over, so that it does not go to
+// and fro. Going back is one step: writing begins at once, and who still has the other flag is counted by it.
+func (s *Service) way(c services.Conversation) services.CountingWay {
+	load := c.Members * c.PerMinute
+	switch {
+	case c.Way == services.WriteSide && (c.Members > s.MaxWriteMembers || load >= s.MaxWriteLoad):
+		return services.ToReadSide
+	case c.Way != services.WriteSide && c.Members <= s.MaxWriteMembers/2 && load < s.MaxWriteLoad/2:
+		return services.WriteSide
+	}
+	return c.Way
+}
+
+// Send is the op that adds a message and answers its id. The author has read up to it. Of those mentioned count who are
+// members. NOT_FOUND for who is no member, CONFLICT for who has left.
+func (s *Service) Send(author services.UserNumber, id services.ConversationID, body string, mentions []services.UserNumber) (*fanout.Op, error) {
+	if err := services.CheckText("body", body, 1, maxBody); err != nil {
+		return nil, err
+	}
+	mentions = distinct(slices.Clone(mentions))
+	if len(mentions) > maxMentions {
+		return nil, services.Errorf(services.Invalid, "mentionIds: up to %d are allowed, got %d", maxMentions, len(mentions))
+	}
+	var head store.Head
+	op := s.op("sendMessage", author, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		message, c, reached, err := tx.SendMessage(ctx, id, author, body, mentions)
+		if err != nil {
+			return nil, err
+		}
+		head = store.Head{Conversation: id, Number: c.Head, At: c.LastAt}
+		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
+	}, body, mentions)
+	carry := op.Own
+	op.Own = func(ctx context.Context) error {
+		if head.Number > 0 { // not when the idempotency key had made it before
+			s.Mirror.HeadMoved(head)
+		}
+		return carry(ctx)
+	}
+	return op, nil
+}
+
+// op is what one member does in a conversation; his own state is carried at once.
+func (s *Service) op(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error), input ...any) *fanout.Op {
+	return &fanout.Op{
+		Name: name, Actor: user, Input: fmt.Sprint(append([]any{id}, input...)...), Apply: apply, View: "conversation " + id.String(),
+		Own: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, user) },
+	}
+}
+
+// own is an op that changes nothing but the user's own state.
+func (s *Service) own(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) error, input ...any) *fanout.Op {
+	return s.op(name, user, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		if err := apply(ctx, tx); err != nil {
+			return nil, err
+		}
+		return nil, tx.Enqueue(ctx, fanout.MemberJob(id, user))
+	}, input...)
+}
+
+// Recall is the op by which an author takes a message back: it stops counting for everyone who had not read it.
+func (s *Service) Recall(author services.UserNumber, id services.MessageID) *fanout.Op {
+	conversation := id.Conversation()
+	return s.op("recallMessage", author, conversation, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		_, c, err := tx.RecallMessage(ctx, id, author)
+		if err != nil {
+			return nil, err
+		}
+		job := s.Fanout.CarryJob(conversation)
+		if c.Way == services.ReadSide { // the states of many members changed, and nobody carries them
+			job = fanout.PassJob(conversation)
+		}
+		return []string{id.GlobalID()}, tx.Enqueue(ctx, job)
+	}, id)
+}

@@ -1,0 +1,137 @@
+package chat
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// Mark says up to where a conversation was read: to the newest message now, to one message, or to what a token stands for.
+type Mark struct {
+	UpTo  services.MessageID // 0 for none
+	Token string             // "" for none: see ReadToken
+}
+
+// tokenFormat is the first byte of every token.
+const tokenFormat = 1
+
+// tokenLength is format, conversation, user, generation, number.
+const tokenLength = 1 + 4 + 4 + 8 + 8
+
+// ReadToken stands for what a member was shown of a conversation: a mark that carries it reads that far, and nothing when
+// the conversation was marked unread since.
+func ReadToken(state services.Membership) string {
+	bytes := make([]byte, 0, tokenLength)
+	bytes = append(bytes, tokenFormat)
+	bytes = binary.BigEndian.AppendUint32(bytes, uint32(state.Conversation))
+	bytes = binary.BigEndian.AppendUint32(bytes, uint32(state.User))
+	bytes = binary.BigEndian.AppendUint64(bytes, uint64(state.Gen))
+	bytes = binary.BigEndian.AppendUint64(bytes, uint64(state.Head))
+	return base64.RawURLEncoding.EncodeToString(bytes)
+}
+
+// parseToken answers the generation and the number of a token of this user and conversation.
+func parseToken(text string, user services.UserNumber, id services.ConversationID) (gen, number int64, err error) {
+	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(bytes) != tokenLength || bytes[0] != tokenFormat {
+		return 0, 0, services.Errorf(services.Invalid, "readToken: %s is not a token of a conversation", services.Quote(text))
+	}
+	if services.ConversationID(binary.BigEndian.Uint32(bytes[1:])) != id {
+		return 0, 0, services.Errorf(services.Invalid, "readToken: it is of another conversation than %s", id.GlobalID())
+	}
+	if services.UserNumber(binary.BigEndian.Uint32(bytes[5:])) != user {
+		return 0, 0, services.Errorf(services.Invalid, "readToken: it is another member's")
+	}
+	gen, number = int64(binary.BigEndian.Uint64(bytes[9:])), int64(binary.BigEndian.Uint64(bytes[17:]))
+	if gen < 0 || number < 0 || number > services.MaxMessageNumber {
+		return 0, 0, services.Errorf(services.Invalid, "readToken: %s is not a token of a conversation", services.Quote(text))
+	}
+	return gen, number, nil
+}
+
+// MarkRead is the op that moves a member's position forward. A mark that is behind it, or of a generation before the
+// present one, changes nothing. INVALID for a message that is not there yet or is of another conversation.
+func (s *Service) MarkRead(user services.UserNumber, id services.ConversationID, mark Mark) (*fanout.Op, error) {
+	number, gen := mark.UpTo.Number(), int64(-1)
+	switch {
+	case mark.Token != "" && mark.UpTo != 0:
+		return nil, services.Errorf(services.Invalid, "upTo and readToken: only one of them can be given")
+	case mark.UpTo != 0 && mark.UpTo.Conversation() != id:
+		return nil, services.Errorf(services.Invalid, "upTo: %s is not of %s", mark.UpTo.GlobalID(), id.GlobalID())
+	case mark.Token != "":
+		var err error
+		if gen, number, err = parseToken(mark.Token, user, id); err != nil {
+			return nil, err
+		}
+	}
+	nothing := mark.Token != "" && number == 0 // what was shown was empty; 0 would stand for all there is
+	return s.own("markConversationRead", user, id, func(ctx context.Context, tx *store.Tx) error {
+		if nothing {
+			_, err := tx.LockMember(ctx, id, user)
+			return err
+		}
+		return tx.ReadUpTo(ctx, id, user, number, gen)
+	}, mark), nil
+}
+
+// MarkUnread is the op that lets a message and what follows it wait again. It opens a generation: marks that devices made
+// before are late from now on. INVALID for a message that is not there or is of another conversation.
+func (s *Service) MarkUnread(user services.UserNumber, from services.MessageID) *fanout.Op {
+	id := from.Conversation()
+	return s.own("markConversationUnread", user, id, func(ctx context.Context, tx *store.Tx) error {
+		return tx.MarkUnread(ctx, id, user, from.Number())
+	}, from)
+}
+
+// Mute is the op that takes a conversation out of a member's total, but for what mentions him, or back into it.
+func (s *Service) Mute(user services.UserNumber, id services.ConversationID, muted bool) *fanout.Op {
+	return s.own("muteConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
+		return tx.Mute(ctx, id, user, muted)
+	}, muted)
+}
+
+// Enter is the op by which a device opens a conversation, or says that it still has it open. Everything is read, and
+// nothing counts until every device has left or its lease of a minute is over.
+func (s *Service) Enter(user services.UserNumber, id services.ConversationID, device string) *fanout.Op {
+	return s.own("enterConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
+		until := tx.Now.Add(s.Lease)
+		if err := tx.Enter(ctx, id, user, device, until); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.InsideJob(id, user, until))
+	}, device)
+}
+
+// LeaseEnd is when a lease that is taken now ends.
+func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
+
+// Leave is the op by which a device closes a conversation: everything is read. The user stays a member: see Quit.
+func (s *Service) Leave(user services.UserNumber, id services.ConversationID, device string) *fanout.Op {
+	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
+		return tx.Leave(ctx, id, user, device)
+	}, device)
+}
+
+// DeviceGone ends the leases of a device whose connection is gone.
+func (s *Service) DeviceGone(ctx context.Context, user services.UserNumber, device string) error {
+	ids, err := s.Store.LeasesOf(ctx, user, device)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	ops := make([]*fanout.Op, len(ids))
+	for i, id := range ids {
+		ops[i] = s.Leave(user, id, device)
+	}
+	for i, err := range s.Fanout.Commit(ctx, ops...) {
+		if err != nil {
+			return fmt.Errorf("leave %s: %w", ids[i].GlobalID(), err)
+		}
+	}
+	return nil
+}

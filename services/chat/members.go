@@ -1,0 +1,107 @@
+package chat
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// Join is the op by which a user becomes a member of a ROOM; he has read what is there. CONFLICT when he is one.
+func (s *Service) Join(user services.UserNumber, id services.ConversationID) *fanout.Op {
+	return s.members("joinConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
+		if c.Kind != services.RoomConversation {
+			return nil, store.NoConversation(id) // what it is, its members alone know
+		}
+		added, err := tx.AddMembers(ctx, c, []services.UserNumber{user})
+		if err == nil && len(added) == 0 {
+			err = services.Errorf(services.Conflict, "conversationId: you are a member of %s already", id.GlobalID())
+		}
+		return added, err
+	})
+}
+
+// AddMembers is the op by which a member lets others in. Who is a member already stays as he is. CONFLICT for a DIRECT
+// conversation, and beyond the size of a GROUP.
+func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*fanout.Op, error) {
+	users, err := named(users)
+	if err != nil {
+		return nil, err
+	}
+	return s.members("addMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
+		if _, err := tx.LockMember(ctx, id, by); err != nil {
+			return nil, err
+		}
+		if c.Kind == services.DirectConversation {
+			return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and stays with its two members", id.GlobalID())
+		}
+		added, err := tx.AddMembers(ctx, c, users)
+		if size := c.Members + len(added); err == nil && c.Kind == services.GroupConversation && size > s.MaxGroup {
+			err = services.Errorf(services.Conflict, "userIds: a GROUP has up to %d members, it would have %d", s.MaxGroup, size)
+		}
+		return added, err
+	}, users), nil
+}
+
+// RemoveMembers is the op by which a conversation's creator takes others out. Who is no member is passed over. FORBIDDEN
+// for anyone else, CONFLICT for a DIRECT conversation.
+func (s *Service) RemoveMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*fanout.Op, error) {
+	users, err := named(users)
+	if err != nil {
+		return nil, err
+	}
+	return s.members("removeMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
+		if _, err := tx.LockMember(ctx, id, by); err != nil {
+			return nil, err
+		}
+		if c.Creator != by && !slices.Equal(users, []services.UserNumber{by}) {
+			return nil, services.Errorf(services.Forbidden, "conversationId: only who made %s can take others out", id.GlobalID())
+		}
+		return s.remove(ctx, tx, c, users)
+	}, users), nil
+}
+
+// Quit is the op by which a member leaves for good: nothing of the conversation counts for him or is shown to him any more.
+// CONFLICT for a DIRECT conversation, which can be muted.
+func (s *Service) Quit(user services.UserNumber, id services.ConversationID) *fanout.Op {
+	return s.members("quitConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
+		if _, err := tx.LockMember(ctx, id, user); err != nil {
+			return nil, err
+		}
+		return s.remove(ctx, tx, c, []services.UserNumber{user})
+	})
+}
+
+func (s *Service) remove(ctx context.Context, tx *store.Tx, c services.Conversation, users []services.UserNumber) ([]services.UserNumber, error) {
+	if c.Kind == services.DirectConversation {
+		return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and cannot be left; mute it", c.ID.GlobalID())
+	}
+	return tx.RemoveMembers(ctx, c.ID, users)
+}
+
+func named(users []services.UserNumber) ([]services.UserNumber, error) {
+	if len(users) == 0 || len(users) > maxNamed {
+		return nil, services.Errorf(services.Invalid, "userIds: 1 to %d are allowed, got %d", maxNamed, len(users))
+	}
+	return distinct(slices.Clone(users)), nil
+}
+
+// members is an op that changes who is in a conversation, and answers whose state it changed.
+func (s *Service) members(name string, by services.UserNumber, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserNumber, error), input ...any) *fanout.Op {
+	return s.op(name, by, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		c, err := tx.LockConversation(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		users, err := change(ctx, tx, c)
+		if err != nil {
+			return nil, err
+		}
+		if c, err = tx.LockConversation(ctx, id); err != nil { // as it is now
+			return nil, err
+		}
+		return []string{id.GlobalID()}, s.changed(ctx, tx, c, users...)
+	}, input...)
+}

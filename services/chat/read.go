@@ -1,0 +1,102 @@
+package chat
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+)
+
+// Place is a place in the list of a user's conversations: after the one with this last message and this id.
+type Place struct {
+	At time.Time
+	ID services.ConversationID
+}
+
+// First is the place before the first conversation.
+var First = Place{At: time.UnixMicro(1<<62 - 1)}
+
+// List lists the conversations that a user is a member of, the last active first, and says whether more follow.
+func (s *Service) List(ctx context.Context, user services.UserNumber, after Place, size int) ([]services.ConversationState, bool, error) {
+	list, err := s.Store.ConversationsOf(ctx, user, after.At, after.ID, size+1)
+	return page(list, size, err)
+}
+
+// ByID reads conversations for a user. What he is no member of is absent, as is what is not there.
+func (s *Service) ByID(ctx context.Context, user services.UserNumber, ids []services.ConversationID) (map[services.ConversationID]services.ConversationState, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	list, err := s.Store.Conversations(ctx, user, ids)
+	found := make(map[services.ConversationID]services.ConversationState, len(list))
+	for _, state := range list {
+		found[state.ID] = state
+	}
+	return found, err
+}
+
+// One reads a conversation for a user. NOT_FOUND when he is no member.
+func (s *Service) One(ctx context.Context, user services.UserNumber, id services.ConversationID) (services.ConversationState, error) {
+	found, err := s.ByID(ctx, user, []services.ConversationID{id})
+	state, ok := found[id]
+	if err == nil && !ok {
+		err = services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
+	}
+	return state, err
+}
+
+// Messages lists the messages of a conversation before a number, the newest first, recalled ones too, and says whether
+// older ones follow. The caller has seen that the reader is a member.
+func (s *Service) Messages(ctx context.Context, id services.ConversationID, before int64, size int) ([]services.Message, bool, error) {
+	list, err := s.Store.MessagesBefore(ctx, id, before, size+1)
+	return page(list, size, err)
+}
+
+// Members lists the members of a conversation in the order in which Tidings came to know them, after one of them, and says
+// whether more follow. The caller has seen that the reader is a member.
+func (s *Service) Members(ctx context.Context, id services.ConversationID, after services.UserNumber, size int) ([]services.UserNumber, bool, error) {
+	list, err := s.Store.MembersOf(ctx, id, after, size+1)
+	return page(list, size, err)
+}
+
+// ReadMessages reads messages for a user, each with whom it mentions. Those of conversations that he is no member of are
+// absent, as are those that never were.
+func (s *Service) ReadMessages(ctx context.Context, user services.UserNumber, ids []services.MessageID) (map[services.MessageID]services.Message, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var conversations []services.ConversationID
+	for _, id := range ids {
+		conversations = append(conversations, id.Conversation())
+	}
+	mine, err := s.ByID(ctx, user, conversations)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.Store.Messages(ctx, ids)
+	for id := range found {
+		if _, member := mine[id.Conversation()]; !member {
+			delete(found, id)
+		}
+	}
+	return found, err
+}
+
+// Mentioned reads whom messages mention.
+func (s *Service) Mentioned(ctx context.Context, messages []services.Message) (map[services.MessageID][]services.UserNumber, error) {
+	if len(messages) == 0 {
+		return nil, nil
+	}
+	ids := make([]services.MessageID, len(messages))
+	for i, message := range messages {
+		ids[i] = message.ID
+	}
+	return s.Store.Mentioned(ctx, ids)
+}
+
+func page[T any](list []T, size int, err error) ([]T, bool, error) {
+	if err != nil {
+		return nil, false, err
+	}
+	return list[:min(size, len(list))], len(list) > size, nil
+}
