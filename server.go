@@ -160,7 +160,7 @@ func (s *server) wire() *resolvers.Resolver {
 		Expiry: expiry,
 	})
 	s.hub = push.New(push.Config{
-		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.redis.Leave, Render: s.badge.ReadMany,
+		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.redis.Leave, Lost: s.redis.MarkLost, Render: s.badge.ReadMany,
 		Clock: s.clock, Log: s.log, MinInterval: s.cfg.PushInterval, Sweep: s.cfg.SweepInterval,
 	})
 	s.mirror.OnShared(s.hub.HintShared)
@@ -209,7 +209,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(listener) }()
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.runHints)
+	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.redis.WatchEpoch, s.runHints)
 	s.ready.set(true)
 	var failure error
 	select {

@@ -14,9 +14,8 @@
 // On failure: while Redis is away the sweep goes on each second, and the first one that gets an answer finds
 // all that was missed. A state that cannot be rendered, or only as UNKNOWN, leaves the last one standing and is tried again by the
 // next sweep, then after 1 and after 3 more, never faster. When Redis lost its data every user is read
-// again, which rebuilds his document, and enters again. A rebuilt document takes its version from the
-// clock and is newer than what was sent; should it be older all the same, it is not sent, and what the
-// client shows stays until the next change carries the version past it.
+// again, which rebuilds his document, and enters again. A document that is older than what was rendered of it
+// before is not sent: it is reported as lost, rebuilt with a newer version, and then sent.
 package push
 
 import (
@@ -35,6 +34,9 @@ type Config struct {
 	Versions func(ctx context.Context, users []services.UserNumber) ([]uint64, error)
 	// Enter writes that this node wants hints about the users, for so long.
 	Enter func(ctx context.Context, users []services.UserNumber, lease time.Duration) error
+	// Lost is told of users whose documents are older now than what was rendered of them, at the versions shown: Redis has
+	// lost writes without knowing it. What Render reads afterwards is rebuilt and newer. nil: they are only read again.
+	Lost func(ctx context.Context, users []services.UserNumber, shown []uint64) error
 	// Leave takes back what Enter wrote.
 	Leave func(ctx context.Context, users []services.UserNumber) error
 	// Render reads and renders users in one batch, of at most 256. It rebuilds documents that are missing

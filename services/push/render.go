@@ -135,7 +135,7 @@ func (h *Hub) fail(u *user, now moment) {
 // deliver puts a state into the channels that may have it now, and says what comes next for the user.
 func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
 	u.phase = clean
-	u.rendered = ownHalf(badges.Version)
+	u.note(badges, h.config.Lost != nil)
 	if len(u.watchers) == 0 {
 		return
 	}
@@ -175,6 +175,17 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	}
 	u.failures = 0
 	h.next(u, newcomer, behind, badges, now)
+}
+
+// note remembers the version of what was rendered. One that fell is kept as it was for the sweep, which reports the
+// document as lost, unless it was no version of Redis.
+func (u *user) note(badges *services.Badges, reports bool) {
+	own := ownHalf(badges.Version)
+	guessed := badges.Total.Precision == services.Stale || badges.Total.Precision == services.Unknown
+	if own < u.rendered && reports && !guessed && !u.guessed {
+		return
+	}
+	u.rendered, u.guessed = own, guessed
 }
 
 // next decides what a user who was just rendered waits for.

@@ -119,6 +119,9 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	if len(versions) != len(p.users) {
 		return fmt.Errorf("reading the versions of %d users: got %d", len(p.users), len(versions))
 	}
+	if err := h.report(ctx, p, versions); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
@@ -133,6 +136,30 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 			h.stats.Repairs++
 		}
 		h.dirty(u, now)
+	}
+	return nil
+}
+
+// report tells of the documents that are older than what was rendered of them: they are read again after that.
+func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
+	if h.config.Lost == nil {
+		return nil
+	}
+	var users []services.UserNumber
+	var shown []uint64
+	h.mu.Lock()
+	for i, u := range p.users {
+		if n := versions[i]; n > 0 && n < u.rendered && u.rendered == p.rendered[i] && !u.guessed && len(u.watchers) > 0 {
+			users, shown = append(users, u.number), append(shown, u.rendered)
+		}
+	}
+	h.mu.Unlock()
+	if len(users) == 0 {
+		return nil
+	}
+	h.config.Log.Warn("Redis has older documents than it had: they are rebuilt", "users", len(users))
+	if err := h.config.Lost(ctx, users, shown); err != nil {
+		return fmt.Errorf("reporting %d lost documents: %w", len(users), err)
 	}
 	return nil
 }

@@ -85,6 +85,65 @@ func TestSweepAfterLostData(t *testing.T) {
 	})
 }
 
+// TestSweepReportsWhatFell: a document that is older than what was shown is reported with that version, found by the
+// sweep or by a rendering before it, and what is made of it then is sent. One that follows a guess is not.
+func TestSweepReportsWhatFell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		config := e.config()
+		var reports []uint64
+		var refuses error
+		config.Lost = func(_ context.Context, users []services.UserNumber, shown []uint64) error {
+			if len(users) != 1 || users[0] != 7 || len(shown) != 1 {
+				t.Errorf("reported: %v at %v", users, shown)
+			}
+			var refused error
+			e.change(func(*engines) { reports, refused = append(reports, shown[0]), refuses })
+			if refused == nil {
+				e.set(7, shown[0]+1, 5)
+			}
+			return refused
+		}
+		seen := func() (list []uint64) {
+			e.change(func(*engines) { list = slices.Clone(reports) })
+			return list
+		}
+		running(t, e, config, func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			taken(states)
+			e.set(7, 50, 2)
+			pass(2 * time.Second)
+			wantTaken(t, states, 5, "a document that fell")
+			e.set(7, 60, 3)
+			h.HintShared()
+			synctest.Wait()
+			wantTaken(t, states, -1, "the older one, rendered before the sweep")
+			e.change(func(*engines) { refuses = errAway })
+			pass(2 * time.Second)
+			e.change(func(*engines) { refuses = nil })
+			pass(2 * time.Second)
+			wantTaken(t, states, 5, "a document that fell and was rendered")
+			if reports := seen(); !slices.Equal(reports, []uint64{100, 101, 101, 101}) {
+				t.Errorf("reported at %v, want 100 once and 101 until it was taken", reports)
+			}
+			e.change(func(e *engines) {
+				guess := services.Badges{Version: services.Version(900, 0), Total: services.NewCount(8, services.Stale, time.Now())}
+				e.docs[7] = &guess
+			})
+			h.HintShared()
+			pass(500 * time.Millisecond)
+			wantTaken(t, states, 8, "a guess")
+			e.set(7, 200, 9)
+			pass(5 * time.Second)
+			if reports := seen(); len(reports) != 4 {
+				t.Errorf("what follows a guess is reported: %v", reports)
+			}
+		})
+	})
+}
+
 // TestSweepWhileRedisIsAway: it goes on each second, and is right within one once Redis is back.
 func TestSweepWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -34,6 +34,7 @@ type user struct {
 	changed  bool   // queued for a change, not only for the first state of a watcher
 	on       bool   // Enter was answered and nothing has said since that Redis forgot it
 	rendered uint64 // own half of the last rendered version, also of one too old to be sent
+	guessed  bool   // that version came from a clock and not from Redis, whose own may rightly be lower
 	wakeAt   moment // when his timer stands
 	due      moment // no change is sent before
 	entered  moment // when Enter was last called with success

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,7 +13,7 @@ import (
 )
 
 // Copies of facts in Redis spare SQL: a post's text, a user's profile. A copy is 16 digits of version (the fact's
-// last change in microseconds) and JSON; a newer one is never overwritten by an older. A copy that is missing is
+// last change in microseconds), the epoch of its writing (a Redis that lost writes may have an older one), and JSON; a newer one is never overwritten by an older. A copy that is missing is
 // read from SQL, one that is broken counts as missing.
 
 var cachePut = loadScript("cache_put")
@@ -54,6 +55,7 @@ func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []se
 	if err != nil {
 		return nil, nil, err
 	}
+	epoch := c.epoch.value() // after the answers, see Documents
 	for i, command := range commands {
 		text, err := command.(*redis.StringCmd).Result()
 		if err != nil {
@@ -63,10 +65,10 @@ func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []se
 			continue
 		}
 		if i < len(posts) {
-			if post, ok := parsePostCopy(posts[i], text); ok {
+			if post, ok := parsePostCopy(epoch, posts[i], text); ok {
 				foundPosts[post.ID] = post
 			}
-		} else if user, ok := parseUserCopy(users[i-len(posts)], text); ok {
+		} else if user, ok := parseUserCopy(epoch, users[i-len(posts)], text); ok {
 			foundUsers[user.Number] = user
 		}
 	}
@@ -75,13 +77,13 @@ func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []se
 
 // PutCopies writes copies, unless newer ones are there.
 func (c *Client) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
-	calls := make([]call, 0, len(posts)+len(users))
+	calls, epoch := make([]call, 0, len(posts)+len(users)), c.epoch.value()
 	put := func(key string, changed time.Time, value any) error {
 		body, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("copy %s: %w", key, err)
 		}
-		text := fmt.Sprintf("%0*d%s", versionDigits, max(changed.UnixMicro(), 0), body)
+		text := fmt.Sprintf("%0*d%s%s", versionDigits, max(changed.UnixMicro(), 0), epoch, body)
 		calls = append(calls, call{keys: []string{key}, args: []any{text, int64(copyLifetime / time.Second)}})
 		return nil
 	}
@@ -100,22 +102,22 @@ func (c *Client) PutCopies(ctx context.Context, posts []services.Post, users []s
 	return err
 }
 
-func parsePostCopy(id services.PostID, text string) (services.Post, bool) {
+func parsePostCopy(epoch string, id services.PostID, text string) (services.Post, bool) {
 	var stored postCopy
-	changed, ok := parseCopy(text, &stored)
+	changed, ok := parseCopy(epoch, text, &stored)
 	return services.Post{
 		ID: id, Author: stored.Author, Kind: stored.Kind, Parent: stored.Parent, OffFeed: stored.OffFeed,
 		Body: stored.Body, Deleted: stored.Deleted, UpdatedAt: changed,
 	}, ok
 }
 
-func parseUserCopy(number services.UserNumber, text string) (services.User, bool) {
+func parseUserCopy(epoch string, number services.UserNumber, text string) (services.User, bool) {
 	var stored userCopy
-	changed, ok := parseCopy(text, &stored)
+	changed, ok := parseCopy(epoch, text, &stored)
 	return services.User{Number: number, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL, UpdatedAt: changed}, ok
 }
 
-func parseCopy(text string, into any) (changed time.Time, ok bool) {
+func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
 	if len(text) <= versionDigits {
 		return changed, false
 	}
@@ -126,5 +128,6 @@ func parseCopy(text string, into any) (changed time.Time, ok bool) {
 		}
 		micros = micros*10 + int64(digit-'0')
 	}
-	return time.UnixMicro(micros).UTC(), json.Unmarshal([]byte(text[versionDigits:]), into) == nil
+	body, known := strings.CutPrefix(text[versionDigits:], epoch)
+	return time.UnixMicro(micros).UTC(), known && json.Unmarshal([]byte(body), into) == nil
 }

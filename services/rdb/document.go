@@ -12,6 +12,7 @@ import (
 // Document is the badge document of one user as Redis has it: the hash {u<number>}:b.
 //
 //	st    0 while it is being built, 1 when good
+//	e     epoch of its birth: one of another is taken as missing, see epoch
 //	rm    stamp (us) of birth or of the last removal: an add read before it is refused
 //	n     version of the user's own half (us)
 //	d     the day (since 1970) on which the user was last marked active
@@ -47,7 +48,7 @@ func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]
 		if err != nil {
 			return nil, unavailable(err)
 		}
-		return []Document{layout.parse(values)}, nil
+		return []Document{layout.parse(values, c.epoch.value())}, nil
 	}
 	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
@@ -57,13 +58,14 @@ func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]
 	if err != nil {
 		return nil, err
 	}
-	documents := make([]Document, len(users))
+	// The epoch is taken after the answers: whatever connection they came through had told its history by then.
+	documents, epoch := make([]Document, len(users)), c.epoch.value()
 	for i, command := range commands {
 		values, err := command.(*redis.SliceCmd).Result()
 		if err != nil {
 			return nil, unavailable(err)
 		}
-		documents[i] = layout.parse(values)
+		documents[i] = layout.parse(values, epoch)
 	}
 	return documents, nil
 }
@@ -72,20 +74,20 @@ func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]
 func (c *Client) Versions(ctx context.Context, users []services.UserNumber) ([]uint64, error) {
 	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HMGet(ctx, badgeKey(user), "st", "n")
+			p.HMGet(ctx, badgeKey(user), "st", "e", "n")
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	versions := make([]uint64, len(users))
+	versions, epoch := make([]uint64, len(users)), c.epoch.value()
 	for i, command := range commands {
 		values, err := command.(*redis.SliceCmd).Result()
 		if err != nil {
 			return nil, unavailable(err)
 		}
-		if st, _ := values[0].(string); st == "1" {
-			n, _ := values[1].(string)
+		if values[0] == "1" && values[1] == epoch {
+			n, _ := values[2].(string)
 			versions[i], _ = strconv.ParseUint(n, 10, 64)
 		}
 	}
@@ -93,6 +95,19 @@ func (c *Client) Versions(ctx context.Context, users []services.UserNumber) ([]u
 }
 
 var versionRaise = loadScript("version_raise")
+
+var documentLost = loadScript("document_lost")
+
+// MarkLost says that the users were shown[i], versions of Redis, although their documents are older now: those are taken
+// for missing, and made again with versions above.
+func (c *Client) MarkLost(ctx context.Context, users []services.UserNumber, shown []uint64) error {
+	calls := make([]call, len(users))
+	for i, user := range users {
+		calls[i] = call{keys: []string{badgeKey(user)}, args: []any{shown[i]}}
+	}
+	_, err := c.results(ctx, documentLost, calls)
+	return err
+}
 
 // RaiseVersions lifts the versions of documents above ones that were made up without Redis: passed[i] is of users[i].
 func (c *Client) RaiseVersions(ctx context.Context, users []services.UserNumber, passed []uint64) ([]Result, error) {

@@ -16,7 +16,7 @@ import (
 
 // goodValues are what Redis answers for a document.
 func goodValues() []any {
-	values := []any{"1", "1700000000000001", "20000", "0000000000004", "299+", "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00",
+	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00",
 		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90"}
 	for range services.Categories {
 		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "12;0000000000009")
@@ -28,7 +28,7 @@ func goodValues() []any {
 var standard = newLayout([]string{services.DefaultMessageType}, nil)
 
 func TestADocumentIsReadWhole(t *testing.T) {
-	d := standard.parse(goodValues())
+	d := standard.parse(goodValues(), "1234567890")
 	want := Document{Ready: true, N: 1_700_000_000_000_001, Day: 20_000, Seen: 4, FeedCount: 299, FeedMore: true}
 	if len(d.Notifications) != len(services.Categories) {
 		t.Fatalf("%+v has not every category", d)
@@ -72,19 +72,19 @@ func TestABrokenFieldIsNeverNought(t *testing.T) {
 			}
 			values := goodValues()
 			values[i] = value
-			if d := standard.parse(values); d.Ready || d.N != 0 || d.Notifications != nil {
+			if d := standard.parse(values, "1234567890"); d.Ready || d.N != 0 || d.Notifications != nil {
 				t.Errorf("%s = %#v is read as %+v, want nothing", field, value, d)
 			}
 		}
 	}
 	for n := range len(standard.fields) {
-		if d := standard.parse(goodValues()[:n]); d.Ready {
+		if d := standard.parse(goodValues()[:n], "1234567890"); d.Ready {
 			t.Errorf("%d of %d fields are read as %+v", n, len(standard.fields), d)
 		}
 	}
 	values := goodValues()
 	values[0] = "0"
-	if d := standard.parse(values); d.Ready || d.FeedCount != 0 {
+	if d := standard.parse(values, "1234567890"); d.Ready || d.FeedCount != 0 {
 		t.Errorf("a document that is being built is read as %+v", d)
 	}
 }
@@ -146,7 +146,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		}
 		fields, err := v.c.rds().HGetAll(v.Context(), badgeKey(reader)).Result()
 		v.must(err)
-		if len(fields) != 12+2*len(services.Categories)+4 {
+		if len(fields) != 13+2*len(services.Categories)+4 {
 			v.Errorf("%d fields: %v", len(fields), fields)
 		}
 		for name, value := range fields {

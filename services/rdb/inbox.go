@@ -112,7 +112,7 @@ func (c *Client) MarkFeedSeen(ctx context.Context, reader services.UserNumber, u
 // BeginRebuild makes what is missing of the users' documents and inboxes and answers the stamps under which their
 // facts are to be read. With refill the inboxes are opened below their floors as well.
 func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, refill bool) ([]Stamp, error) {
-	args := append([]any{"0"}, c.layout.Load().births...)
+	args := append([]any{"0", c.epochToBuild(ctx)}, c.layout.Load().births...)
 	if refill {
 		args[0] = "1"
 	}
@@ -207,7 +207,7 @@ type InboxPage struct {
 func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (InboxPage, error) {
 	key := inboxKey(reader)
 	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
-		p.HGet(ctx, badgeKey(reader), "st")
+		p.HMGet(ctx, badgeKey(reader), "st", "e")
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: "(" + before.String(), Min: "-", Count: int64(limit)})
@@ -222,7 +222,8 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before s
 		}
 	}
 	first := commands[1].(*redis.StringSliceCmd).Val()
-	if commands[0].(*redis.StringCmd).Val() != "1" || len(first) == 0 || first[0][0] != sentinel {
+	state := commands[0].(*redis.SliceCmd).Val()
+	if state[0] != "1" || state[1] != c.epoch.value() || len(first) == 0 || first[0][0] != sentinel {
 		return page, nil
 	}
 	page.Ready = true

@@ -29,7 +29,7 @@ func profileKey(user services.UserNumber) string { return userKey(user, ":p") }
 // postKey is a cached copy of a post: STRING, see PutCopies, up to 21 KB.
 func postKey(post services.PostID) string { return "p:" + post.String() }
 
-// viewKey is the newest items of a view: ZSET, item -> microseconds, two marks and at most ViewKeep + 32 items of 65
+// viewKey is the newest items of a view: ZSET, item -> microseconds, three marks and at most ViewKeep + 32 items of 65
 // bytes. A code has no "/", so that no two views share a key.
 func viewKey(view services.View) string { return "v:" + view.Code + "/" + view.ID }
 

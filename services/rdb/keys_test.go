@@ -30,7 +30,7 @@ func TestKeysAreWhatTheModelSays(t *testing.T) {
 
 func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 	of := func(user services.UserNumber) []string {
-		return []string{badgeKey(user), inboxKey(user), onlineKey(user), profileKey(user)}
+		return []string{badgeKey(user), inboxKey(user), onlineKey(user), conversationsKey(user), profileKey(user)}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := services.UserNumber(rapid.Uint32().Draw(t, "a")), services.UserNumber(rapid.Uint32().Draw(t, "b"))

@@ -22,7 +22,7 @@ type layout struct {
 const unborn = "0"
 
 // The fields before the registers, in the order of layout.fields.
-var plainFields = []string{"st", "n", "d", "T", "fc", "Cu", "Cm", "R"}
+var plainFields = []string{"st", "e", "n", "d", "T", "fc", "Cu", "Cm", "R"}
 
 const (
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
@@ -108,9 +108,9 @@ func (p *parser) parts(into ...*string) {
 	}
 }
 
-// parse reads the fields; one that is missing or broken makes the document not ready, never a 0.
-func (l *layout) parse(values []any) Document {
-	if len(values) != len(l.fields) || values[0] != "1" {
+// parse reads the fields; one that is missing or broken makes the document not ready, never a 0, as does another epoch.
+func (l *layout) parse(values []any, epoch string) Document {
+	if len(values) != len(l.fields) || values[0] != "1" || values[1] != epoch {
 		return Document{}
 	}
 	fixed := len(values) - len(l.dots)
@@ -122,7 +122,7 @@ func (l *layout) parse(values []any) Document {
 		}
 		texts[i] = text
 	}
-	p := &parser{texts: texts[1:]}
+	p := &parser{texts: texts[2:]}
 	d := Document{Ready: true}
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
 	count, more := strings.CutSuffix(p.next(), "+")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
 
 	"tidings/services"
 )
@@ -34,6 +35,8 @@ type Client struct {
 	time   services.Clock
 	log    *slog.Logger
 	layout atomic.Pointer[layout]
+	epoch  epoch
+	asking singleflight.Group // for the epoch
 
 	hints   hintReceivers
 	local   interface{ close() error } // the server that this Client runs, nil when it is another's
@@ -126,14 +129,22 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	}
 	switch at.mode {
 	case modeCluster:
-		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(addr string) redis.Limiter { return newBreaker(addr, c.log) }))
+		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(node *redis.Options) {
+			node.Limiter, node.OnConnect = newBreaker(node.Addr, c.log), c.greet(node.Addr)
+		}))
 	case modeSentinel:
 		client := redis.NewFailoverClient(options.sentinelOptions(at))
-		// The options for sentinels have no field for it. Nothing has been dialled yet.
-		client.Options().Limiter = newBreaker(at.name(), c.log)
+		// The options for sentinels have no field for the one, and would use the other on sentinels too. Nothing has been
+		// dialled yet.
+		client.Options().Limiter, client.Options().OnConnect = newBreaker(at.name(), c.log), c.greet(onlyMaster)
 		c.redis = client
-	default:
+	case modeEmbedded:
+		c.epoch.learn(onlyMaster, lonelyLineage, c.epoch.begin())
 		c.redis = redis.NewClient(options.singleOptions(at.single, newBreaker(at.name(), c.log)))
+	default:
+		single := options.singleOptions(at.single, newBreaker(at.name(), c.log))
+		single.OnConnect = c.greet(onlyMaster)
+		c.redis = redis.NewClient(single)
 	}
 	c.redis.AddHook(roundTripHook{})
 	c.shared, err = newShared(c.redis, options.ReadTimeout)
@@ -143,6 +154,9 @@ func (c *Client) connect(options Options, at *target) (err error) {
 // ready waits for nothing: the Redis that was named is there now, or it is an error.
 func (c *Client) ready(ctx context.Context) error {
 	if err := c.Ping(ctx); err != nil {
+		return err
+	}
+	if err := c.CheckEpoch(ctx); err != nil {
 		return err
 	}
 	if err := c.loadScripts(ctx); err != nil {

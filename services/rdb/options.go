@@ -222,12 +222,13 @@ func (o Options) sentinelOptions(t *target) *redis.FailoverOptions {
 	}
 }
 
-// clusterOptions sets up a cluster, with a breaker for each of its nodes: one dead master must not close the others.
-func (o Options) clusterOptions(t *target, limiter func(addr string) redis.Limiter) *redis.ClusterOptions {
+// clusterOptions sets up a cluster; prepare gives each of its nodes a breaker of its own: one dead master must not close
+// the others.
+func (o Options) clusterOptions(t *target, prepare func(node *redis.Options)) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: t.addrs, TLSConfig: t.tls, Username: t.user, Password: t.password,
 		NewClient: func(node *redis.Options) *redis.Client {
-			node.Limiter = limiter(node.Addr)
+			prepare(node)
 			return redis.NewClient(node)
 		},
 		Protocol: 2, DisableIdentity: true, MaxRetries: -1,

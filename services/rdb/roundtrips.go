@@ -33,6 +33,11 @@ func chainFrom(ctx context.Context) *roundTripsChain {
 	return chain
 }
 
+// uncounted is for what belongs to no operation, as the making of a connection.
+func uncounted(ctx context.Context) context.Context {
+	return context.WithValue(ctx, roundTripsKey{}, (*roundTripsChain)(nil))
+}
+
 func countRoundTrip(ctx context.Context) {
 	for chain := chainFrom(ctx); chain != nil; chain = chain.outer {
 		chain.own.count.Add(1)

@@ -60,7 +60,7 @@ func (c *Client) Snapshots(ctx context.Context, users []services.UserNumber) ([]
 			return nil, err
 		}
 		for i := range part {
-			snapshot, err := layout.snapshot(commands[4*i:][:4])
+			snapshot, err := layout.snapshot(commands[4*i:][:4], c.epoch.value())
 			if err != nil {
 				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], unavailable(err))
 			}
@@ -71,7 +71,7 @@ func (c *Client) Snapshots(ctx context.Context, users []services.UserNumber) ([]
 }
 
 // snapshot makes one of what Snapshots asked for.
-func (l *layout) snapshot(commands []redis.Cmder) (snapshot Snapshot, err error) {
+func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapshot, err error) {
 	for _, command := range commands {
 		err := command.Err()
 		if redis.HasErrorPrefix(err, "WRONGTYPE") {
@@ -91,7 +91,7 @@ func (l *layout) snapshot(commands []redis.Cmder) (snapshot Snapshot, err error)
 			values[i] = value
 		}
 	}
-	snapshot.Document = l.parse(values)
+	snapshot.Document = l.parse(values, epoch)
 	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
 		return Snapshot{Wholeness: Spoiled}, nil
 	}

@@ -21,6 +21,8 @@ const (
 	viewLifetime = 7 * 24 * time.Hour
 	// floorMark is a member of a view that is no item: those begin with "=".
 	floorMark = "!f"
+	// epochMark is another: a view of another epoch than this node's is taken as missing.
+	epochMark = "!e"
 )
 
 var (
@@ -36,9 +38,9 @@ func viewSeconds() int64 { return int64(viewLifetime / time.Second) }
 // BeginViews makes the views that are missing, opens the others below their floors, and answers the stamps under which
 // their facts are to be read. Until EndViews nobody reads them.
 func (c *Client) BeginViews(ctx context.Context, views []services.View) ([]Stamp, error) {
-	calls := make([]call, len(views))
+	calls, epoch := make([]call, len(views)), c.epochToBuild(ctx)
 	for i, view := range views {
-		calls[i] = call{keys: []string{viewKey(view)}, args: []any{viewSeconds()}}
+		calls[i] = call{keys: []string{viewKey(view)}, args: []any{viewSeconds(), epoch}}
 	}
 	replies, err := c.runScript(ctx, viewBegin, calls)
 	if err != nil {
@@ -112,22 +114,24 @@ func (c *Client) CountViews(ctx context.Context, accesses []services.ViewAccess)
 		for _, access := range accesses {
 			key := viewKey(access.View)
 			p.ZScore(ctx, key, floorMark)
+			p.ZScore(ctx, key, epochMark)
 			p.ZCount(ctx, key, "("+strconv.FormatInt(access.UpTo.UnixMicro(), 10), "+inf")
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	counts := make([]ViewCount, len(accesses))
+	counts, epoch := make([]ViewCount, len(accesses)), c.epoch.value()
 	for i, access := range accesses {
-		mark, err := commands[2*i].(*redis.FloatCmd).Result()
-		if err == redis.Nil {
+		mark, err := commands[3*i].(*redis.FloatCmd).Result()
+		born := commands[3*i+1].(*redis.FloatCmd).Val()
+		if err == redis.Nil || err == nil && digits(int64(-born)) != epoch {
 			continue
 		}
 		if err != nil {
 			return nil, unavailable(err)
 		}
-		newer, err := commands[2*i+1].(*redis.IntCmd).Result()
+		newer, err := commands[3*i+2].(*redis.IntCmd).Result()
 		if err != nil {
 			return nil, unavailable(err)
 		}

@@ -1,6 +1,7 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c
--- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2...] triples: field, value at birth, pattern of a whole value
+-- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2] epoch
+-- ARGV[3...] triples: field, value at birth, pattern of a whole value
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
 
@@ -12,16 +13,16 @@ local function whole(fields, ...)
   return true
 end
 
-local rm, n = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n'))
+local rm, n, epoch = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n', 'e'))
 local time = now()
 rm = tonumber(rm) or 0
-if not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) then
-  redis.call('DEL', KEYS[2]) -- removals skipped while the document was away: nothing in it can be trusted
+if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) then
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) -- what was skipped while the document was away, or lost with an epoch, is in none of them
   rm, n = math.max(time, rm + 1), math.max(time, (tonumber(n) or 0) + 1)
-  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
+  redis.call('HSET', KEYS[1], 'st', '0', 'e', ARGV[2], 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
     'T', ZERO, 'fc', '0', 'fq', ZERO, 'ft', ZERO, 'd', '0')
 end
-for k = 2, #ARGV, 3 do
+for k = 3, #ARGV, 3 do
   local value, pattern = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 2]
   local fits = value and (value == ARGV[k + 1] or value:match(pattern))
   if not fits then redis.call('HSET', KEYS[1], 'st', '0', ARGV[k], ARGV[k + 1]) end

@@ -136,7 +136,7 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 // Addr is host:port, the same after every Start.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Start starts a killed server again, empty, on its old port, and waits until it answers.
+// Start starts a killed server again on its old port, empty or as the command SAVE left it, and waits until it answers.
 func (s *Server) Start() {
 	s.tb.Helper()
 	if s.command != nil {
@@ -215,7 +215,7 @@ func (s *Server) must(what string, run func(context.Context, *redis.Client) erro
 	}
 }
 
-// Kill ends the server as kill -9 does. What it held is gone. A server that does not run is left alone.
+// Kill ends the server as kill -9 does. What it held since SAVE is gone. A server that does not run is left alone.
 func (s *Server) Kill() {
 	if s.command == nil {
 		return

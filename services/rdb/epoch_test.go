@@ -1,0 +1,322 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// What Redis holds of the reader, as a client takes it: "missing", or the number of his feed.
+func (v view) believed() string {
+	v.Helper()
+	documents, err := v.c.Documents(v.Context(), []services.UserNumber{reader, reader})
+	if err != nil {
+		return err.Error()
+	}
+	one, err := v.c.Documents(v.Context(), []services.UserNumber{reader})
+	if err != nil {
+		return err.Error()
+	}
+	versions, err := v.c.Versions(v.Context(), []services.UserNumber{reader})
+	if err != nil {
+		return err.Error()
+	}
+	page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 300)
+	if err != nil {
+		return err.Error()
+	}
+	there := documents[0].Ready
+	if documents[1].Ready != there || one[0].Ready != there || versions[0] != documents[0].N || page.Ready != there {
+		return fmt.Sprintf("documents %v and %v, version %d, page %v: they differ", documents[0].Ready, one[0].Ready, versions[0], page.Ready)
+	}
+	if !there {
+		return "missing"
+	}
+	return fmt.Sprint(documents[0].FeedCount)
+}
+
+// losing is a Redis that can lose its last writes: settle makes what is there survive, lose makes it forget the rest.
+type losing struct {
+	url          string
+	settle, lose func()
+}
+
+func eachLosing(t *testing.T, run func(t *testing.T, redis losing)) {
+	restarted := func(servers ...*rdbtest.Server) losing {
+		return losing{settle: func() {
+			for _, s := range servers {
+				s.Do("SAVE")
+			}
+		}, lose: func() {
+			for _, s := range servers {
+				s.Kill()
+				s.Start()
+			}
+		}}
+	}
+	t.Run("single", func(t *testing.T) {
+		server := rdbtest.NewServer(t)
+		redis := restarted(server)
+		redis.url = server.URL()
+		run(t, redis)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		url, servers := rdbtest.ClusterServers(t)
+		redis := restarted(servers...)
+		redis.url = url
+		run(t, redis)
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		url, master, replica := rdbtest.SentinelServers(t)
+		run(t, losing{url: url, settle: func() {
+			master.Do("WAIT", 1, 5000)
+			replica.Pause() // it takes over without what follows
+			master.Do("CLIENT", "KILL", "TYPE", "replica")
+		}, lose: func() {
+			master.Kill()
+			replica.Resume()
+		}})
+	})
+}
+
+// A Redis that comes back with older data is not believed, by whatever node, and what is built then is believed by all.
+func TestLostWritesAreNotBelieved(t *testing.T) {
+	eachLosing(t, func(t *testing.T, redis losing) {
+		v := view{t, connect(t, Options{URL: redis.url, Node: "one"})}
+		second := view{t, connect(t, Options{URL: redis.url, Node: "two"})}
+		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Body: "old", UpdatedAt: time.UnixMicro(1)}}, []services.User{{Number: reader, Key: "old"}}))
+		redis.settle()
+		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Deleted: true, UpdatedAt: time.UnixMicro(2)}}, nil))
+		if result := v.add(v.stamp(), counted(4)); result.Status != Applied || v.believed() != "4" || second.believed() != "4" {
+			t.Fatalf("%+v, then %s and %s", result, v.believed(), second.believed())
+		}
+		redis.lose()
+
+		for name, node := range map[string]view{"one": v, "two": second} {
+			eventually(t, 20*time.Second, "Redis answers node "+name, func() error {
+				_, err := node.c.Documents(t.Context(), []services.UserNumber{reader})
+				return err
+			})
+			if got := node.believed(); got != "missing" {
+				t.Errorf("node %s: %s of a Redis that has lost writes, want it missing", name, got)
+			}
+			if found, users, err := node.c.Copies(t.Context(), []services.PostID{1}, []services.UserNumber{reader}); err != nil || len(found)+len(users) > 0 {
+				t.Errorf("node %s: copies %v and %v, %v", name, found, users, err)
+			}
+		}
+		if v.field("fc") != "3" {
+			t.Fatalf("the old document is not there: fc is %q", v.field("fc"))
+		}
+		v.build(FeedFacts{Entries: posts(1, 4, counted)})
+		v.must(second.c.CheckEpoch(t.Context())) // as WatchEpoch does, for what the masters of others have to say
+		if v.believed() != "4" || second.believed() != "4" {
+			t.Errorf("rebuilt, %s and %s, want 4", v.believed(), second.believed())
+		}
+		n := v.document().N
+		second.begin(false)
+		if second.document().N != n || v.believed() != "4" {
+			t.Error("the second node begins anew what the first has built")
+		}
+	})
+}
+
+// A rebuild in a new epoch takes nothing over, and its version is above the old one's.
+func TestANewEpochBeginsAnew(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 9, counted), Seen: 5})
+		_, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: 3})}}})
+		v.must(err)
+		v.must(v.c.rds().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
+		v.set("Cu", "4")
+		v.set("n", uint64(9_000_000_000_000_000))
+		v.set("e", "4711")
+		if got := v.believed(); got != "missing" {
+			v.Errorf("of another epoch: %s", got)
+		}
+		v.build(FeedFacts{Entries: posts(20, 21, counted)})
+		d := v.document()
+		if d.N <= 9_000_000_000_000_000 || d.FeedCount != 2 || d.Seen != 0 || d.Segments.Version != 0 || d.Conversations.Unread != 0 {
+			v.Errorf("taken over: %+v", d)
+		}
+		if n, err := v.c.rds().Exists(v.Context(), conversationsKey(reader)).Result(); n != 0 || err != nil {
+			v.Errorf("the conversations are still there: %v", err)
+		}
+		v.want("the feed", v.build(FeedFacts{}), Applied, "2", counted(20), counted(21))
+	})
+}
+
+func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		n := v.document().N
+		lost := func(shown uint64) {
+			v.must(v.c.MarkLost(v.Context(), []services.UserNumber{reader, other}, []uint64{shown, shown}))
+		}
+		lost(n)
+		lost(n - 1)
+		if v.document().N != n {
+			v.Errorf("a document that is new enough is lost: %+v", v.document())
+		}
+		const shown = 9_000_000_000_000_000
+		lost(shown)
+		if got := v.believed(); got != "missing" {
+			v.Errorf("an old document is believed: %s", got)
+		}
+		if v.build(FeedFacts{Entries: posts(1, 3, counted)}); v.document().N <= shown {
+			v.Errorf("made again with version %d, not above %d", v.document().N, uint64(shown))
+		}
+	})
+}
+
+// Two nodes on a cluster: the one that has not noticed a failover does not begin anew what the other has built.
+func TestANodeThatHasNotNoticedDoesNotTearDown(t *testing.T) {
+	url := rdbtest.Cluster(t)
+	v, late := view{t, connect(t, Options{URL: url})}, view{t, connect(t, Options{URL: url})}
+	late.c.epoch.mu.Lock()
+	for addr := range late.c.epoch.lineages {
+		late.c.epoch.lineages[addr] = lineage{id: "of a master that is gone"}
+	}
+	late.c.epoch.verified = time.Time{}
+	late.c.epoch.fold()
+	late.c.epoch.mu.Unlock()
+	v.build(FeedFacts{Entries: posts(1, 3, counted)})
+	if got := late.believed(); got != "missing" {
+		t.Fatalf("the late node believes %s", got)
+	}
+	late.begin(false)
+	if late.believed() != "3" || v.believed() != "3" {
+		t.Errorf("begun again by the late node: %s and %s, want 3", late.believed(), v.believed())
+	}
+}
+
+func TestTheEpochIsOfAllMastersAndNeverOfAnEarlierAnswer(t *testing.T) {
+	var e epoch
+	if e.value() != noEpoch {
+		t.Errorf("before any answer: %s", e.value())
+	}
+	e.learn("a:1", "x", e.begin())
+	if e.value() != noEpoch {
+		t.Error("a server that is not known as a master has a say")
+	}
+	e.learnAll(map[string]string{"a:1": "x", "b:1": "y"}, e.begin())
+	first := e.value()
+	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.begin())
+	if e.value() != first || first == noEpoch || len(first) > 10 {
+		t.Errorf("the same lineages elsewhere: %s after %s", e.value(), first)
+	}
+	early, later := e.begin(), e.begin()
+	e.learn("c:1", "new", later)
+	second := e.value()
+	e.learn("c:1", "y", early)
+	e.learn("c:1", "", e.begin())
+	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, early)
+	if e.value() != second || second == first {
+		t.Errorf("%s, then %s: the later question's answer does not stay", second, e.value())
+	}
+	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.begin())
+	if e.value() != first {
+		t.Errorf("%s, want %s again", e.value(), first)
+	}
+	var lonely epoch
+	lonely.learn(onlyMaster, "x", lonely.begin())
+	if lonely.value() == noEpoch || lonely.value() == first {
+		t.Errorf("one master: %s", lonely.value())
+	}
+}
+
+func TestWhatRedisSaysOfItsLineage(t *testing.T) {
+	log := &recorder{}
+	c := &Client{log: log.log()}
+	info := func(text string, err error) *redis.StringCmd {
+		command := redis.NewStringCmd(context.Background())
+		command.SetVal(text)
+		command.SetErr(err)
+		return command
+	}
+	refused := func(text string) error { return redisRefusal(text) }
+	for name, check := range map[string]struct {
+		info *redis.StringCmd
+		want string
+		fail bool
+	}{
+		"a master":      {info("# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:000\r\n", nil), "abc", false},
+		"a replica":     {info("role:slave\r\nmaster_replid:abc\r\n", nil), "", false},
+		"no such field": {info("role:master\r\n", nil), noLineage, false},
+		"no right":      {info("", refused("NOPERM this user has no permissions to run the 'info' command")), noLineage, false},
+		"loading":       {info("", refused("LOADING Redis is loading the dataset in memory")), "", true},
+		"no answer":     {info("", context.DeadlineExceeded), "", true},
+	} {
+		id, err := c.lineageOf(check.info)
+		if id != check.want || (err != nil) != check.fail {
+			t.Errorf("%s: %q, %v", name, id, err)
+		}
+	}
+	if got := strings.Count(log.String(), "level=WARN"); got != 1 {
+		t.Errorf("%d warnings, want one: %s", got, log)
+	}
+}
+
+type redisRefusal string
+
+func (e redisRefusal) Error() string { return string(e) }
+func (redisRefusal) RedisError()     {}
+
+// A promotion that no connection notices is found by the watch.
+func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	v := view{t, connect(t, Options{URL: server.URL()})}
+	v.build(FeedFacts{Entries: posts(1, 3, counted)})
+	ctx, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = v.c.WatchEpoch(ctx) })
+	defer watching.Wait()
+	defer stop()
+	server.Do("REPLICAOF", "127.0.0.1", "1")
+	server.Do("REPLICAOF", "NO", "ONE")
+	eventually(t, 5*time.Second, "the new lineage is known", func() error {
+		if got := v.believed(); got != "missing" {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
+}
+
+// A view of another epoch is taken as missing, and begun anew; a removal before that stays fenced.
+func TestAViewOfAnotherEpochIsMissing(t *testing.T) {
+	eachView(t, func(v view) {
+		news := services.View{Code: "news"}
+		access := []services.ViewAccess{{View: news, UpTo: time.UnixMicro(1)}}
+		counted := func() ViewCount {
+			counts, err := v.c.CountViews(v.Context(), access)
+			v.must(err)
+			return counts[0]
+		}
+		build := func(items ...services.ViewItem) {
+			stamps, err := v.c.BeginViews(v.Context(), []services.View{news})
+			v.must(err)
+			_, err = v.c.EndViews(v.Context(), []ViewFacts{{View: news, Stamp: stamps[0], Items: items}})
+			v.must(err)
+		}
+		build(services.ViewItem{Item: "a", At: time.UnixMicro(5)}, services.ViewItem{Item: "b", At: time.UnixMicro(6)})
+		if got := counted(); !got.Ready || got.Count != 2 {
+			v.Fatalf("%+v, want 2", got)
+		}
+		v.must(v.c.rds().ZAdd(v.Context(), viewKey(news), redis.Z{Score: -4711, Member: epochMark}).Err())
+		if got := counted(); got.Ready {
+			v.Errorf("of another epoch: %+v", got)
+		}
+		build(services.ViewItem{Item: "c", At: time.UnixMicro(7)})
+		if got := counted(); !got.Ready || got.Count != 1 {
+			v.Errorf("begun anew: %+v, want 1", got)
+		}
+	})
+}

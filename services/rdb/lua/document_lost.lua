@@ -1,0 +1,9 @@
+-- Takes a document for lost that is older than what was shown of it, so that it is made again with a newer version.
+-- KEYS[1] {u}:b
+-- ARGV[1] the version that was shown
+-- Returns {status, n, 0}
+local n = tonumber(redis.call('HGET', KEYS[1], 'n'))
+if not n then return { 0 } end
+if n >= tonumber(ARGV[1]) then return { 2 } end
+redis.call('HSET', KEYS[1], 'e', '', 'n', ARGV[1])
+return { 1, ARGV[1], 0 }
