@@ -41,19 +41,20 @@ type Config struct {
 	SocketWriteDeadline time.Duration `flag:"socket-write-deadline" env:"TIDINGS_SOCKET_WRITE_DEADLINE" default:"10s" unit:"DURATION" min:"100ms" max:"1m" help:"how long a socket may take for one message before it is cut off"`
 	Drain               time.Duration `flag:"drain" env:"TIDINGS_DRAIN" default:"8s" unit:"DURATION" min:"0s" max:"12s" help:"over how long the sockets are closed after SIGTERM; the process is gone within 15 s"`
 
-	Workers         int           `flag:"workers" env:"TIDINGS_WORKERS" default:"4" unit:"COUNT" min:"1" max:"256" help:"how many workers carry facts into feeds and badges"`
-	ActiveFor       time.Duration `flag:"active-for" env:"TIDINGS_ACTIVE_FOR" default:"720h" unit:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis keeps nothing of him until he returns"`
-	MaxFollowees    int           `flag:"max-followees" env:"TIDINGS_MAX_FOLLOWEES" default:"2000" unit:"COUNT" min:"1" max:"100000" help:"how many people one user may follow; an import is not bound by it"`
-	MaxGroup        int           `flag:"max-group" env:"TIDINGS_MAX_GROUP" default:"500" unit:"COUNT" min:"2" max:"100000" help:"how many members a GROUP may have"`
-	MaxWriteMembers int           `flag:"max-write-members" env:"TIDINGS_MAX_WRITE_MEMBERS" default:"500" unit:"COUNT" min:"1" max:"1000000" help:"conversations of more members are counted when somebody reads"`
-	MaxWriteLoad    int           `flag:"max-write-load" env:"TIDINGS_MAX_WRITE_LOAD" default:"20000" unit:"COUNT" min:"1" max:"100000000" help:"so are those of this many members times messages a minute, until both are below half"`
-	InsideLease     time.Duration `flag:"inside-lease" env:"TIDINGS_INSIDE_LEASE" default:"60s" unit:"DURATION" min:"1s" max:"1h" help:"how long a device is inside a conversation without saying so again"`
-	MuteMentions    bool          `flag:"mute-mentions" env:"TIDINGS_MUTE_MENTIONS" help:"muting a conversation takes what mentions the user out of his total too"`
-	FeedKinds       []string      `flag:"feed-kinds" env:"TIDINGS_FEED_KINDS" default:"POST" unit:"LIST" help:"the kinds of posts that enter home feeds and count there: POST, COMMENT, REPLY, separated by commas; it holds for what is published from then on"`
-	NotifyFor       []string      `flag:"notification-expiry" env:"TIDINGS_NOTIFICATION_EXPIRY" default:"" unit:"LIST" help:"for how many whole days an unseen notification stays in its number, 1 to 7, or never: LIKE=2,MENTION=never; what is not named has 7"`
-	DisplayCaps     []string      `flag:"display-caps" env:"TIDINGS_DISPLAY_CAPS" default:"" unit:"LIST" help:"the largest numbers shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS; what is not named has 99"`
-	PushInterval    time.Duration `flag:"push-interval" env:"TIDINGS_PUSH_INTERVAL" default:"100ms" unit:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
-	SweepInterval   time.Duration `flag:"sweep-interval" env:"TIDINGS_SWEEP_INTERVAL" default:"1s" unit:"DURATION" min:"100ms" max:"1m" help:"how often the open subscriptions are compared with Redis, which mends what a lost hint left"`
+	Workers          int           `flag:"workers" env:"TIDINGS_WORKERS" default:"4" unit:"COUNT" min:"1" max:"256" help:"how many workers carry facts into feeds and badges"`
+	ActiveFor        time.Duration `flag:"active-for" env:"TIDINGS_ACTIVE_FOR" default:"720h" unit:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis keeps nothing of him until he returns"`
+	MaxFollowees     int           `flag:"max-followees" env:"TIDINGS_MAX_FOLLOWEES" default:"2000" unit:"COUNT" min:"1" max:"100000" help:"how many people one user may follow; an import is not bound by it"`
+	MaxGroup         int           `flag:"max-group" env:"TIDINGS_MAX_GROUP" default:"500" unit:"COUNT" min:"2" max:"100000" help:"how many members a GROUP may have"`
+	MaxWriteMembers  int           `flag:"max-write-members" env:"TIDINGS_MAX_WRITE_MEMBERS" default:"500" unit:"COUNT" min:"1" max:"1000000" help:"conversations of more members are counted when somebody reads"`
+	MaxWriteLoad     int           `flag:"max-write-load" env:"TIDINGS_MAX_WRITE_LOAD" default:"20000" unit:"COUNT" min:"1" max:"100000000" help:"so are those of this many members times messages a minute, until both are below half"`
+	InsideLease      time.Duration `flag:"inside-lease" env:"TIDINGS_INSIDE_LEASE" default:"60s" unit:"DURATION" min:"1s" max:"1h" help:"how long a device is inside a conversation without saying so again"`
+	MuteMentions     bool          `flag:"mute-mentions" env:"TIDINGS_MUTE_MENTIONS" help:"muting a conversation takes what mentions the user out of his total too"`
+	FeedKinds        []string      `flag:"feed-kinds" env:"TIDINGS_FEED_KINDS" default:"POST" unit:"LIST" help:"the kinds of posts that enter home feeds and count there: POST, COMMENT, REPLY, separated by commas; it holds for what is published from then on"`
+	NotifyFor        []string      `flag:"notification-expiry" env:"TIDINGS_NOTIFICATION_EXPIRY" default:"" unit:"LIST" help:"for how many whole days an unseen notification stays in its number, 1 to 7, or never: LIKE=2,MENTION=never; what is not named has 7"`
+	SiteMessageTypes []string      `flag:"site-message-types" env:"TIDINGS_SITE_MESSAGE_TYPES" default:"general" unit:"LIST" for:"import" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; of a type that is taken off the list nothing is shown"`
+	DisplayCaps      []string      `flag:"display-caps" env:"TIDINGS_DISPLAY_CAPS" default:"" unit:"LIST" help:"the largest numbers shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS; what is not named has 99"`
+	PushInterval     time.Duration `flag:"push-interval" env:"TIDINGS_PUSH_INTERVAL" default:"100ms" unit:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
+	SweepInterval    time.Duration `flag:"sweep-interval" env:"TIDINGS_SWEEP_INTERVAL" default:"1s" unit:"DURATION" min:"100ms" max:"1m" help:"how often the open subscriptions are compared with Redis, which mends what a lost hint left"`
 }
 
 // ImportOptions is what "tidings import follows" is told beside the database.

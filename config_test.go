@@ -54,6 +54,7 @@ func TestDefaults(t *testing.T) {
 		SocketSubscriptions: 20, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
 		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, FeedKinds: []string{"POST"},
 		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second,
+		SiteMessageTypes: []string{"general"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the defaults (-want +got):\n%s", diff)

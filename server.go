@@ -32,6 +32,7 @@ import (
 	"tidings/services/rdb"
 	"tidings/services/social"
 	"tidings/services/store"
+	"tidings/services/views"
 	"tidings/transport"
 	"tidings/web"
 )
@@ -114,7 +115,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if s.store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
-	s.redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Node: cfg.Node, DataDir: cfg.Data, Clock: s.clock, Log: log})
+	s.redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Node: cfg.Node, DataDir: cfg.Data, MessageTypes: cfg.SiteMessageTypes, Clock: s.clock, Log: log})
 	if err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
@@ -174,6 +175,8 @@ func (s *server) wire() *resolvers.Resolver {
 		Notice: notice.New(notice.Config{
 			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
 		}),
+		Messages: notify.NewMessages(notify.MessagesConfig{Store: s.store, Fanout: s.fanout, IDs: ids, Types: s.cfg.SiteMessageTypes}),
+		Views:    views.New(views.Config{Store: s.store, Redis: s.redis, Fanout: s.fanout, Log: s.log}),
 		Chat: chat.New(chat.Config{
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, Clock: s.clock, MaxGroup: s.cfg.MaxGroup,
 			MaxWriteMembers: s.cfg.MaxWriteMembers, MaxWriteLoad: s.cfg.MaxWriteLoad, Lease: s.cfg.InsideLease,

@@ -161,12 +161,13 @@ const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key
 
 // checks holds what a setting asks for beyond bounds: each answers why the value cannot be, or "".
 var checks = map[string]func(c Config) string{
-	"listen":   checkListen,
-	"data":     func(c Config) string { return when(c.Data == "", "the name of a folder is needed") },
-	"database": checkDatabase,
-	"redis":    checkRedis,
-	"node":     checkNode,
-	"origins":  checkOrigins,
+	"listen":             checkListen,
+	"data":               func(c Config) string { return when(c.Data == "", "the name of a folder is needed") },
+	"database":           checkDatabase,
+	"redis":              checkRedis,
+	"node":               checkNode,
+	"origins":            checkOrigins,
+	"site-message-types": checkMessageTypes,
 	"display-caps": func(c Config) string {
 		_, reason := displayCaps(c.DisplayCaps)
 		return reason
@@ -311,4 +312,23 @@ func notificationExpiry(items []string) (expiry services.Expiry, reason string) 
 		expiry[category] = days
 	}
 	return expiry, ""
+}
+
+// messageType is the form of a type of site messages: it is a field of every badge document.
+var messageType = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+
+func checkMessageTypes(c Config) string {
+	const most = 8
+	if n := len(c.SiteMessageTypes); n == 0 || n > most {
+		return fmt.Sprintf("1 to %d types are allowed, got %d", most, n)
+	}
+	for i, kind := range c.SiteMessageTypes {
+		if !messageType.MatchString(kind) {
+			return services.Quote(kind) + " is not a type: 1 to 32 of a-z, 0-9, '_' and '-' are allowed"
+		}
+		if slices.Contains(c.SiteMessageTypes[:i], kind) {
+			return services.Quote(kind) + " is named twice"
+		}
+	}
+	return ""
 }

@@ -215,7 +215,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "publishAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead"}
+	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -369,6 +369,34 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.MuteConversation = data
+		case "sendSiteMessage":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sendSiteMessage"))
+			data, err := ec.unmarshalOIngestSendSiteMessage2ᚖtidingsᚋgraphᚐIngestSendSiteMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SendSiteMessage = data
+		case "editSiteMessage":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("editSiteMessage"))
+			data, err := ec.unmarshalOIngestEditSiteMessage2ᚖtidingsᚋgraphᚐIngestEditSiteMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EditSiteMessage = data
+		case "markSiteMessagesRead":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markSiteMessagesRead"))
+			data, err := ec.unmarshalOIngestMarkSiteMessagesRead2ᚖtidingsᚋgraphᚐIngestMarkSiteMessagesRead(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkSiteMessagesRead = data
+		case "markSiteMessagesUnread":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markSiteMessagesUnread"))
+			data, err := ec.unmarshalOIngestMarkSiteMessagesUnread2ᚖtidingsᚋgraphᚐIngestMarkSiteMessagesUnread(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MarkSiteMessagesUnread = data
 		case "publishAnnouncement":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("publishAnnouncement"))
 			data, err := ec.unmarshalOIngestPublishAnnouncement2ᚖtidingsᚋgraphᚐIngestPublishAnnouncement(ctx, v)
@@ -432,6 +460,27 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.UndoMarkAllRead = data
+		case "touchView":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("touchView"))
+			data, err := ec.unmarshalOIngestTouchView2ᚖtidingsᚋgraphᚐIngestTouchView(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TouchView = data
+		case "addViewItem":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("addViewItem"))
+			data, err := ec.unmarshalOIngestAddViewItem2ᚖtidingsᚋgraphᚐIngestAddViewItem(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AddViewItem = data
+		case "removeViewItem":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("removeViewItem"))
+			data, err := ec.unmarshalOIngestRemoveViewItem2ᚖtidingsᚋgraphᚐIngestRemoveViewItem(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RemoveViewItem = data
 		}
 	}
 	return it, nil

@@ -24,6 +24,24 @@ type AddMembersInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+type AddViewItemInput struct {
+	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	Code string `json:"code"`
+	// Which one of them, 1 to 64 characters.
+	ID string `json:"id"`
+	// The host application's own name of the item, 1 to 64 characters.
+	Item string `json:"item"`
+	// When it happened, kept to the millisecond.
+	At time.Time `json:"at"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type AddViewItemPayload struct {
+	// The item.
+	Item string `json:"item"`
+}
+
 // What the operators of the installation see.
 type Admin struct {
 }
@@ -160,6 +178,22 @@ type EditAnnouncementPayload struct {
 	Announcement Announcement `json:"announcement"`
 }
 
+type EditSiteMessageInput struct {
+	// Which: siteMessage:KEY.
+	SiteMessageID string `json:"siteMessageId"`
+	// The new title, 1 to 255 characters; left out: as it was.
+	Title *string `json:"title,omitempty"`
+	// The new text, up to 64 KB; left out: as it was.
+	Content *string `json:"content,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type EditSiteMessagePayload struct {
+	// The message with its new text, which everyone sees who has it. What was read stays read.
+	Message SiteMessageReport `json:"message"`
+}
+
 type EnterConversationInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -201,6 +235,19 @@ type IngestAddMembers struct {
 	UserIds []string `json:"userIds"`
 }
 
+type IngestAddViewItem struct {
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	Code string `json:"code"`
+	// Which one of them, 1 to 64 characters.
+	ID string `json:"id"`
+	// The host application's own name of the item, 1 to 64 characters.
+	Item string `json:"item"`
+	// When it happened.
+	At time.Time `json:"at"`
+}
+
 type IngestClearDot struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -230,6 +277,17 @@ type IngestDeletePost struct {
 	Key *string `json:"key,omitempty"`
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
+}
+
+type IngestEditSiteMessage struct {
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: siteMessage:KEY.
+	SiteMessageID string `json:"siteMessageId"`
+	// The new title, 1 to 255 characters; left out: as it was.
+	Title *string `json:"title,omitempty"`
+	// The new text, up to 64 KB; left out: as it was.
+	Content *string `json:"content,omitempty"`
 }
 
 type IngestEnterConversation struct {
@@ -274,6 +332,10 @@ type IngestEvent struct {
 	MarkConversationRead   *IngestMarkConversationRead   `json:"markConversationRead,omitempty"`
 	MarkConversationUnread *IngestMarkConversationUnread `json:"markConversationUnread,omitempty"`
 	MuteConversation       *IngestMuteConversation       `json:"muteConversation,omitempty"`
+	SendSiteMessage        *IngestSendSiteMessage        `json:"sendSiteMessage,omitempty"`
+	EditSiteMessage        *IngestEditSiteMessage        `json:"editSiteMessage,omitempty"`
+	MarkSiteMessagesRead   *IngestMarkSiteMessagesRead   `json:"markSiteMessagesRead,omitempty"`
+	MarkSiteMessagesUnread *IngestMarkSiteMessagesUnread `json:"markSiteMessagesUnread,omitempty"`
 	PublishAnnouncement    *IngestPublishAnnouncement    `json:"publishAnnouncement,omitempty"`
 	RaiseDot               *IngestRaiseDot               `json:"raiseDot,omitempty"`
 	SetSegments            *IngestSetSegments            `json:"setSegments,omitempty"`
@@ -283,6 +345,9 @@ type IngestEvent struct {
 	MarkNotificationUnread *IngestMarkNotificationUnread `json:"markNotificationUnread,omitempty"`
 	MarkAllRead            *IngestMarkAllRead            `json:"markAllRead,omitempty"`
 	UndoMarkAllRead        *IngestUndoMarkAllRead        `json:"undoMarkAllRead,omitempty"`
+	TouchView              *IngestTouchView              `json:"touchView,omitempty"`
+	AddViewItem            *IngestAddViewItem            `json:"addViewItem,omitempty"`
+	RemoveViewItem         *IngestRemoveViewItem         `json:"removeViewItem,omitempty"`
 }
 
 type IngestFollow struct {
@@ -409,6 +474,30 @@ type IngestMarkNotificationsSeen struct {
 	UpTo *string `json:"upTo,omitempty"`
 }
 
+type IngestMarkSiteMessagesRead struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// These messages, 1 to 500; instead of type, all and upTo.
+	Ids []string `json:"ids,omitempty"`
+	// All messages of this type.
+	Type *string `json:"type,omitempty"`
+	// All messages.
+	All bool `json:"all"`
+	// With type or all, or alone for all: no message newer than this one.
+	UpTo *string `json:"upTo,omitempty"`
+}
+
+type IngestMarkSiteMessagesUnread struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// These messages, 1 to 500.
+	Ids []string `json:"ids"`
+}
+
 type IngestMuteConversation struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -491,6 +580,17 @@ type IngestRemoveMembers struct {
 	UserIds []string `json:"userIds"`
 }
 
+type IngestRemoveViewItem struct {
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	Code string `json:"code"`
+	// Which one of them, 1 to 64 characters.
+	ID string `json:"id"`
+	// The host application's own name of the item, 1 to 64 characters.
+	Item string `json:"item"`
+}
+
 // What became of one event.
 type IngestResult struct {
 	// The id of what it made or named: the post, the user; null when it failed or there is none.
@@ -512,6 +612,19 @@ type IngestSendMessage struct {
 	MentionIds []string `json:"mentionIds,omitempty"`
 }
 
+type IngestSendSiteMessage struct {
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// The title, 1 to 255 characters.
+	Title string `json:"title"`
+	// The text, up to 64 KB.
+	Content string `json:"content"`
+	// One of the types that the installation is set up with; the first of them when left out.
+	Type *string `json:"type,omitempty"`
+	// To whom, user:KEY, 1 to 10,000.
+	To []string `json:"to"`
+}
+
 type IngestSetProfile struct {
 	// Whose profile: user:KEY.
 	As string `json:"as"`
@@ -530,6 +643,19 @@ type IngestSetSegments struct {
 	Key *string `json:"key,omitempty"`
 	// Every segment that the user belongs to, and no others.
 	Segments []string `json:"segments"`
+}
+
+type IngestTouchView struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	Code string `json:"code"`
+	// Which one of them, 1 to 64 characters.
+	ID string `json:"id"`
+	// The time of the newest item that was shown; without it everything that is in the view now is seen.
+	UpTo *time.Time `json:"upTo,omitempty"`
 }
 
 type IngestUndoMarkAllRead struct {
@@ -698,6 +824,36 @@ type MarkNotificationsSeenInput struct {
 }
 
 type MarkNotificationsSeenPayload struct {
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
+type MarkSiteMessagesReadInput struct {
+	// These messages, 1 to 500; instead of type, all and upTo.
+	Ids []string `json:"ids,omitempty"`
+	// All messages of this type.
+	Type *string `json:"type,omitempty"`
+	// All messages.
+	All bool `json:"all"`
+	// With type or all, or alone for all: no message newer than this one, the newest that was shown. What arrived after it still counts.
+	UpTo *string `json:"upTo,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MarkSiteMessagesReadPayload struct {
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
+type MarkSiteMessagesUnreadInput struct {
+	// These messages, 1 to 500.
+	Ids []string `json:"ids"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MarkSiteMessagesUnreadPayload struct {
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
 }
@@ -961,6 +1117,22 @@ type RemoveMembersInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+type RemoveViewItemInput struct {
+	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	Code string `json:"code"`
+	// Which one of them, 1 to 64 characters.
+	ID string `json:"id"`
+	// The host application's own name of the item, 1 to 64 characters.
+	Item string `json:"item"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type RemoveViewItemPayload struct {
+	// The item.
+	Item string `json:"item"`
+}
+
 type SendMessageInput struct {
 	// Where: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -979,6 +1151,24 @@ type SendMessagePayload struct {
 	Conversation Conversation `json:"conversation"`
 	// The viewer's badges; one's own message raises none.
 	Badges services.Badges `json:"badges"`
+}
+
+type SendSiteMessageInput struct {
+	// The title, 1 to 255 characters.
+	Title string `json:"title"`
+	// The text, up to 64 KB.
+	Content string `json:"content"`
+	// One of the types that the installation is set up with; the first of them when left out.
+	Type *string `json:"type,omitempty"`
+	// To whom, user:KEY, 1 to 10,000. To more: tidings import messages.
+	To []string `json:"to"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type SendSiteMessagePayload struct {
+	// The message that is sent. Its recipients get it within moments.
+	Message SiteMessageReport `json:"message"`
 }
 
 type SetDisplayPolicyInput struct {
@@ -1025,6 +1215,61 @@ type SetSegmentsPayload struct {
 	User User `json:"user"`
 }
 
+// A message of the installation to the viewer. Only he sees it.
+type SiteMessage struct {
+	ID string `json:"id"`
+	// What kind of message it is: one of the types that the installation is set up with.
+	Type string `json:"type"`
+	// 1 to 255 characters.
+	Title string `json:"title"`
+	// The text, up to 64 KB.
+	Content string `json:"content"`
+	// When it was sent.
+	CreatedAt time.Time `json:"createdAt"`
+	// The last change of the text; as `createdAt` when there was none.
+	UpdatedAt time.Time `json:"updatedAt"`
+	// When the viewer marked it as read; null while it is unread.
+	ReadAt *time.Time `json:"readAt,omitempty"`
+}
+
+func (SiteMessage) IsNode() {}
+
+// A page of the viewer's site messages.
+type SiteMessageConnection struct {
+	// The messages of this page, newest first.
+	Edges []SiteMessageEdge `json:"edges"`
+	// Where this page stands in the list.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// One site message of a page.
+type SiteMessageEdge struct {
+	// Where this message stands, for `after`.
+	Cursor string `json:"cursor"`
+	// The message.
+	Node SiteMessage `json:"node"`
+}
+
+// A site message as its sender sees it.
+type SiteMessageReport struct {
+	// The global id, siteMessage:KEY.
+	ID string `json:"id"`
+	// What kind of message it is.
+	Type string `json:"type"`
+	// 1 to 255 characters.
+	Title string `json:"title"`
+	// The text, up to 64 KB.
+	Content string `json:"content"`
+	// When it was sent.
+	CreatedAt time.Time `json:"createdAt"`
+	// The last change of the text; as `createdAt` when there was none.
+	UpdatedAt time.Time `json:"updatedAt"`
+	// How many users have it. It grows while a message to many is being delivered.
+	Recipients int `json:"recipients"`
+	// How many of them have marked it as read.
+	ReadCount int `json:"readCount"`
+}
+
 // How one source is shown.
 type SourcePolicy struct {
 	// Which source.
@@ -1042,6 +1287,24 @@ type SourcePolicyInput struct {
 	InTotal *bool `json:"inTotal,omitempty"`
 	// As a number or as a dot; left out: as it was.
 	Style *BadgeStyle `json:"style,omitempty"`
+}
+
+type TouchViewInput struct {
+	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
+	Code string `json:"code"`
+	// Which one of them, 1 to 64 characters.
+	ID string `json:"id"`
+	// The time of the newest item that was shown: what is newer still counts. Without it everything that is in the view now is seen.
+	UpTo *time.Time `json:"upTo,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type TouchViewPayload struct {
+	// The view after it.
+	View View `json:"view"`
+	// The viewer's badges, which views do not change.
+	Badges services.Badges `json:"badges"`
 }
 
 type UndoMarkAllReadInput struct {
@@ -1094,6 +1357,37 @@ type User struct {
 }
 
 func (User) IsNode() {}
+
+// Something that the viewer looks at again and again and in which new items appear: a community's news, a topic. What is
+// new in it is a number of its own: views do not enter the total of the badges, and changes of them are not pushed.
+type View struct {
+	// What kind of view it is.
+	Code string `json:"code"`
+	// Which one of them, by the host application's own name.
+	ID string `json:"id"`
+	// Items strictly newer than `upTo`. Counted to 100; beyond that it is 100 and AT_LEAST.
+	Unread services.Count `json:"unread"`
+	// Up to when the viewer has seen it.
+	UpTo time.Time `json:"upTo"`
+	// When the viewer last touched it.
+	LastAccessAt time.Time `json:"lastAccessAt"`
+}
+
+// A page of the viewer's views.
+type ViewConnection struct {
+	// The views of this page.
+	Edges []ViewEdge `json:"edges"`
+	// Where this page stands in the list.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// One view of a page.
+type ViewEdge struct {
+	// Where this view stands, for `after`.
+	Cursor string `json:"cursor"`
+	// The view.
+	Node View `json:"node"`
+}
 
 type WithdrawAnnouncementInput struct {
 	// Which one: announcement:KEY.

@@ -40,8 +40,13 @@ type DirectiveRoot struct {
 }
 
 type ComplexityRoot struct {
+	AddViewItemPayload struct {
+		Item func(childComplexity int) int
+	}
+
 	Admin struct {
-		Jobs func(childComplexity int) int
+		Jobs        func(childComplexity int) int
+		SiteMessage func(childComplexity int, id string) int
 	}
 
 	Announcement struct {
@@ -167,6 +172,10 @@ type ComplexityRoot struct {
 		Announcement func(childComplexity int) int
 	}
 
+	EditSiteMessagePayload struct {
+		Message func(childComplexity int) int
+	}
+
 	EnterConversationPayload struct {
 		Badges       func(childComplexity int) int
 		Conversation func(childComplexity int) int
@@ -229,6 +238,14 @@ type ComplexityRoot struct {
 		Badges func(childComplexity int) int
 	}
 
+	MarkSiteMessagesReadPayload struct {
+		Badges func(childComplexity int) int
+	}
+
+	MarkSiteMessagesUnreadPayload struct {
+		Badges func(childComplexity int) int
+	}
+
 	MemberConnection struct {
 		Edges    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
@@ -261,10 +278,12 @@ type ComplexityRoot struct {
 
 	Mutation struct {
 		AddMembers             func(childComplexity int, input AddMembersInput) int
+		AddViewItem            func(childComplexity int, input AddViewItemInput) int
 		ClearDot               func(childComplexity int, input ClearDotInput) int
 		CreateConversation     func(childComplexity int, input CreateConversationInput) int
 		DeletePost             func(childComplexity int, input DeletePostInput) int
 		EditAnnouncement       func(childComplexity int, input EditAnnouncementInput) int
+		EditSiteMessage        func(childComplexity int, input EditSiteMessageInput) int
 		EnterConversation      func(childComplexity int, input EnterConversationInput) int
 		Follow                 func(childComplexity int, input FollowInput) int
 		Ingest                 func(childComplexity int, events []IngestEvent) int
@@ -279,6 +298,8 @@ type ComplexityRoot struct {
 		MarkNotificationUnread func(childComplexity int, input MarkNotificationUnreadInput) int
 		MarkNotificationsRead  func(childComplexity int, input MarkNotificationsReadInput) int
 		MarkNotificationsSeen  func(childComplexity int, input MarkNotificationsSeenInput) int
+		MarkSiteMessagesRead   func(childComplexity int, input MarkSiteMessagesReadInput) int
+		MarkSiteMessagesUnread func(childComplexity int, input MarkSiteMessagesUnreadInput) int
 		MuteConversation       func(childComplexity int, input MuteConversationInput) int
 		PublishAnnouncement    func(childComplexity int, input PublishAnnouncementInput) int
 		PublishPost            func(childComplexity int, input PublishPostInput) int
@@ -286,10 +307,13 @@ type ComplexityRoot struct {
 		RaiseDot               func(childComplexity int, input RaiseDotInput) int
 		RecallMessage          func(childComplexity int, input RecallMessageInput) int
 		RemoveMembers          func(childComplexity int, input RemoveMembersInput) int
+		RemoveViewItem         func(childComplexity int, input RemoveViewItemInput) int
 		SendMessage            func(childComplexity int, input SendMessageInput) int
+		SendSiteMessage        func(childComplexity int, input SendSiteMessageInput) int
 		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
 		SetProfile             func(childComplexity int, input SetProfileInput) int
 		SetSegments            func(childComplexity int, input SetSegmentsInput) int
+		TouchView              func(childComplexity int, input TouchViewInput) int
 		UndoMarkAllRead        func(childComplexity int, input UndoMarkAllReadInput) int
 		Unfollow               func(childComplexity int, input UnfollowInput) int
 		UnlikePost             func(childComplexity int, input UnlikePostInput) int
@@ -400,10 +424,18 @@ type ComplexityRoot struct {
 		Message func(childComplexity int) int
 	}
 
+	RemoveViewItemPayload struct {
+		Item func(childComplexity int) int
+	}
+
 	SendMessagePayload struct {
 		Badges       func(childComplexity int) int
 		Conversation func(childComplexity int) int
 		Message      func(childComplexity int) int
+	}
+
+	SendSiteMessagePayload struct {
+		Message func(childComplexity int) int
 	}
 
 	SetDisplayPolicyPayload struct {
@@ -419,9 +451,40 @@ type ComplexityRoot struct {
 		User func(childComplexity int) int
 	}
 
+	SiteMessage struct {
+		Content   func(childComplexity int) int
+		CreatedAt func(childComplexity int) int
+		ID        func(childComplexity int) int
+		ReadAt    func(childComplexity int) int
+		Title     func(childComplexity int) int
+		Type      func(childComplexity int) int
+		UpdatedAt func(childComplexity int) int
+	}
+
 	SiteMessageBadges struct {
 		Total func(childComplexity int) int
 		Types func(childComplexity int) int
+	}
+
+	SiteMessageConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	SiteMessageEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
+	SiteMessageReport struct {
+		Content    func(childComplexity int) int
+		CreatedAt  func(childComplexity int) int
+		ID         func(childComplexity int) int
+		ReadCount  func(childComplexity int) int
+		Recipients func(childComplexity int) int
+		Title      func(childComplexity int) int
+		Type       func(childComplexity int) int
+		UpdatedAt  func(childComplexity int) int
 	}
 
 	SiteMessageTypeBadge struct {
@@ -437,6 +500,11 @@ type ComplexityRoot struct {
 
 	Subscription struct {
 		BadgesChanged func(childComplexity int, since *string) int
+	}
+
+	TouchViewPayload struct {
+		Badges func(childComplexity int) int
+		View   func(childComplexity int) int
 	}
 
 	UndoMarkAllReadPayload struct {
@@ -460,6 +528,24 @@ type ComplexityRoot struct {
 		Name      func(childComplexity int) int
 	}
 
+	View struct {
+		Code         func(childComplexity int) int
+		ID           func(childComplexity int) int
+		LastAccessAt func(childComplexity int) int
+		Unread       func(childComplexity int) int
+		UpTo         func(childComplexity int) int
+	}
+
+	ViewConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	ViewEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	Viewer struct {
 		Announcements  func(childComplexity int, first *int, after *string) int
 		AwayDigest     func(childComplexity int, since *time.Time) int
@@ -469,7 +555,9 @@ type ComplexityRoot struct {
 		DisplayPolicy  func(childComplexity int) int
 		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string) int
 		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) int
+		SiteMessages   func(childComplexity int, first *int, after *string, typeArg *string, unreadOnly bool) int
 		User           func(childComplexity int) int
+		Views          func(childComplexity int, codes []string, first *int, after *string) int
 	}
 
 	WithdrawAnnouncementPayload struct {
@@ -491,12 +579,30 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 	_ = ec
 	switch typeName + "." + field {
 
+	case "AddViewItemPayload.item":
+		if e.ComplexityRoot.AddViewItemPayload.Item == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AddViewItemPayload.Item(childComplexity), true
+
 	case "Admin.jobs":
 		if e.ComplexityRoot.Admin.Jobs == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Admin.Jobs(childComplexity), true
+	case "Admin.siteMessage":
+		if e.ComplexityRoot.Admin.SiteMessage == nil {
+			break
+		}
+
+		args, err := ec.field_Admin_siteMessage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Admin.SiteMessage(childComplexity, args["id"].(string)), true
 
 	case "Announcement.content":
 		if e.ComplexityRoot.Announcement.Content == nil {
@@ -923,6 +1029,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.EditAnnouncementPayload.Announcement(childComplexity), true
 
+	case "EditSiteMessagePayload.message":
+		if e.ComplexityRoot.EditSiteMessagePayload.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EditSiteMessagePayload.Message(childComplexity), true
+
 	case "EnterConversationPayload.badges":
 		if e.ComplexityRoot.EnterConversationPayload.Badges == nil {
 			break
@@ -1074,6 +1187,20 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.MarkNotificationsSeenPayload.Badges(childComplexity), true
 
+	case "MarkSiteMessagesReadPayload.badges":
+		if e.ComplexityRoot.MarkSiteMessagesReadPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkSiteMessagesReadPayload.Badges(childComplexity), true
+
+	case "MarkSiteMessagesUnreadPayload.badges":
+		if e.ComplexityRoot.MarkSiteMessagesUnreadPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkSiteMessagesUnreadPayload.Badges(childComplexity), true
+
 	case "MemberConnection.edges":
 		if e.ComplexityRoot.MemberConnection.Edges == nil {
 			break
@@ -1180,6 +1307,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.AddMembers(childComplexity, args["input"].(AddMembersInput)), true
+	case "Mutation.addViewItem":
+		if e.ComplexityRoot.Mutation.AddViewItem == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_addViewItem_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.AddViewItem(childComplexity, args["input"].(AddViewItemInput)), true
 	case "Mutation.clearDot":
 		if e.ComplexityRoot.Mutation.ClearDot == nil {
 			break
@@ -1224,6 +1362,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.EditAnnouncement(childComplexity, args["input"].(EditAnnouncementInput)), true
+	case "Mutation.editSiteMessage":
+		if e.ComplexityRoot.Mutation.EditSiteMessage == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_editSiteMessage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EditSiteMessage(childComplexity, args["input"].(EditSiteMessageInput)), true
 	case "Mutation.enterConversation":
 		if e.ComplexityRoot.Mutation.EnterConversation == nil {
 			break
@@ -1378,6 +1527,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MarkNotificationsSeen(childComplexity, args["input"].(MarkNotificationsSeenInput)), true
+	case "Mutation.markSiteMessagesRead":
+		if e.ComplexityRoot.Mutation.MarkSiteMessagesRead == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markSiteMessagesRead_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkSiteMessagesRead(childComplexity, args["input"].(MarkSiteMessagesReadInput)), true
+	case "Mutation.markSiteMessagesUnread":
+		if e.ComplexityRoot.Mutation.MarkSiteMessagesUnread == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markSiteMessagesUnread_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkSiteMessagesUnread(childComplexity, args["input"].(MarkSiteMessagesUnreadInput)), true
 	case "Mutation.muteConversation":
 		if e.ComplexityRoot.Mutation.MuteConversation == nil {
 			break
@@ -1455,6 +1626,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveMembers(childComplexity, args["input"].(RemoveMembersInput)), true
+	case "Mutation.removeViewItem":
+		if e.ComplexityRoot.Mutation.RemoveViewItem == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeViewItem_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveViewItem(childComplexity, args["input"].(RemoveViewItemInput)), true
 	case "Mutation.sendMessage":
 		if e.ComplexityRoot.Mutation.SendMessage == nil {
 			break
@@ -1466,6 +1648,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SendMessage(childComplexity, args["input"].(SendMessageInput)), true
+	case "Mutation.sendSiteMessage":
+		if e.ComplexityRoot.Mutation.SendSiteMessage == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_sendSiteMessage_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SendSiteMessage(childComplexity, args["input"].(SendSiteMessageInput)), true
 	case "Mutation.setDisplayPolicy":
 		if e.ComplexityRoot.Mutation.SetDisplayPolicy == nil {
 			break
@@ -1499,6 +1692,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetSegments(childComplexity, args["input"].(SetSegmentsInput)), true
+	case "Mutation.touchView":
+		if e.ComplexityRoot.Mutation.TouchView == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_touchView_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.TouchView(childComplexity, args["input"].(TouchViewInput)), true
 	case "Mutation.undoMarkAllRead":
 		if e.ComplexityRoot.Mutation.UndoMarkAllRead == nil {
 			break
@@ -1907,6 +2111,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RecallMessagePayload.Message(childComplexity), true
 
+	case "RemoveViewItemPayload.item":
+		if e.ComplexityRoot.RemoveViewItemPayload.Item == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemoveViewItemPayload.Item(childComplexity), true
+
 	case "SendMessagePayload.badges":
 		if e.ComplexityRoot.SendMessagePayload.Badges == nil {
 			break
@@ -1925,6 +2136,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SendMessagePayload.Message(childComplexity), true
+
+	case "SendSiteMessagePayload.message":
+		if e.ComplexityRoot.SendSiteMessagePayload.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendSiteMessagePayload.Message(childComplexity), true
 
 	case "SetDisplayPolicyPayload.badges":
 		if e.ComplexityRoot.SetDisplayPolicyPayload.Badges == nil {
@@ -1953,6 +2171,49 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SetSegmentsPayload.User(childComplexity), true
 
+	case "SiteMessage.content":
+		if e.ComplexityRoot.SiteMessage.Content == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.Content(childComplexity), true
+	case "SiteMessage.createdAt":
+		if e.ComplexityRoot.SiteMessage.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.CreatedAt(childComplexity), true
+	case "SiteMessage.id":
+		if e.ComplexityRoot.SiteMessage.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.ID(childComplexity), true
+	case "SiteMessage.readAt":
+		if e.ComplexityRoot.SiteMessage.ReadAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.ReadAt(childComplexity), true
+	case "SiteMessage.title":
+		if e.ComplexityRoot.SiteMessage.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.Title(childComplexity), true
+	case "SiteMessage.type":
+		if e.ComplexityRoot.SiteMessage.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.Type(childComplexity), true
+	case "SiteMessage.updatedAt":
+		if e.ComplexityRoot.SiteMessage.UpdatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessage.UpdatedAt(childComplexity), true
+
 	case "SiteMessageBadges.total":
 		if e.ComplexityRoot.SiteMessageBadges.Total == nil {
 			break
@@ -1965,6 +2226,81 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageBadges.Types(childComplexity), true
+
+	case "SiteMessageConnection.edges":
+		if e.ComplexityRoot.SiteMessageConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageConnection.Edges(childComplexity), true
+	case "SiteMessageConnection.pageInfo":
+		if e.ComplexityRoot.SiteMessageConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageConnection.PageInfo(childComplexity), true
+
+	case "SiteMessageEdge.cursor":
+		if e.ComplexityRoot.SiteMessageEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageEdge.Cursor(childComplexity), true
+	case "SiteMessageEdge.node":
+		if e.ComplexityRoot.SiteMessageEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageEdge.Node(childComplexity), true
+
+	case "SiteMessageReport.content":
+		if e.ComplexityRoot.SiteMessageReport.Content == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.Content(childComplexity), true
+	case "SiteMessageReport.createdAt":
+		if e.ComplexityRoot.SiteMessageReport.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.CreatedAt(childComplexity), true
+	case "SiteMessageReport.id":
+		if e.ComplexityRoot.SiteMessageReport.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.ID(childComplexity), true
+	case "SiteMessageReport.readCount":
+		if e.ComplexityRoot.SiteMessageReport.ReadCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.ReadCount(childComplexity), true
+	case "SiteMessageReport.recipients":
+		if e.ComplexityRoot.SiteMessageReport.Recipients == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.Recipients(childComplexity), true
+	case "SiteMessageReport.title":
+		if e.ComplexityRoot.SiteMessageReport.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.Title(childComplexity), true
+	case "SiteMessageReport.type":
+		if e.ComplexityRoot.SiteMessageReport.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.Type(childComplexity), true
+	case "SiteMessageReport.updatedAt":
+		if e.ComplexityRoot.SiteMessageReport.UpdatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageReport.UpdatedAt(childComplexity), true
 
 	case "SiteMessageTypeBadge.count":
 		if e.ComplexityRoot.SiteMessageTypeBadge.Count == nil {
@@ -2009,6 +2345,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.BadgesChanged(childComplexity, args["since"].(*string)), true
+
+	case "TouchViewPayload.badges":
+		if e.ComplexityRoot.TouchViewPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TouchViewPayload.Badges(childComplexity), true
+	case "TouchViewPayload.view":
+		if e.ComplexityRoot.TouchViewPayload.View == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TouchViewPayload.View(childComplexity), true
 
 	case "UndoMarkAllReadPayload.badges":
 		if e.ComplexityRoot.UndoMarkAllReadPayload.Badges == nil {
@@ -2067,6 +2416,63 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.User.Name(childComplexity), true
+
+	case "View.code":
+		if e.ComplexityRoot.View.Code == nil {
+			break
+		}
+
+		return e.ComplexityRoot.View.Code(childComplexity), true
+	case "View.id":
+		if e.ComplexityRoot.View.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.View.ID(childComplexity), true
+	case "View.lastAccessAt":
+		if e.ComplexityRoot.View.LastAccessAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.View.LastAccessAt(childComplexity), true
+	case "View.unread":
+		if e.ComplexityRoot.View.Unread == nil {
+			break
+		}
+
+		return e.ComplexityRoot.View.Unread(childComplexity), true
+	case "View.upTo":
+		if e.ComplexityRoot.View.UpTo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.View.UpTo(childComplexity), true
+
+	case "ViewConnection.edges":
+		if e.ComplexityRoot.ViewConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ViewConnection.Edges(childComplexity), true
+	case "ViewConnection.pageInfo":
+		if e.ComplexityRoot.ViewConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ViewConnection.PageInfo(childComplexity), true
+
+	case "ViewEdge.cursor":
+		if e.ComplexityRoot.ViewEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ViewEdge.Cursor(childComplexity), true
+	case "ViewEdge.node":
+		if e.ComplexityRoot.ViewEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ViewEdge.Node(childComplexity), true
 
 	case "Viewer.announcements":
 		if e.ComplexityRoot.Viewer.Announcements == nil {
@@ -2141,12 +2547,34 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.Notifications(childComplexity, args["first"].(*int), args["after"].(*string), args["categories"].([]services.Category), args["unreadOnly"].(*bool), args["unseenOnly"].(*bool)), true
+	case "Viewer.siteMessages":
+		if e.ComplexityRoot.Viewer.SiteMessages == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_siteMessages_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.SiteMessages(childComplexity, args["first"].(*int), args["after"].(*string), args["type"].(*string), args["unreadOnly"].(bool)), true
 	case "Viewer.user":
 		if e.ComplexityRoot.Viewer.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Viewer.User(childComplexity), true
+	case "Viewer.views":
+		if e.ComplexityRoot.Viewer.Views == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_views_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.Views(childComplexity, args["codes"].([]string), args["first"].(*int), args["after"].(*string)), true
 
 	case "WithdrawAnnouncementPayload.announcementId":
 		if e.ComplexityRoot.WithdrawAnnouncementPayload.AnnouncementID == nil {
@@ -2164,16 +2592,20 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAddMembersInput,
+		ec.unmarshalInputAddViewItemInput,
 		ec.unmarshalInputClearDotInput,
 		ec.unmarshalInputCreateConversationInput,
 		ec.unmarshalInputDeletePostInput,
 		ec.unmarshalInputEditAnnouncementInput,
+		ec.unmarshalInputEditSiteMessageInput,
 		ec.unmarshalInputEnterConversationInput,
 		ec.unmarshalInputFollowInput,
 		ec.unmarshalInputIngestAddMembers,
+		ec.unmarshalInputIngestAddViewItem,
 		ec.unmarshalInputIngestClearDot,
 		ec.unmarshalInputIngestCreateConversation,
 		ec.unmarshalInputIngestDeletePost,
+		ec.unmarshalInputIngestEditSiteMessage,
 		ec.unmarshalInputIngestEnterConversation,
 		ec.unmarshalInputIngestEvent,
 		ec.unmarshalInputIngestFollow,
@@ -2188,6 +2620,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestMarkNotificationUnread,
 		ec.unmarshalInputIngestMarkNotificationsRead,
 		ec.unmarshalInputIngestMarkNotificationsSeen,
+		ec.unmarshalInputIngestMarkSiteMessagesRead,
+		ec.unmarshalInputIngestMarkSiteMessagesUnread,
 		ec.unmarshalInputIngestMuteConversation,
 		ec.unmarshalInputIngestPublishAnnouncement,
 		ec.unmarshalInputIngestPublishPost,
@@ -2195,9 +2629,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestRaiseDot,
 		ec.unmarshalInputIngestRecallMessage,
 		ec.unmarshalInputIngestRemoveMembers,
+		ec.unmarshalInputIngestRemoveViewItem,
 		ec.unmarshalInputIngestSendMessage,
+		ec.unmarshalInputIngestSendSiteMessage,
 		ec.unmarshalInputIngestSetProfile,
 		ec.unmarshalInputIngestSetSegments,
+		ec.unmarshalInputIngestTouchView,
 		ec.unmarshalInputIngestUndoMarkAllRead,
 		ec.unmarshalInputIngestUnfollow,
 		ec.unmarshalInputIngestUnlikePost,
@@ -2212,6 +2649,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputMarkNotificationUnreadInput,
 		ec.unmarshalInputMarkNotificationsReadInput,
 		ec.unmarshalInputMarkNotificationsSeenInput,
+		ec.unmarshalInputMarkSiteMessagesReadInput,
+		ec.unmarshalInputMarkSiteMessagesUnreadInput,
 		ec.unmarshalInputMuteConversationInput,
 		ec.unmarshalInputPublishAnnouncementInput,
 		ec.unmarshalInputPublishPostInput,
@@ -2220,11 +2659,14 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRaiseDotInput,
 		ec.unmarshalInputRecallMessageInput,
 		ec.unmarshalInputRemoveMembersInput,
+		ec.unmarshalInputRemoveViewItemInput,
 		ec.unmarshalInputSendMessageInput,
+		ec.unmarshalInputSendSiteMessageInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetProfileInput,
 		ec.unmarshalInputSetSegmentsInput,
 		ec.unmarshalInputSourcePolicyInput,
+		ec.unmarshalInputTouchViewInput,
 		ec.unmarshalInputUndoMarkAllReadInput,
 		ec.unmarshalInputUnfollowInput,
 		ec.unmarshalInputUnlikePostInput,
@@ -2320,7 +2762,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "badges.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls"
+//go:embed "badges.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls" "views.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -2337,11 +2779,13 @@ var sources = []*ast.Source{
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
 	{Name: "ingest.graphqls", Input: sourceData("ingest.graphqls"), BuiltIn: false},
+	{Name: "messages.graphqls", Input: sourceData("messages.graphqls"), BuiltIn: false},
 	{Name: "notices.graphqls", Input: sourceData("notices.graphqls"), BuiltIn: false},
 	{Name: "notifications.graphqls", Input: sourceData("notifications.graphqls"), BuiltIn: false},
 	{Name: "people.graphqls", Input: sourceData("people.graphqls"), BuiltIn: false},
 	{Name: "policy.graphqls", Input: sourceData("policy.graphqls"), BuiltIn: false},
 	{Name: "schema.graphqls", Input: sourceData("schema.graphqls"), BuiltIn: false},
+	{Name: "views.graphqls", Input: sourceData("views.graphqls"), BuiltIn: false},
 }
 var parsedSchema = gqlparser.MustLoadSchema(sources...)
 
@@ -2349,10 +2793,20 @@ var parsedSchema = gqlparser.MustLoadSchema(sources...)
 // Each function is generated once per unique object type, deduplicating the
 // switch statements that were previously inlined in every fieldContext_* function.
 
+func (ec *executionContext) childFields_AddViewItemPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "item":
+		return ec.fieldContext_AddViewItemPayload_item(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AddViewItemPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "jobs":
 		return ec.fieldContext_Admin_jobs(ctx, field)
+	case "siteMessage":
+		return ec.fieldContext_Admin_siteMessage(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Admin", field.Name)
 }
@@ -2603,6 +3057,14 @@ func (ec *executionContext) childFields_EditAnnouncementPayload(ctx context.Cont
 	return nil, fmt.Errorf("no field named %q was found under type EditAnnouncementPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_EditSiteMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "message":
+		return ec.fieldContext_EditSiteMessagePayload_message(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EditSiteMessagePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_EnterConversationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "conversation":
@@ -2725,6 +3187,22 @@ func (ec *executionContext) childFields_MarkNotificationsSeenPayload(ctx context
 		return ec.fieldContext_MarkNotificationsSeenPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkNotificationsSeenPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MarkSiteMessagesReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_MarkSiteMessagesReadPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MarkSiteMessagesReadPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MarkSiteMessagesUnreadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_MarkSiteMessagesUnreadPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MarkSiteMessagesUnreadPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MemberConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2981,6 +3459,14 @@ func (ec *executionContext) childFields_RecallMessagePayload(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type RecallMessagePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RemoveViewItemPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "item":
+		return ec.fieldContext_RemoveViewItemPayload_item(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RemoveViewItemPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_SendMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "message":
@@ -2991,6 +3477,14 @@ func (ec *executionContext) childFields_SendMessagePayload(ctx context.Context, 
 		return ec.fieldContext_SendMessagePayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SendMessagePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SendSiteMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "message":
+		return ec.fieldContext_SendSiteMessagePayload_message(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SendSiteMessagePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetDisplayPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3019,6 +3513,26 @@ func (ec *executionContext) childFields_SetSegmentsPayload(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type SetSegmentsPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_SiteMessage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_SiteMessage_id(ctx, field)
+	case "type":
+		return ec.fieldContext_SiteMessage_type(ctx, field)
+	case "title":
+		return ec.fieldContext_SiteMessage_title(ctx, field)
+	case "content":
+		return ec.fieldContext_SiteMessage_content(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_SiteMessage_createdAt(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_SiteMessage_updatedAt(ctx, field)
+	case "readAt":
+		return ec.fieldContext_SiteMessage_readAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SiteMessage", field.Name)
+}
+
 func (ec *executionContext) childFields_SiteMessageBadges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "total":
@@ -3027,6 +3541,48 @@ func (ec *executionContext) childFields_SiteMessageBadges(ctx context.Context, f
 		return ec.fieldContext_SiteMessageBadges_types(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SiteMessageBadges", field.Name)
+}
+
+func (ec *executionContext) childFields_SiteMessageConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_SiteMessageConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_SiteMessageConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SiteMessageConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_SiteMessageEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_SiteMessageEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_SiteMessageEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SiteMessageEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_SiteMessageReport(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_SiteMessageReport_id(ctx, field)
+	case "type":
+		return ec.fieldContext_SiteMessageReport_type(ctx, field)
+	case "title":
+		return ec.fieldContext_SiteMessageReport_title(ctx, field)
+	case "content":
+		return ec.fieldContext_SiteMessageReport_content(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_SiteMessageReport_createdAt(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_SiteMessageReport_updatedAt(ctx, field)
+	case "recipients":
+		return ec.fieldContext_SiteMessageReport_recipients(ctx, field)
+	case "readCount":
+		return ec.fieldContext_SiteMessageReport_readCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SiteMessageReport", field.Name)
 }
 
 func (ec *executionContext) childFields_SiteMessageTypeBadge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3049,6 +3605,16 @@ func (ec *executionContext) childFields_SourcePolicy(ctx context.Context, field 
 		return ec.fieldContext_SourcePolicy_style(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SourcePolicy", field.Name)
+}
+
+func (ec *executionContext) childFields_TouchViewPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "view":
+		return ec.fieldContext_TouchViewPayload_view(ctx, field)
+	case "badges":
+		return ec.fieldContext_TouchViewPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TouchViewPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UndoMarkAllReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3093,6 +3659,42 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 	return nil, fmt.Errorf("no field named %q was found under type User", field.Name)
 }
 
+func (ec *executionContext) childFields_View(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "code":
+		return ec.fieldContext_View_code(ctx, field)
+	case "id":
+		return ec.fieldContext_View_id(ctx, field)
+	case "unread":
+		return ec.fieldContext_View_unread(ctx, field)
+	case "upTo":
+		return ec.fieldContext_View_upTo(ctx, field)
+	case "lastAccessAt":
+		return ec.fieldContext_View_lastAccessAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type View", field.Name)
+}
+
+func (ec *executionContext) childFields_ViewConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ViewConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_ViewConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ViewConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ViewEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ViewEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ViewEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ViewEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "user":
@@ -3107,12 +3709,16 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_badgeExplained(ctx, field)
 	case "awayDigest":
 		return ec.fieldContext_Viewer_awayDigest(ctx, field)
+	case "siteMessages":
+		return ec.fieldContext_Viewer_siteMessages(ctx, field)
 	case "announcements":
 		return ec.fieldContext_Viewer_announcements(ctx, field)
 	case "notifications":
 		return ec.fieldContext_Viewer_notifications(ctx, field)
 	case "displayPolicy":
 		return ec.fieldContext_Viewer_displayPolicy(ctx, field)
+	case "views":
+		return ec.fieldContext_Viewer_views(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
 }

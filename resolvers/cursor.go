@@ -21,6 +21,8 @@ const (
 	feedCursor         cursorKind = 1
 	announcementCursor cursorKind = 2
 	notificationCursor cursorKind = 3
+	siteMessageCursor  cursorKind = 5
+	viewCursor         cursorKind = 6
 )
 
 func (k cursorKind) String() string {
@@ -31,6 +33,10 @@ func (k cursorKind) String() string {
 		return "the announcements"
 	case notificationCursor:
 		return "the notifications"
+	case siteMessageCursor:
+		return "the site messages"
+	case viewCursor:
+		return "the views"
 	}
 	return "another list"
 }

@@ -62,6 +62,7 @@ type happening struct {
 var ingested = []func(r *Resolver, ctx context.Context, event graph.IngestEvent) (*happening, error){
 	(*Resolver).postEvent, (*Resolver).peopleEvent, (*Resolver).notificationEvent,
 	(*Resolver).notificationMarkEvent, (*Resolver).noticeEvent,
+	(*Resolver).siteMessageEvent, (*Resolver).viewEvent,
 }
 
 // event makes the op of one event, and the id that it names.

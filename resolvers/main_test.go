@@ -21,6 +21,7 @@ import (
 	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/social"
+	"tidings/services/views"
 )
 
 // api is the schema behind a real HTTP server. What its viewer may do stands in headers: who he is is not checked here.
@@ -38,12 +39,14 @@ func newAPI(t *testing.T) *api {
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
 	a.resolver = &Resolver{
-		Social: social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: 3}),
-		Feed:   feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
-		Chat:   chat.New(chat.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: 5}),
-		Notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Notify: notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout}), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
+		Social:   social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: 3}),
+		Feed:     feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Badge:    badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
+		Chat:     chat.New(chat.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: 5}),
+		Notice:   notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Messages: notify.NewMessages(notify.MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}),
+		Views:    views.New(views.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: log}),
+		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout}), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})

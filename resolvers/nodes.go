@@ -23,6 +23,7 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 	posts, numbers := make([]services.PostID, len(ids)), make([]services.UserNumber, len(ids))
 	announcements := make([]services.PostID, len(ids))
 	places := make([]services.PostID, len(ids))
+	messages := make([]services.PostID, len(ids))
 	for i, id := range ids {
 		kind, _, err := services.SplitGlobalID(id)
 		if err != nil {
@@ -37,6 +38,8 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 			announcements[i], err = services.ParseAnnouncementID("id", id)
 		case services.NotificationType:
 			places[i], err = services.ParseNotificationID("id", id)
+		case services.SiteMessageType:
+			messages[i], err = services.ParseSiteMessageID("id", id)
 		}
 		if err != nil {
 			return nil, err
@@ -47,6 +50,9 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 		return nil, err
 	}
 	if err := r.readAnnouncements(ctx, viewer.Number, announcements, nodes); err != nil {
+		return nil, err
+	}
+	if err := r.readSiteMessages(ctx, viewer.Number, messages, nodes); err != nil {
 		return nil, err
 	}
 	notifications, err := r.notificationNodes(ctx, viewer, nonZero(places))

@@ -19,21 +19,24 @@ import (
 	"tidings/services/notify"
 	"tidings/services/push"
 	"tidings/services/social"
+	"tidings/services/views"
 )
 
 // Resolver is what the resolvers work with.
 type Resolver struct {
-	Social *social.Service
-	Feed   *feed.Service
-	Badge  *badge.Service
-	Notify *notify.Service
-	Notice *notice.Service
-	Chat   *chat.Service
-	Fanout *fanout.Fanout
-	Hub    *push.Hub
-	Queue  JobQueue
-	Clock  services.Clock
-	Log    *slog.Logger
+	Social   *social.Service
+	Feed     *feed.Service
+	Badge    *badge.Service
+	Notify   *notify.Service
+	Notice   *notice.Service
+	Chat     *chat.Service
+	Fanout   *fanout.Fanout
+	Hub      *push.Hub
+	Queue    JobQueue
+	Clock    services.Clock
+	Log      *slog.Logger
+	Messages *notify.Messages
+	Views    *views.Service
 }
 
 // JobQueue tells operators of the jobs.

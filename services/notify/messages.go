@@ -59,8 +59,8 @@ func (m *NewMessage) Check(types []string) error {
 	return services.CheckMessageContent(m.Content)
 }
 
-// Send is the op that sends a message; its id is the op's. The actor is who sends, 0 for the host application itself.
-func (s *Messages) Send(actor services.UserNumber, m NewMessage) (*fanout.Op, error) {
+// Send is the op of the host application that sends a message; its id is the op's.
+func (s *Messages) Send(m NewMessage) (*fanout.Op, error) {
 	if n := len(m.To); n == 0 || n > services.MaxMessageRecipients {
 		return nil, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", services.MaxMessageRecipients, n)
 	}
@@ -73,7 +73,7 @@ func (s *Messages) Send(actor services.UserNumber, m NewMessage) (*fanout.Op, er
 		return nil, err
 	}
 	return &fanout.Op{
-		Name: "sendSiteMessage", Actor: actor, Input: fmt.Sprintf("%q", []string{m.Type, m.Title, m.Content, strings.Join(m.To, " ")}),
+		Name: "sendSiteMessage", Input: fmt.Sprintf("%q", []string{m.Type, m.Title, m.Content, strings.Join(m.To, " ")}),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			numbers, err := tx.EnsureUsers(ctx, m.To)
 			if err != nil {
@@ -104,7 +104,7 @@ func recipients(keys []string, numbers map[string]services.UserNumber) []service
 
 // Edit is the op that changes the text of a message for everyone who has it; nil leaves a text. Nobody's read state
 // changes.
-func (s *Messages) Edit(actor services.UserNumber, id services.PostID, title, content *string) (*fanout.Op, error) {
+func (s *Messages) Edit(id services.PostID, title, content *string) (*fanout.Op, error) {
 	if title == nil && content == nil {
 		return nil, services.Errorf(services.Invalid, "title and content: at least one of them is needed")
 	}
@@ -125,7 +125,7 @@ func (s *Messages) Edit(actor services.UserNumber, id services.PostID, title, co
 		return "=" + *text
 	}
 	return &fanout.Op{
-		Name: "editSiteMessage", Actor: actor, Input: fmt.Sprintf("%q", []string{id.String(), printed(title), printed(content)}),
+		Name: "editSiteMessage", Input: fmt.Sprintf("%q", []string{id.String(), printed(title), printed(content)}),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			return nil, tx.EditSiteMessage(ctx, id, title, content)
 		},

@@ -45,10 +45,9 @@ const (
 	clocksDiffer = time.Minute
 )
 
-// Add is the op by which an item is reported into a view. One that is there moves to at if that is later, also one that
-// was removed; else nothing changes. Times are kept to the millisecond. The actor is who reports, 0 for the host
-// application itself.
-func (s *Service) Add(actor services.UserNumber, view services.View, item string, at time.Time) (*fanout.Op, error) {
+// Add is the op by which the host application reports an item into a view. One that is there moves to at if that is later, also one that
+// was removed; else nothing changes. Times are kept to the millisecond.
+func (s *Service) Add(view services.View, item string, at time.Time) (*fanout.Op, error) {
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
@@ -56,7 +55,7 @@ func (s *Service) Add(actor services.UserNumber, view services.View, item string
 		return nil, services.Errorf(services.Invalid, "at: %s is before 1970", at.UTC().Format(time.RFC3339))
 	}
 	reported := services.ViewItem{Item: item, At: at.UTC().Truncate(time.Millisecond)}
-	return s.onItem("addViewItem", actor, view, item, at.UTC().String(), func(ctx context.Context, tx *store.Tx) error {
+	return s.onItem("addViewItem", view, item, at.UTC().String(), func(ctx context.Context, tx *store.Tx) error {
 		if at.After(tx.Now.Add(clocksDiffer)) {
 			return services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
@@ -66,11 +65,11 @@ func (s *Service) Add(actor services.UserNumber, view services.View, item string
 }
 
 // Remove is the op by which an item is taken out of a view; again changes nothing. NOT_FOUND when it was never in.
-func (s *Service) Remove(actor services.UserNumber, view services.View, item string) (*fanout.Op, error) {
+func (s *Service) Remove(view services.View, item string) (*fanout.Op, error) {
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
-	return s.onItem("removeViewItem", actor, view, item, "", func(ctx context.Context, tx *store.Tx) error {
+	return s.onItem("removeViewItem", view, item, "", func(ctx context.Context, tx *store.Tx) error {
 		return tx.RemoveViewItem(ctx, view, item)
 	})
 }
@@ -83,13 +82,13 @@ func check(view services.View, item string) error {
 }
 
 // onItem changes an item and leaves the job that brings the view in line.
-func (s *Service) onItem(name string, actor services.UserNumber, view services.View, item, more string, change func(context.Context, *store.Tx) error) (*fanout.Op, error) {
+func (s *Service) onItem(name string, view services.View, item, more string, change func(context.Context, *store.Tx) error) (*fanout.Op, error) {
 	job, err := fanout.ViewItemJob(view, item)
 	if err != nil {
 		return nil, err
 	}
 	return &fanout.Op{
-		Name: name, Actor: actor, Input: fmt.Sprintf("%q", []string{view.Code, view.ID, item, more}),
+		Name: name, Input: fmt.Sprintf("%q", []string{view.Code, view.ID, item, more}),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if err := change(ctx, tx); err != nil {
 				return nil, err

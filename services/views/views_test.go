@@ -56,15 +56,15 @@ func (n node) list(user services.UserNumber, size int, codes ...string) Page {
 func TestWhatIsNewInAView(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Strangers(2)
-		n.must(n.service.Add(0, news, "a", n.Clock.Now()))
+		n.must(n.service.Add(news, "a", n.Clock.Now()))
 		if page := n.list(users[0], 10, "news"); len(page.Views) != 0 {
 			t.Errorf("who never looked is shown %+v", page)
 		}
 		n.must(n.service.Touch(users[0], news, nil))
-		n.must(n.service.Add(0, news, "b", n.Clock.Now()))
-		n.must(n.service.Add(0, news, "c", n.Clock.Now()))
+		n.must(n.service.Add(news, "b", n.Clock.Now()))
+		n.must(n.service.Add(news, "c", n.Clock.Now()))
 		n.must(n.service.Touch(users[1], news, nil))
-		n.must(n.service.Remove(0, news, "b"))
+		n.must(n.service.Remove(news, "b"))
 		n.Quiet(n.Fanout)
 		for i, want := range []int{1, 0} {
 			page := n.list(users[i], 10, "news")
@@ -72,7 +72,7 @@ func TestWhatIsNewInAView(t *testing.T) {
 				t.Errorf("user %d is shown %+v, want %d", i, page, want)
 			}
 		}
-		n.must(n.service.Add(0, news, "c", n.Clock.Now())) // it moves
+		n.must(n.service.Add(news, "c", n.Clock.Now())) // it moves
 		n.Quiet(n.Fanout)
 		if got := n.list(users[1], 10, "news").Views[0].Count.Value; got != 1 {
 			t.Errorf("after a move %d are new", got)
@@ -93,7 +93,7 @@ func TestPastTheCapAViewIsAtLeast(t *testing.T) {
 		user := n.Strangers(1)[0]
 		n.must(n.service.Touch(user, news, nil))
 		for count := 1; count <= 140; count++ {
-			n.must(n.service.Add(0, news, fmt.Sprint(count), n.Clock.Now()))
+			n.must(n.service.Add(news, fmt.Sprint(count), n.Clock.Now()))
 			if count > 2 && count < 98 || count > 102 && count < 130 {
 				continue
 			}
@@ -137,7 +137,7 @@ func TestViewsWithoutRedis(t *testing.T) {
 	user := n.Strangers(1)[0]
 	n.must(n.service.Touch(user, news, nil))
 	for i := range 3 {
-		n.must(n.service.Add(0, news, fmt.Sprint(i), n.Clock.Now()))
+		n.must(n.service.Add(news, fmt.Sprint(i), n.Clock.Now()))
 	}
 	n.Quiet(n.Fanout)
 	value := func() int { return n.list(user, 1, "news").Views[0].Count.Value }
@@ -149,7 +149,7 @@ func TestViewsWithoutRedis(t *testing.T) {
 		t.Errorf("after a flush: %d", got)
 	}
 	n.Server.Kill()
-	n.must(n.service.Add(0, news, "4", n.Clock.Now()))
+	n.must(n.service.Add(news, "4", n.Clock.Now()))
 	if got := value(); got != 4 {
 		t.Errorf("without Redis: %d", got)
 	}
@@ -172,19 +172,19 @@ func TestBadViews(t *testing.T) {
 		}
 	}
 	for _, view := range []services.View{{Code: "", ID: "x"}, {Code: "News", ID: "x"}, {Code: long, ID: "x"}, {Code: "home_page", ID: "x"}, {Code: "news"}, {Code: "news", ID: long}} {
-		_, err := n.service.Add(0, view, "item", now)
+		_, err := n.service.Add(view, "item", now)
 		refused(fmt.Sprint("add to ", view), services.Invalid, err)
-		_, err = n.service.Remove(0, view, "item")
+		_, err = n.service.Remove(view, "item")
 		refused(fmt.Sprint("remove from ", view), services.Invalid, err)
 		_, err = n.service.Touch(1, view, nil)
 		refused(fmt.Sprint("touch ", view), services.Invalid, err)
 	}
-	_, err := n.service.Add(0, news, "", now)
+	_, err := n.service.Add(news, "", now)
 	refused("no item", services.Invalid, err)
-	_, err = n.service.Add(0, news, "x", old)
+	_, err = n.service.Add(news, "x", old)
 	refused("an item before 1970", services.Invalid, err)
-	refused("an item in the future", services.Invalid, n.do(n.service.Add(0, news, "x", late)))
-	refused("an item that is none", services.NotFound, n.do(n.service.Remove(0, news, "x")))
+	refused("an item in the future", services.Invalid, n.do(n.service.Add(news, "x", late)))
+	refused("an item that is none", services.NotFound, n.do(n.service.Remove(news, "x")))
 	refused("a touch in the future", services.Invalid, n.do(n.service.Touch(1, news, &late)))
 	_, err = n.service.Touch(1, news, &old)
 	refused("a touch before 1970", services.Invalid, err)
@@ -217,7 +217,7 @@ func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				view, item, at := view(), item(), n.Clock.Now().Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "ago"))*time.Second)
-				n.must(n.service.Add(0, view, item, at))
+				n.must(n.service.Add(view, item, at))
 				if had := items[view][item]; at.After(had) && at.After(gone[fmt.Sprint(view, item)]) {
 					items[view][item] = at
 				}
@@ -225,7 +225,7 @@ func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
 			"remove": func(*rapid.T) {
 				view, item := view(), item()
 				if at, known := items[view][item]; known {
-					n.must(n.service.Remove(0, view, item))
+					n.must(n.service.Remove(view, item))
 					gone[fmt.Sprint(view, item)] = at
 					delete(items[view], item)
 				}

@@ -1,0 +1,168 @@
+package resolvers
+
+import (
+	"context"
+	"time"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/notify"
+)
+
+func graphSiteMessage(m services.SiteMessage) graph.SiteMessage {
+	return graph.SiteMessage{
+		ID: m.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content,
+		CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, ReadAt: orNever(m.ReadAt),
+	}
+}
+
+func orNever(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+func graphReport(report services.SiteMessageReport) *graph.SiteMessageReport {
+	m := report.Message
+	return &graph.SiteMessageReport{
+		ID: m.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,
+		Recipients: report.Recipients, ReadCount: report.ReadCount,
+	}
+}
+
+// report reads a message for the payload of its sender.
+func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageReport, error) {
+	place, err := services.ParseSiteMessageID("siteMessageId", id)
+	if err != nil {
+		return graph.SiteMessageReport{}, err
+	}
+	report, err := r.Messages.Report(ctx, place)
+	return *graphReport(report), err
+}
+
+func (r *Resolver) sendSiteMessage(title, content string, kind *string, to []string) (*fanout.Op, error) {
+	if n := len(to); n == 0 || n > services.MaxMessageRecipients {
+		return nil, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", services.MaxMessageRecipients, n)
+	}
+	message := notify.NewMessage{Title: title, Content: content, To: make([]string, len(to))}
+	if kind != nil {
+		message.Type = *kind
+	}
+	for i, id := range to {
+		var err error
+		if message.To[i], err = services.ParseUserID("to", id); err != nil {
+			return nil, err
+		}
+	}
+	return r.Messages.Send(message)
+}
+
+func (r *Resolver) editSiteMessage(id string, title, content *string) (*fanout.Op, error) {
+	place, err := services.ParseSiteMessageID("siteMessageId", id)
+	if err != nil {
+		return nil, err
+	}
+	return r.Messages.Edit(place, title, content)
+}
+
+func siteMessageIDs(ids []string) (places []services.PostID, err error) {
+	if ids == nil {
+		return nil, nil
+	}
+	places = make([]services.PostID, len(ids))
+	for i, id := range ids {
+		if places[i], err = services.ParseSiteMessageID("ids", id); err != nil {
+			return nil, err
+		}
+	}
+	return places, nil
+}
+
+func (r *Resolver) markMessagesRead(user services.UserNumber, ids []string, kind *string, all bool, upTo *string) (*fanout.Op, error) {
+	mark := notify.MessageMark{Type: kind, All: all}
+	var err error
+	if mark.IDs, err = siteMessageIDs(ids); err != nil {
+		return nil, err
+	}
+	if upTo != nil {
+		if mark.UpTo, err = services.ParseSiteMessageID("upTo", *upTo); err != nil {
+			return nil, err
+		}
+	}
+	return r.Messages.MarkRead(user, mark)
+}
+
+func (r *Resolver) markMessagesUnread(user services.UserNumber, ids []string) (*fanout.Op, error) {
+	places, err := siteMessageIDs(ids)
+	if err != nil {
+		return nil, err
+	}
+	return r.Messages.MarkUnread(user, places)
+}
+
+// siteMessages makes a page of the viewer's messages.
+func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first *int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	before := services.MaxPostID
+	if after != nil {
+		place, err := siteMessageCursor.parse("after", viewer.Number, *after)
+		if err != nil {
+			return nil, err
+		}
+		before = services.PostID(place)
+	}
+	page, err := r.Messages.Page(ctx, viewer.Number, kind, unreadOnly, before, size)
+	if err != nil {
+		return nil, err
+	}
+	result := &graph.SiteMessageConnection{Edges: make([]graph.SiteMessageEdge, len(page.Messages)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
+	for i, message := range page.Messages {
+		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
+	}
+	if n := len(result.Edges); n > 0 {
+		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
+	}
+	return result, nil
+}
+
+// readSiteMessages puts the messages that the viewer has into their places.
+func (r *Resolver) readSiteMessages(ctx context.Context, viewer services.UserNumber, ids []services.PostID, nodes []graph.Node) error {
+	found, err := r.Messages.ByID(ctx, viewer, nonZero(ids))
+	for i, id := range ids {
+		if message, ok := found[id]; ok {
+			nodes[i] = graphSiteMessage(message)
+		}
+	}
+	return err
+}
+
+func (r *Resolver) siteMessageEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
+	switch {
+	case event.SendSiteMessage != nil:
+		e := event.SendSiteMessage
+		op, err := r.sendSiteMessage(e.Title, e.Content, e.Type, e.To)
+		return &happening{op, "", e.Key}, err
+	case event.EditSiteMessage != nil:
+		e := event.EditSiteMessage
+		op, err := r.editSiteMessage(e.SiteMessageID, e.Title, e.Content)
+		return &happening{op, e.SiteMessageID, e.Key}, err
+	case event.MarkSiteMessagesRead != nil:
+		e := event.MarkSiteMessagesRead
+		op, err := as(ctx, r, e.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.markMessagesRead(actor, e.Ids, e.Type, e.All, e.UpTo)
+		})
+		return &happening{op, "", e.Key}, err
+	case event.MarkSiteMessagesUnread != nil:
+		e := event.MarkSiteMessagesUnread
+		op, err := as(ctx, r, e.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.markMessagesUnread(actor, e.Ids)
+		})
+		return &happening{op, "", e.Key}, err
+	}
+	return nil, nil
+}

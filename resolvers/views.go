@@ -1,0 +1,78 @@
+package resolvers
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/fanout"
+)
+
+func graphView(view services.ViewUnread) graph.View {
+	return graph.View{Code: view.Code, ID: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
+}
+
+// viewPlace prints a place in a list of views, whose order is that of code and id: kind, code, 0, id. It names no
+// viewer, since whoever uses it sees his own list from there on.
+func viewPlace(view services.View) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(string(rune(viewCursor)) + view.Code + "\x00" + view.ID))
+}
+
+func parseViewPlace(text string) (services.View, error) {
+	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	code, id, found := strings.Cut(string(bytes), "\x00")
+	rest, ours := strings.CutPrefix(code, string(rune(viewCursor)))
+	view := services.View{Code: rest, ID: id}
+	if err != nil || !found || !ours || view.Check() != nil {
+		return services.View{}, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), viewCursor)
+	}
+	return view, nil
+}
+
+// views makes a page of the views that the viewer has touched.
+func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []string, first *int, after *string) (*graph.ViewConnection, error) {
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	var from services.View
+	if after != nil {
+		if from, err = parseViewPlace(*after); err != nil {
+			return nil, err
+		}
+	}
+	page, err := r.Views.List(ctx, viewer.Number, codes, from, size)
+	if err != nil {
+		return nil, err
+	}
+	result := &graph.ViewConnection{Edges: make([]graph.ViewEdge, len(page.Views)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
+	for i, view := range page.Views {
+		result.Edges[i] = graph.ViewEdge{Cursor: viewPlace(view.View), Node: graphView(view)}
+	}
+	if n := len(result.Edges); n > 0 {
+		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
+	}
+	return result, nil
+}
+
+func (r *Resolver) viewEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
+	switch {
+	case event.TouchView != nil:
+		e := event.TouchView
+		op, err := as(ctx, r, e.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.Views.Touch(actor, services.View{Code: e.Code, ID: e.ID}, e.UpTo)
+		})
+		return &happening{op, "", e.Key}, err
+	case event.AddViewItem != nil:
+		e := event.AddViewItem
+		op, err := r.Views.Add(services.View{Code: e.Code, ID: e.ID}, e.Item, e.At)
+		return &happening{op, "", e.Key}, err
+	case event.RemoveViewItem != nil:
+		e := event.RemoveViewItem
+		op, err := r.Views.Remove(services.View{Code: e.Code, ID: e.ID}, e.Item)
+		return &happening{op, "", e.Key}, err
+	}
+	return nil, nil
+}
