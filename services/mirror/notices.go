@@ -17,7 +17,7 @@ const LogNotice = "notice"
 // Notices is what all users share of announcements and dots, as it is at a moment. It does not change.
 type Notices struct {
 	// Shared is the version of it, for the shared half of a badge's version: on one node it rises with every change, also
-	// with those that time makes, and it is on every node the same unless a change came late.
+	// with those that time makes, and it is on every node the same unless a change came late or a clock was set back.
 	Shared        uint64
 	Announcements []services.Announcement // those that run, the newest first, without their texts
 	Dots          []services.RaisedDot    // by their names

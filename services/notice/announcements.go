@@ -28,6 +28,7 @@ func (s *Service) Publish(draft Draft) (*fanout.Op, error) {
 	if err := checkTarget(draft.Segments); err != nil {
 		return nil, err
 	}
+	draft.StartsAt, draft.EndsAt = draft.StartsAt.Truncate(time.Millisecond), draft.EndsAt.Truncate(time.Millisecond)
 	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
 		return nil, err
 	}
@@ -125,12 +126,12 @@ func (edit Edit) apply(ctx context.Context, tx *store.Tx, a *services.Announceme
 		if started && !edit.ShowAgain {
 			return services.Errorf(services.Conflict, "startsAt: %s has started; it can only be shown again", a.GlobalID())
 		}
-		a.StartsAt = *edit.StartsAt
+		a.StartsAt = edit.StartsAt.Truncate(time.Millisecond)
 	}
 	if edit.EndsAt != nil || edit.NoEnd {
 		a.EndsAt = time.Time{}
 		if edit.EndsAt != nil {
-			a.EndsAt = *edit.EndsAt
+			a.EndsAt = edit.EndsAt.Truncate(time.Millisecond)
 		}
 		if err := checkTimes(a.StartsAt, a.EndsAt); err != nil {
 			return err

@@ -17,8 +17,9 @@ const announcementColumns = `SELECT id, title, content, segments, created_at, up
 const inList = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM counters WHERE name = 'announcement_floor')`
 
 var (
+	// A stamp is odd: an announcement ends at a whole millisecond, and no version can mean both that and a change.
 	raiseNoticeClock = newStatement("raise the notice clock", `UPDATE counters
-		SET value = CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END WHERE name = 'notices' RETURNING value`)
+		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
 	noticeHead = newStatement("read the notice clock", `SELECT value FROM counters WHERE name = 'notices'`)
 
@@ -49,7 +50,8 @@ SELECT 2, dot, segment, raised_at, 0, 0, 0 FROM dot_raises
 ORDER BY kind, name, b DESC`)
 )
 
-// NextNotice raises the notice clock and answers its stamp: microseconds of now, or one more than the last. Until this
+// NextNotice raises the notice clock and answers its stamp: the microseconds of now made odd, or the odd number after the
+// last. Until this
 // transaction ends all others that change an announcement or raise a dot wait, so that stamps appear in their order.
 func (tx *Tx) NextNotice(ctx context.Context) (stamp uint64, err error) {
 	_, err = tx.one(ctx, raiseNoticeClock, []any{tx.Now}, &stamp)

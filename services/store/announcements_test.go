@@ -53,9 +53,9 @@ func TestTheNoticeClockNeitherStandsNorGoesBack(t *testing.T) {
 			return stamp
 		}
 		now := uint64(b.clock.Now().UnixMicro())
-		equal(b.t, []uint64{next(), next()}, []uint64{now, now + 1})
+		equal(b.t, []uint64{next(), next()}, []uint64{now, now + 2})
 		b.clock.advance(-time.Hour)
-		equal(b.t, next(), now+2)
+		equal(b.t, next(), now+4)
 		b.clock.advance(2 * time.Hour)
 		equal(b.t, next(), uint64(b.clock.Now().UnixMicro()))
 		equal(b.t, b.notices(), store.Notices{At: b.clock.Now(), Stamp: uint64(b.clock.Now().UnixMicro())})
@@ -97,7 +97,7 @@ func TestStampsAppearInTheirOrder(t *testing.T) {
 				b.t.Fatalf("the stamp %d is not that of the dot beside it: %+v", n.Stamp, n.Dots)
 			}
 		}
-		equal(b.t, b.notices().Stamp, uint64(b.clock.Now().UnixMicro())+writers*raises-1)
+		equal(b.t, b.notices().Stamp, uint64(b.clock.Now().UnixMicro())+2*(writers*raises-1))
 	})
 }
 

@@ -110,6 +110,16 @@ func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 // Another makes the machinery of one more node on the same engines.
 func (w *World) Another() *fanout.Fanout { return fanout.New(w.cfg) }
 
+// AnotherNode is one more node on the same engines, with a memory of its own.
+func (w *World) AnotherNode() *World {
+	other := *w
+	other.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Log: w.Log})
+	other.IDs = services.NewIDClock(w.Clock, 2)
+	other.cfg.Mirror, other.cfg.IDs = other.Mirror, other.IDs
+	other.Fanout = other.Another()
+	return &other
+}
+
 // Must ends the test when there is an error.
 func (w *World) Must(err error) {
 	w.TB.Helper()

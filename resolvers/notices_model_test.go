@@ -1,0 +1,300 @@
+package resolvers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/badge"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/notice"
+	"tidings/services/store"
+)
+
+const dormancy = 30 * 24 * time.Hour
+
+// noticeNode is one node as the model's test sees it.
+type noticeNode struct {
+	*fanouttest.World
+	badge  *badge.Service
+	notice *notice.Service
+}
+
+func newNoticeNode(w *fanouttest.World) noticeNode {
+	return noticeNode{
+		World:  w,
+		badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log, ActiveFor: dormancy}),
+		notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+	}
+}
+
+// modelEntry is an announcement as the model has it.
+type modelEntry struct {
+	id           services.PostID
+	segments     services.SegmentBits
+	starts, ends time.Time
+	place        uint64 // 0: none
+	missed       bool   // its start came when its time was over already
+	withdrawn    bool
+}
+
+func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.Before(e.ends) }
+
+// modelUser is where a user stands: the whole of announcements and dots is that, and two comparisons.
+type modelUser struct {
+	number        services.UserNumber
+	here          bool // he is asked for his badge after every step
+	known         bool
+	place, from   uint64
+	read, changed time.Time
+	segments      services.SegmentBits
+	cleared       map[string]uint64
+	versions      [2]string
+	shown         map[string]string // version -> what it stood for
+	pages         []string          // what he could mark up to: cursors of former pages
+}
+
+func (u *modelUser) visit(now time.Time, head uint64) {
+	if away := now.Add(-dormancy); u.known && u.read.Before(away) && u.changed.Before(away) {
+		u.known, u.cleared = false, map[string]uint64{}
+	}
+	if !u.known {
+		u.known, u.place, u.from, u.changed = true, head, head, now
+	}
+}
+
+type noticeModel struct {
+	*rapid.T
+	nodes   [2]noticeNode
+	entries []*modelEntry
+	users   []*modelUser
+	raises  []modelRaise
+	setBack bool // the clock was
+}
+
+type modelRaise struct {
+	dot    string
+	target services.SegmentBits
+	at     uint64
+}
+
+func (m *noticeModel) must(err error) {
+	m.Helper()
+	if err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *noticeModel) node() noticeNode { return m.nodes[rapid.IntRange(0, 1).Draw(m.T, "node")] }
+
+func (m *noticeModel) now() time.Time { return m.nodes[0].Clock.Now() }
+
+func (m *noticeModel) commit(n noticeNode, op *fanout.Op, err error) *fanout.Op {
+	m.Helper()
+	m.must(err)
+	m.must(n.Fanout.Commit(context.Background(), op)[0])
+	return op
+}
+
+// head is the last stamp that was given.
+func (m *noticeModel) head() uint64 {
+	m.Helper()
+	notices, err := m.nodes[0].Store.Notices(context.Background())
+	m.must(err)
+	return notices.Stamp
+}
+
+var modelSegments = []string{"beta", "staff"}
+
+func (m *noticeModel) drawSegments(label string) (names []string, bits services.SegmentBits) {
+	for i, name := range modelSegments {
+		if rapid.IntRange(0, 3).Draw(m.T, label+name) == 0 {
+			names, bits = append(names, name), bits|1<<i
+		}
+	}
+	return names, bits
+}
+
+func (m *noticeModel) drawUser() *modelUser { return rapid.SampledFrom(m.users).Draw(m.T, "user") }
+
+// settle does what is due and reads the places that were taken, which are all after the ones before.
+func (m *noticeModel) settle(before uint64) {
+	m.Helper()
+	n := m.node()
+	n.Work(n.Fanout)
+	for i := range m.nodes {
+		_, err := m.nodes[i].Mirror.RunOnce(context.Background())
+		m.must(err)
+	}
+	ids := make([]services.PostID, len(m.entries))
+	for i, e := range m.entries {
+		ids[i] = e.id
+	}
+	facts, err := n.Store.Announcements(context.Background(), ids)
+	m.must(err)
+	for _, e := range m.entries {
+		position := facts[e.id].Position
+		if waits := e.place == 0 && !e.withdrawn && !e.missed && !e.starts.After(m.now()); !waits {
+			if position != e.place && !e.withdrawn {
+				m.Fatalf("announcement %s stands at %d, want %d", e.id, position, e.place)
+			}
+			continue
+		}
+		if e.over(m.now()) && position == 0 {
+			e.missed = true
+		} else if position <= before {
+			m.Fatalf("announcement %s took the place %d, and %d was given before", e.id, position, before)
+		} else {
+			e.place = position
+		}
+	}
+}
+
+// unread is the model itself.
+func (m *noticeModel) list(u *modelUser) (list []*modelEntry) {
+	for _, e := range m.entries {
+		if e.place > 0 && !e.withdrawn && !e.over(m.now()) && (e.segments == 0 || e.segments&u.segments != 0) {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b *modelEntry) int { return cmp.Compare(b.place, a.place) })
+	return list
+}
+
+func (m *noticeModel) isLit(u *modelUser, dot string) bool {
+	for _, raise := range m.raises {
+		if raise.dot == dot && raise.at > max(u.from, u.cleared[dot]) && (raise.target == 0 || raise.target&u.segments != 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// check compares what a user is shown, number, list and dots, with the model.
+func (m *noticeModel) check(u *modelUser) {
+	m.Helper()
+	ctx := context.Background()
+	which := rapid.IntRange(0, 1).Draw(m.T, "reads from")
+	n := m.nodes[which]
+	u.visit(m.now(), m.head())
+	u.read = m.now()
+	want := ""
+	unread := 0
+	for _, e := range m.list(u) {
+		if want += fmt.Sprintf("%s %t, ", e.id, e.place > u.place); e.place > u.place {
+			unread++
+		}
+	}
+	badges, err := n.badge.Read(ctx, u.number)
+	m.must(err)
+	if badges.Announcements.Value != unread || badges.Announcements.Precision != services.Exact {
+		m.Fatalf("user %d has %+v unread, want %d of %s", u.number, badges.Announcements, unread, want)
+	}
+	page, err := n.notice.Page(ctx, u.number, notice.End, 100)
+	m.must(err)
+	got := ""
+	for _, item := range page.Items {
+		got += fmt.Sprintf("%s %t, ", item.ID, item.Unread)
+		u.pages = append(u.pages, announcementCursor.text(u.number, item.Position))
+	}
+	if got != want {
+		m.Fatalf("user %d is listed %s want %s", u.number, got, want)
+	}
+	for _, dot := range badges.Dots {
+		if dot.Lit != m.isLit(u, dot.Name) {
+			m.Fatalf("user %d sees %+v with %+v after %+v", u.number, dot, u, m.raises)
+		}
+	}
+	_, err = n.badge.WriteVisits(ctx)
+	m.must(err)
+	m.checkVersion(u, which, badges)
+}
+
+// checkVersion: on one node a version never falls, and it stands for one content; on both nodes too, until the clock was
+// set back, when each of them has to find a later version for itself.
+func (m *noticeModel) checkVersion(u *modelUser, which int, badges *services.Badges) {
+	m.Helper()
+	if badges.Version < u.versions[which] {
+		m.Fatalf("user %d: the version falls from %s to %s", u.number, u.versions[which], badges.Version)
+	}
+	u.versions[which] = badges.Version
+	content := fmt.Sprint(badges.Announcements, badges.Dots)
+	place := badges.Version
+	if m.setBack {
+		place += fmt.Sprint(" on node ", which)
+	}
+	if had, known := u.shown[place]; known && had != content {
+		m.Fatalf("user %d: the version %s stands for %s and for %s", u.number, place, had, content)
+	}
+	u.shown[place] = content
+}
+
+// TestNoticesAgainstModel publishes, plans, starts, ends, edits, shows again, withdraws, raises, clears, marks and marks
+// late on two nodes, lets users come, go away for more than a month and return, loses keys and all of Redis, repeats
+// jobs and sets the clock back, at random. After every step number, list and dots are the model's.
+func TestNoticesAgainstModel(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	nodes := [2]noticeNode{newNoticeNode(w), newNoticeNode(w.AnotherNode())}
+	first := &noticeModel{nodes: nodes}
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.SegmentBits(ctx, modelSegments)
+		return err
+	})
+	for _, dot := range []string{"shop", "wallet"} {
+		op, err := nodes[0].notice.RaiseDot(dot, nil)
+		w.Must(err)
+		w.Must(w.Fanout.Commit(t.Context(), op)[0])
+	}
+	former := first
+	rapid.Check(t, func(rt *rapid.T) {
+		m := &noticeModel{T: rt, nodes: nodes}
+		w.Clock.Advance(time.Hour) // past whatever the former history set back
+		for _, e := range former.entries {
+			if !e.withdrawn {
+				m.commit(nodes[0], nodes[0].notice.Withdraw(e.id), nil)
+			}
+		}
+		former = m
+		w.Server.Flush()
+		for _, number := range w.Strangers(3) {
+			m.users = append(m.users, &modelUser{number: number, cleared: map[string]uint64{}, shown: map[string]string{}})
+		}
+		m.users[0].here, m.users[1].here = true, true
+		steps := []func(){
+			m.publish, m.publish, m.publish, m.edit, m.withdraw, m.mark, m.mark, m.raise, m.clear, m.setSegments, m.lose, m.repeat,
+			func() { u := m.drawUser(); u.here = !u.here },
+			func() {
+				w.Clock.Advance(time.Duration(rapid.IntRange(0, 3000).Draw(m.T, "ms")) * time.Millisecond)
+			},
+			func() { w.Clock.Advance(time.Duration(rapid.IntRange(0, 4).Draw(m.T, "s")) * time.Second) },
+			func() { // by much: what has just ended does not come back for a clock that is set back by a little
+				m.setBack = true
+				w.Clock.Advance(-50 * time.Minute)
+			},
+			func() {
+				w.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Hour, 40 * 24 * time.Hour}).Draw(m.T, "long"))
+			},
+			func() {
+				_, err := m.node().Fanout.Janitor().RunOnce(context.Background())
+				m.must(err)
+			},
+		}
+		for _, step := range rapid.SliceOfN(rapid.IntRange(0, len(steps)-1), 1, 40).Draw(rt, "steps") {
+			before := m.head()
+			steps[step]()
+			m.settle(before)
+			for _, u := range m.users {
+				if u.here {
+					m.check(u)
+				}
+			}
+		}
+	})
+}

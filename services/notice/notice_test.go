@@ -1,0 +1,383 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is the announcements and dots of one node on real engines.
+type node struct {
+	*fanouttest.World
+	*Service
+}
+
+func newNode(w *fanouttest.World) node {
+	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
+}
+
+// each runs a test on both engine pairs.
+func each(t *testing.T, test func(t *testing.T, n node)) {
+	t.Helper()
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
+}
+
+// do commits an op that must be fit and succeed, and answers what it made.
+func (n node) do(op *fanout.Op, err error) services.PostID {
+	n.TB.Helper()
+	n.Must(err)
+	n.Must(n.World.Fanout.Commit(n.TB.Context(), op)[0])
+	if op.Behind() {
+		n.TB.Errorf("%s left its own view behind", op.Name)
+	}
+	if len(op.IDs()) == 0 {
+		return 0
+	}
+	id, err := services.ParseAnnouncementID("id", op.IDs()[0])
+	n.Must(err)
+	return id
+}
+
+func (n node) refused(want services.Code, op *fanout.Op, err error) {
+	n.TB.Helper()
+	if err == nil {
+		err = n.World.Fanout.Commit(n.TB.Context(), op)[0]
+	}
+	if services.CodeOf(err) != want {
+		n.TB.Errorf("it was answered with %v, want %s", err, want)
+	}
+}
+
+func (n node) publish(title string, change ...func(*Draft)) services.PostID {
+	n.TB.Helper()
+	draft := Draft{Title: title}
+	for _, with := range change {
+		with(&draft)
+	}
+	return n.do(n.Publish(draft))
+}
+
+// unread are the titles of what a user has not read, the newest first.
+func (n node) unread(user services.UserNumber) (titles []string) {
+	n.TB.Helper()
+	page, err := n.Page(n.TB.Context(), user, End, 100)
+	n.Must(err)
+	for _, item := range page.Items {
+		if item.Unread {
+			titles = append(titles, item.Title)
+		}
+	}
+	return titles
+}
+
+func (n node) wants(user services.UserNumber, when string, want ...string) {
+	n.TB.Helper()
+	if got := n.unread(user); !slices.Equal(got, want) {
+		n.TB.Errorf("%s: %q are unread, want %q", when, got, want)
+	}
+}
+
+// lit are the names of the dots that a user sees lit.
+func (n node) lit(user services.UserNumber) (names []string) {
+	n.TB.Helper()
+	at, err := n.standing(n.TB.Context(), user)
+	n.Must(err)
+	documents, err := n.World.Redis.Documents(n.TB.Context(), []services.UserNumber{user})
+	n.Must(err)
+	for _, dot := range at.notices.Lights(at.state, at.segments(), documents[0].DotsSeen) {
+		if dot.Lit {
+			names = append(names, dot.Name)
+		}
+	}
+	return names
+}
+
+func TestAnAnnouncementRunsFromItsStartToItsEnd(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		user := n.Users(1)[0]
+		n.publish("planned", func(d *Draft) {
+			d.StartsAt, d.EndsAt = n.World.Clock.Now().Add(time.Hour), n.World.Clock.Now().Add(2*time.Hour)
+		})
+		n.publish("now")
+		n.wants(user, "before the start", "now")
+		n.World.Clock.Advance(time.Hour)
+		n.Work(n.World.Fanout)
+		n.wants(user, "from the start on, in the place of its start", "planned", "now")
+		n.Work(n.World.Fanout)
+		n.World.Clock.Advance(time.Hour - 1)
+		n.wants(user, "to the end", "planned", "now")
+		n.World.Clock.Advance(1)
+		n.wants(user, "from the end on", "now")
+		if waiting, dead := n.Jobs(); waiting+dead > 0 {
+			t.Errorf("%d jobs wait, %d are dead", waiting, dead)
+		}
+	})
+}
+
+// The job of the start may run twice, late, and after whatever was done with the announcement since.
+func TestTheStartIsIdempotent(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		user := n.Users(1)[0]
+		soon := n.World.Clock.Now().Add(time.Minute)
+		at := func(d *Draft) { d.StartsAt = soon }
+		twice, off, gone := n.publish("twice", at), n.publish("put off", at), n.publish("withdrawn", at)
+		n.publish("over", at, func(d *Draft) { d.EndsAt = soon.Add(time.Minute) })
+		later := soon.Add(time.Hour)
+		n.do(n.Edit(off, Edit{StartsAt: &later}))
+		n.do(n.Withdraw(gone), nil)
+		n.World.Clock.Advance(2 * time.Minute)
+		n.Work(n.World.Fanout)
+		n.wants(user, "after the start", "twice")
+		before, err := n.Announcement(t.Context(), twice)
+		n.Must(err)
+		n.do(n.MarkRead(user, UpTo{}), nil)
+		for _, id := range []services.PostID{twice, gone, off, 99} {
+			n.Write(func(ctx context.Context, tx *store.Tx) error {
+				return tx.Enqueue(ctx, fanout.StartJob(services.Announcement{ID: id, StartsAt: soon}))
+			})
+		}
+		n.Work(n.World.Fanout)
+		if after, err := n.Announcement(t.Context(), twice); err != nil || after != before {
+			t.Errorf("the start ran again and made %+v of %+v, %v", after, before, err)
+		}
+		n.wants(user, "after it ran again")
+		n.World.Clock.Advance(time.Hour)
+		n.Work(n.World.Fanout)
+		n.wants(user, "when the other starts", "put off")
+	})
+}
+
+func TestEditing(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		user := n.Users(1)[0]
+		id := n.publish("first", func(d *Draft) { d.Segments = []string{"beta"}; d.EndsAt = n.World.Clock.Now().Add(time.Hour) })
+		n.publish("second")
+		n.wants(user, "for others", "second")
+		title := "better"
+		n.do(n.Edit(id, Edit{Title: &title, ForEveryone: true}))
+		n.wants(user, "for everyone, in its place", "second", "better")
+		n.do(n.MarkRead(user, UpTo{}), nil)
+		content := "more"
+		n.do(n.Edit(id, Edit{Content: &content}))
+		n.wants(user, "an edit leaves what was read")
+		n.do(n.Edit(id, Edit{ShowAgain: true}))
+		n.wants(user, "shown again", "better")
+		n.do(n.MarkRead(user, UpTo{Announcement: id}), nil)
+		n.wants(user, "read again")
+		n.World.Clock.Advance(time.Hour)
+		op, err := n.Edit(id, Edit{ShowAgain: true})
+		n.refused(services.Conflict, op, err)
+		n.do(n.Edit(id, Edit{ShowAgain: true, NoEnd: true}))
+		n.wants(user, "shown once more, without an end", "better")
+		past := n.World.Clock.Now().Add(-time.Second)
+		n.do(n.Edit(id, Edit{EndsAt: &past}))
+		n.wants(user, "ended by hand")
+		future := n.World.Clock.Now().Add(time.Hour)
+		n.do(n.Edit(id, Edit{NoEnd: true, StartsAt: &future, ShowAgain: true}))
+		n.wants(user, "to be shown again later")
+		n.World.Clock.Advance(time.Hour)
+		n.Work(n.World.Fanout)
+		n.wants(user, "when it starts again", "better")
+		if a, err := n.Announcement(t.Context(), id); err != nil || a.Content != "more" || a.Segments != 0 || !a.EndsAt.IsZero() {
+			t.Errorf("it is %+v, %v", a, err)
+		}
+	})
+}
+
+// What is repeated under a key happens once, and what is read of it later is the same.
+func TestPublishingOnce(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		user := n.Users(1)[0]
+		var ids []services.PostID
+		for range 2 {
+			op, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
+			op.Key = "key"
+			ids = append(ids, n.do(op, err))
+		}
+		if ids[0] != ids[1] {
+			t.Errorf("the ids are %s", ids)
+		}
+		n.wants(user, "after both", "once")
+		n.World.Clock.Advance(time.Hour) // the end is past, the answer stays
+		op, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
+		op.Key = "key"
+		if id := n.do(op, err); id != ids[0] {
+			t.Errorf("the id is %s", id)
+		}
+	})
+}
+
+// Who was away for 30 days is new, also when a mark of his is the first that is heard of him.
+func TestReturning(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(3)
+		reads, marks, swept := users[0], users[1], users[2]
+		first := n.publish("first")
+		n.do(n.RaiseDot("shop", nil))
+		for _, user := range users {
+			n.wants(user, "at first", "first")
+		}
+		n.World.Clock.Advance(33 * 24 * time.Hour)
+		n.publish("while away")
+		n.wants(reads, "on return")
+		if lit := n.lit(reads); len(lit) > 0 {
+			t.Errorf("lit are %v", lit)
+		}
+		n.do(n.MarkRead(marks, UpTo{Announcement: first}), nil)
+		n.publish("after the mark")
+		n.wants(marks, "after a mark", "after the mark")
+		if _, err := n.World.Fanout.Janitor().RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if known, err := n.World.Store.UserNotices(t.Context(), swept); err != nil || known.Version != 0 {
+			t.Errorf("the janitor left %+v, %v", known, err)
+		}
+		n.wants(swept, "on return after the janitor")
+		n.publish("last")
+		for _, user := range []services.UserNumber{reads, marks, swept} {
+			if got := n.unread(user); len(got) == 0 || got[0] != "last" {
+				t.Errorf("user %d has unread %v", user, got)
+			}
+		}
+	})
+}
+
+// What all users share costs no call of Redis and no row, job or key of any user, however many there are.
+func TestSharingTouchesNobody(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{}))
+	users := n.Users(20)
+	n.Quiet(n.World.Fanout)
+	keys := func() map[string]string {
+		all := map[string]string{}
+		for _, user := range users {
+			key := fmt.Sprintf("{u%d}:b", user)
+			all[key] = fmt.Sprint(n.Server.Do("HGETALL", key))
+		}
+		all["number of keys"] = fmt.Sprint(n.Server.Do("DBSIZE"))
+		return all
+	}
+	before := keys()
+	ctx, trips := rdb.WithRoundTrips(t.Context())
+	id := services.PostID(0)
+	for _, make := range []func() (*fanout.Op, error){
+		func() (*fanout.Op, error) { return n.Publish(Draft{Title: "news"}) },
+		func() (*fanout.Op, error) {
+			return n.Publish(Draft{Title: "later", StartsAt: n.World.Clock.Now().Add(time.Minute), Segments: []string{"beta"}})
+		},
+		func() (*fanout.Op, error) { return n.RaiseDot("shop", nil) },
+		func() (*fanout.Op, error) { return n.RaiseDot("shop", []string{"beta"}) },
+		func() (*fanout.Op, error) { return n.Edit(id, Edit{ShowAgain: true}) },
+		func() (*fanout.Op, error) { return n.Withdraw(id), nil },
+	} {
+		op, err := make()
+		n.Must(err)
+		n.Must(n.World.Fanout.Commit(ctx, op)[0])
+		if len(op.IDs()) > 0 && id == 0 {
+			id, err = services.ParseAnnouncementID("id", op.IDs()[0])
+			n.Must(err)
+		}
+	}
+	if waiting, _ := n.Jobs(); waiting != 1 {
+		t.Errorf("%d jobs wait, want the one of the start", waiting)
+	}
+	n.World.Clock.Advance(time.Hour)
+	for _, worker := range n.World.Fanout.Workers(1) {
+		_, err := worker.RunOnce(ctx)
+		n.Must(err)
+	}
+	if _, err := n.World.Mirror.RunOnce(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if trips.Count() != 0 || !maps.Equal(before, keys()) {
+		t.Errorf("Redis was called %d times; the keys before and after:\n%v\n%v", trips.Count(), before, keys())
+	}
+	for _, user := range users {
+		n.wants(user, "after all", []string(nil)...)
+		n.lit(user)
+	}
+}
+
+// Without Redis list and marks go on from SQL, and what was marked meanwhile holds when it is back, empty.
+func TestNoticesWithoutRedis(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{}))
+	users := n.Users(2)
+	stranger := n.Strangers(1)[0]
+	n.publish("one")
+	n.Server.Kill()
+	two := n.publish("two")
+	n.wants(users[0], "without Redis", "two", "one")
+	n.wants(stranger, "somebody new, without Redis")
+	if op := n.MarkRead(users[0], UpTo{}); n.World.Fanout.Commit(t.Context(), op)[0] != nil || !op.Behind() {
+		t.Error("the mark failed, or its view was written into nothing")
+	}
+	n.publish("three")
+	n.wants(users[0], "after the mark", "three")
+	n.wants(stranger, "new since before it", "three")
+	n.Server.Start()
+	awaitRedis(t, n)
+	n.Quiet(n.World.Fanout)
+	n.wants(users[0], "with an empty Redis", "three")
+	n.wants(users[1], "with an empty Redis", "three", "two", "one")
+	n.wants(stranger, "with an empty Redis", "three")
+	n.do(n.MarkRead(users[1], UpTo{Announcement: two}), nil)
+	n.wants(users[1], "after the mark", "three")
+}
+
+func awaitRedis(t *testing.T, n node) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	check := time.NewTicker(10 * time.Millisecond)
+	defer check.Stop()
+	for n.World.Redis.Ping(t.Context()) != nil {
+		select {
+		case <-deadline.C:
+			t.Fatal("Redis does not come back")
+		case <-check.C:
+		}
+	}
+}
+
+// Two nodes on one PostgreSQL: what one publishes and raises the other shows after the next turn of its log, and a mark
+// made on one holds on both.
+func TestTwoNodes(t *testing.T) {
+	each(t, func(t *testing.T, here node) {
+		other := here.AnotherNode()
+		there := newNode(other)
+		user := here.Users(1)[0]
+		here.publish("news")
+		here.do(here.RaiseDot("shop", nil))
+		told := 0
+		other.Mirror.OnShared(func() { told++ })
+		if _, err := other.Mirror.RunOnce(t.Context()); err != nil || told != 1 {
+			t.Fatalf("told %d times, %v", told, err)
+		}
+		there.wants(user, "on the other node", "news")
+		if lit := there.lit(user); !slices.Equal(lit, []string{"shop"}) {
+			t.Errorf("lit are %v", lit)
+		}
+		there.do(there.MarkRead(user, UpTo{}), nil)
+		there.do(there.ClearDot(user, "shop"))
+		here.wants(user, "after the mark on the other node")
+		if lit := here.lit(user); len(lit) > 0 {
+			t.Errorf("lit are %v", lit)
+		}
+		here.do(here.RaiseDot("shop", nil))
+		if _, err := other.Mirror.RunOnce(t.Context()); err != nil || told != 2 || len(there.lit(user)) != 1 {
+			t.Errorf("told %d times of the raise, %v", told, err)
+		}
+	})
+}
