@@ -228,7 +228,7 @@ type badges struct {
 	Quiet           bool
 	Total, HomeFeed count
 	Notifications   struct {
-		Newest                               *string
+		Newest                                *string
 		Total, Like, Comment, Mention, Follow count
 	}
 	SiteMessages struct {

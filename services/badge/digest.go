@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/store"
 )
 
 // digestAuthors is how many authors a digest names.
@@ -32,7 +33,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserNumber, since ti
 	if since.IsZero() {
 		return digest, nil
 	}
-	for _, source := range []digester{s.digestHomeFeed, s.digestSiteMessages, s.digestAnnouncements} {
+	for _, source := range []digester{s.digestHomeFeed, s.digestNotifications, s.digestSiteMessages, s.digestAnnouncements} {
 		if err := source(ctx, user, since, digest); err != nil {
 			return nil, err
 		}
@@ -69,6 +70,26 @@ func brings(digest *services.Digest, source services.Source, part string, count,
 		precision = services.AtLeast
 	}
 	digest.Parts = append(digest.Parts, services.DigestPart{Source: source, Part: part, Count: services.NewCount(count, precision, time.Time{})})
+}
+
+func (s *Service) digestNotifications(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+	first := services.PostIDAt(since)
+	for _, category := range services.Categories {
+		page, err := s.store.Notifications(ctx, store.NotificationQuery{
+			User: user, Categories: []services.Category{category}, Before: services.MaxPostID, Limit: mostExplained, Expiry: s.expiry,
+		})
+		if err != nil {
+			return err
+		}
+		count := 0
+		for _, notification := range page.Notifications {
+			if notification.Place >= first {
+				count++
+			}
+		}
+		brings(digest, services.SourceNotifications, string(category), count, mostExplained)
+	}
+	return nil
 }
 
 func (s *Service) digestSiteMessages(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {

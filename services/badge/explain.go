@@ -20,7 +20,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]serv
 		return nil, err
 	}
 	explained := []services.Explanation{}
-	for _, source := range []explainer{s.explainHomeFeed, s.explainSiteMessages, s.explainAnnouncements} {
+	for _, source := range []explainer{s.explainHomeFeed, s.explainNotifications, s.explainSiteMessages, s.explainAnnouncements} {
 		found, err := source(ctx, user, badges)
 		if err != nil {
 			return nil, err
@@ -61,6 +61,27 @@ func (s *Service) explainHomeFeed(ctx context.Context, user services.UserNumber,
 		}
 	}
 	return []services.Explanation{explanation}, nil
+}
+
+func (s *Service) explainNotifications(ctx context.Context, user services.UserNumber, badges *services.Badges) (explained []services.Explanation, err error) {
+	for _, category := range services.Categories {
+		explanation := services.Explanation{Source: services.SourceNotifications, Part: string(category), Count: *badges.Notifications.Of(category)}
+		page, err := s.store.Notifications(ctx, store.NotificationQuery{
+			User: user, Categories: []services.Category{category}, Filter: store.UnseenNotifications, Before: services.MaxPostID,
+			Limit: mostExplained, Expiry: s.expiry,
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, notification := range page.Notifications {
+			id := services.GlobalID(services.NotificationType, notification.Place.String())
+			explanation.Items = append(explanation.Items, services.Item{
+				ID: id, At: notification.Place.Time(), Count: 1, ClearedBy: fmt.Sprintf("markNotificationsRead(input: {ids: [%q]})", id),
+			})
+		}
+		explained = append(explained, explanation)
+	}
+	return explained, nil
 }
 
 func (s *Service) explainAnnouncements(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {

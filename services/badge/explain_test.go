@@ -99,3 +99,30 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 		}
 	})
 }
+
+func TestNotificationsAreExplained(t *testing.T) {
+	n := served(t)
+	author, reader := n.fan(2) // with a like each
+	follower := n.Users(1)[0]
+	post := n.Post(author)
+	n.Like(post, author, reader)
+	n.Like(post, author, follower)
+	n.Quiet(n.World.Fanout)
+	items := n.explained(author)
+	likes := items["NOTIFICATIONS/LIKE"]
+	if len(likes) != 3 || len(items) != 1 {
+		t.Fatalf("three posts are liked: %+v", items)
+	}
+	if want := `markNotificationsRead(input: {ids: ["` + likes[0].ID + `"]})`; likes[0].ClearedBy != want {
+		t.Errorf("it is cleared by %s, want %s", likes[0].ClearedBy, want)
+	}
+	n.Clock.Advance(9 * day) // what expired leaves number and items together
+	if items := n.explained(author); len(items) != 0 {
+		t.Errorf("nine days later: %+v", items)
+	}
+	digest, err := n.Digest(t.Context(), author, n.Clock.Now().Add(-30*day))
+	n.Must(err)
+	if brought(digest)["NOTIFICATIONS/LIKE"] != 3 {
+		t.Errorf("the digest: %+v", digest.Parts)
+	}
+}

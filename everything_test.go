@@ -1,0 +1,234 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+)
+
+// everything is the world with every source in it. Each source adds what it does and how it looks to a person.
+type everything struct {
+	*world
+	announcements []*worldAnnouncement
+	read          map[string]int            // person -> announcements he has read the places of
+	raised        map[string]int            // dot -> when it was raised last, by the count of raises
+	cleared       map[string]map[string]int // person -> dot -> up to which raise he has cleared it
+	outOfTotal    map[string]map[string]bool
+	raises        int
+	lose          func() // takes one key out of Redis; nil where none can be taken
+}
+
+type worldAnnouncement struct {
+	id        string
+	withdrawn bool
+}
+
+// worldDots are the dots of all worlds: those who are new have seen whatever was raised before them.
+var worldDots = []string{"shop", "wallet"}
+
+func newEverything(n *node, flush, lose func()) *everything {
+	e := &everything{
+		world: newWorld(n, flush), read: map[string]int{}, raised: map[string]int{}, cleared: map[string]map[string]int{},
+		outOfTotal: map[string]map[string]bool{}, lose: lose,
+	}
+	for _, person := range e.people {
+		n.badges(person) // who comes is given his place in the announcements
+		e.cleared[person], e.outOfTotal[person] = map[string]int{}, map[string]bool{}
+	}
+	return e
+}
+
+// host does something as the host application.
+func (e *everything) host(mutation string, into any) {
+	e.n.must("host:ingest", mutation, nil, into)
+}
+
+func (e *everything) announce(*rapid.T) {
+	var data struct {
+		PublishAnnouncement struct{ Announcement struct{ ID string } }
+	}
+	e.host(`mutation{publishAnnouncement(input:{title:"news"}){announcement{id}}}`, &data)
+	e.announcements = append(e.announcements, &worldAnnouncement{id: data.PublishAnnouncement.Announcement.ID})
+	e.n.settle() // it takes its place when its job runs
+}
+
+func (e *everything) withdraw(t *rapid.T) {
+	standing := slices.DeleteFunc(slices.Clone(e.announcements), func(a *worldAnnouncement) bool { return a.withdrawn })
+	if len(standing) == 0 {
+		return
+	}
+	one := rapid.SampledFrom(standing).Draw(t, "announcement")
+	e.host(fmt.Sprintf(`mutation{withdrawAnnouncement(input:{announcementId:%q}){announcementId}}`, one.id), nil)
+	one.withdrawn = true
+	e.n.settle()
+}
+
+// markAnnouncements reads up to one that is still shown; a late mark of an earlier one changes nothing.
+func (e *everything) markAnnouncements(t *rapid.T) {
+	person := e.person(t, "person")
+	place := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")
+	if place == 0 || e.announcements[place-1].withdrawn {
+		return
+	}
+	e.n.must(person, fmt.Sprintf(`mutation{markAnnouncementsRead(input:{upTo:%q}){badges{version}}}`, e.announcements[place-1].id), nil, nil)
+	e.read[person] = max(e.read[person], place)
+}
+
+func (e *everything) unreadAnnouncements(person string) (count int) {
+	for i, one := range e.announcements {
+		if i >= e.read[person] && !one.withdrawn {
+			count++
+		}
+	}
+	return count
+}
+
+func (e *everything) raise(t *rapid.T) {
+	dot := rapid.SampledFrom(worldDots).Draw(t, "dot")
+	e.host(fmt.Sprintf(`mutation{raiseDot(input:{name:%q}){name}}`, dot), nil)
+	e.raises++
+	e.raised[dot] = e.raises
+	e.n.settle()
+}
+
+func (e *everything) clear(t *rapid.T) {
+	person, dot := e.person(t, "person"), rapid.SampledFrom(worldDots).Draw(t, "dot")
+	if e.raised[dot] == 0 {
+		return
+	}
+	e.n.must(person, fmt.Sprintf(`mutation{clearDot(input:{name:%q}){badges{version}}}`, dot), nil, nil)
+	e.cleared[person][dot] = e.raised[dot]
+}
+
+// comment lights comments and mentions; how many there must be is held by their own model, and here by their items.
+func (e *everything) comment(t *rapid.T) {
+	post, author, mentioned := e.somePost(t), e.person(t, "author"), e.person(t, "mentioned")
+	if post == nil || post.deleted {
+		return
+	}
+	e.n.must(author, `mutation($p:ID,$b:String!){publishPost(input:{parentId:$p,body:$b}){post{id}}}`,
+		map[string]any{"p": post.id, "b": "so says @" + mentioned}, nil)
+	e.pending = true
+}
+
+// readNotifications reads all but new followers, on one device or on two.
+func (e *everything) readNotifications(t *rapid.T) {
+	person := e.person(t, "person")
+	e.n.settle()
+	e.pending = false
+	for range rapid.IntRange(1, 2).Draw(t, "devices") {
+		e.n.must(person, `mutation{markNotificationsRead(input:{categories:[LIKE,COMMENT,MENTION]}){badges{version}}}`, nil, nil)
+	}
+	e.noticed[person] = e.clock
+	if got := e.look(t, person).Notifications; got.Total.Value != got.Follow.Value {
+		t.Fatalf("%s: all is read, and notifications count %+v", person, got)
+	}
+}
+
+// choose lets a source into the total, or keeps it out.
+func (e *everything) choose(t *rapid.T) {
+	person, source := e.person(t, "person"), rapid.SampledFrom([]string{"HOME_FEED", "NOTIFICATIONS", "ANNOUNCEMENTS"}).Draw(t, "source")
+	out := rapid.Bool().Draw(t, "out")
+	e.n.must(person, fmt.Sprintf(`mutation{setDisplayPolicy(input:{sources:[{source:%s,inTotal:%v}]}){badges{version}}}`, source, !out), nil, nil)
+	e.outOfTotal[person][source] = out
+}
+
+// compareAll holds every source of everybody against the model, and every number against the items behind it.
+func (e *everything) compareAll(t *rapid.T) {
+	e.compare(t)
+	for _, person := range e.people {
+		got := e.look(t, person)
+		if want := e.unreadAnnouncements(person); got.Announcements.Value != want {
+			t.Fatalf("%s: announcements %+v, want %d", person, got.Announcements, want)
+		}
+		for _, dot := range got.Dots {
+			if want := e.raised[dot.Name] > e.cleared[person][dot.Name]; dot.Lit != want {
+				t.Fatalf("%s: the dot %s is lit %v, want %v", person, dot.Name, dot.Lit, want)
+			}
+		}
+		for source, count := range map[string]count{"HOME_FEED": got.HomeFeed, "NOTIFICATIONS": got.Notifications.Total, "ANNOUNCEMENTS": got.Announcements} {
+			if count.InTotal == e.outOfTotal[person][source] {
+				t.Fatalf("%s: %s is in the total %v", person, source, count.InTotal)
+			}
+		}
+		e.explain(t, person, got)
+	}
+}
+
+// explain holds the numbers against their items.
+func (e *everything) explain(t *rapid.T, person string, badges badges) {
+	var data struct {
+		Viewer struct {
+			BadgeExplained []struct {
+				Source string
+				Part   *string
+				Count  count
+				Items  []struct {
+					ID    string
+					Count int
+				}
+			}
+		}
+	}
+	e.n.must(person, `{viewer{badgeExplained{source part count{value inTotal} items{id count}}}}`, nil, &data)
+	total := 0
+	for _, explanation := range data.Viewer.BadgeExplained {
+		sum := 0
+		for _, item := range explanation.Items {
+			sum += item.Count
+		}
+		if sum != explanation.Count.Value {
+			t.Fatalf("%s: %s is %d and explained by %+v", person, explanation.Source, explanation.Count.Value, explanation.Items)
+		}
+		if explanation.Count.InTotal {
+			total += sum
+		}
+	}
+	if total != badges.Total.Value {
+		t.Fatalf("%s: the total is %d, and %d is explained", person, badges.Total.Value, total)
+	}
+}
+
+func (e *everything) actions() map[string]func(*rapid.T) {
+	actions := e.world.actions()
+	for name, action := range map[string]func(*rapid.T){
+		"announce": e.announce, "withdraw": e.withdraw, "read announcements": e.markAnnouncements, "raise": e.raise, "clear": e.clear,
+		"choose": e.choose, "comment": e.comment, "read notifications": e.readNotifications, "compare": e.compareAll,
+	} {
+		actions[name] = action
+	}
+	if e.lose != nil {
+		actions["lose a key"] = func(*rapid.T) { e.lose() }
+	}
+	delete(actions, "walk") // is held by the feed's own model
+	return actions
+}
+
+func checkEverything(t *testing.T, n *node, flush, lose func()) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := newEverything(n, flush, lose)
+		t.Repeat(e.actions())
+		e.compareAll(t)
+	})
+}
+
+// With every source at once, each number equals the model's and the items behind it, and the total is their sum.
+func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
+	t.Run("sqlite-redis", func(t *testing.T) {
+		server := rdbtest.NewServer(t)
+		n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), manual: true})
+		checkEverything(t, n, func() { server.Flush() }, func() {
+			if key, found := server.Do("RANDOMKEY").(string); found {
+				server.Do("DEL", key)
+			}
+		})
+	})
+	t.Run("postgres-embedded", func(t *testing.T) {
+		checkEverything(t, startNode(t, nodeOptions{database: storetest.Postgres(t), redis: "embedded", manual: true}), nil, nil)
+	})
+}
