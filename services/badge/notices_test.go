@@ -1,0 +1,134 @@
+package badge
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// announce publishes in SQL and lets this node know.
+func (n node) announce(id services.PostID, ends time.Duration) {
+	n.TB.Helper()
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		stamp, err := tx.NextNotice(ctx)
+		if err != nil {
+			return err
+		}
+		a := services.Announcement{ID: id, Title: "title", CreatedAt: tx.Now, UpdatedAt: tx.Now, StartsAt: tx.Now, Position: stamp}
+		if ends > 0 {
+			a.EndsAt = tx.Now.Add(ends)
+		}
+		return tx.InsertAnnouncement(ctx, a)
+	})
+	n.Must(n.World.Mirror.RefreshNotices(n.TB.Context()))
+}
+
+// Announcements leave the number when they end, and the badges say when that is; dots are listed by name.
+func TestNoticesAreRendered(t *testing.T) {
+	notices := &mirror.Notices{
+		Shared: 7_000_000_000_000_000,
+		Announcements: []services.Announcement{
+			{ID: 3, Position: 30, EndsAt: noon.Add(2 * time.Hour)}, {ID: 2, Position: 20, EndsAt: noon.Add(time.Hour), Segments: 1}, {ID: 1, Position: 10, EndsAt: noon.Add(time.Minute)},
+		},
+		Dots: []services.RaisedDot{{Name: "shop", Raises: []services.DotRaise{{At: 15}}}, {Name: "wallet", Raises: []services.DotRaise{{At: 25}}}},
+	}
+	for _, c := range []struct {
+		state    services.NoticeState
+		bits     uint64
+		count    int
+		next     time.Time
+		lit      [2]bool
+		clearing map[string]uint64
+	}{
+		{services.NoticeState{}, 1, 0, time.Time{}, [2]bool{}, nil},
+		{services.NoticeState{Version: 1}, 1, 3, noon.Add(time.Minute), [2]bool{true, true}, nil},
+		{services.NoticeState{Version: 1, Position: 10, DotsFrom: 15}, 1, 2, noon.Add(time.Hour), [2]bool{false, true}, nil},
+		{services.NoticeState{Version: 1, Position: 10}, 2, 1, noon.Add(2 * time.Hour), [2]bool{true, false}, map[string]uint64{"wallet": 25}},
+		{services.NoticeState{Version: 1, Position: 30}, 1, 0, time.Time{}, [2]bool{true, true}, nil},
+	} {
+		document := rdb.Document{Ready: true, N: 5, Notice: c.state, Segments: services.SegmentState{Bits: c.bits}, DotsSeen: c.clearing}
+		badges := (&view{document: document, moment: moment{now: noon, notices: notices}}).render()
+		if badges.Announcements.Value != c.count || badges.Total.Value != c.count || !badges.NextAt.Equal(c.next) {
+			t.Errorf("%+v: %+v, next at %s", c, badges.Announcements, badges.NextAt)
+		}
+		if len(badges.Dots) != 2 || badges.Dots[0] != (services.Dot{Name: "shop", Lit: c.lit[0]}) || badges.Dots[1] != (services.Dot{Name: "wallet", Lit: c.lit[1]}) {
+			t.Errorf("%+v: %+v", c, badges.Dots)
+		}
+		if !strings.HasSuffix(badges.Version, ".7000000000000000") {
+			t.Errorf("the version is %s", badges.Version)
+		}
+	}
+	if badges := (&view{document: rdb.Document{Ready: true}, moment: moment{now: noon}}).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
+		t.Errorf("before anything is known: %+v", badges)
+	}
+}
+
+// The items are the very announcements behind the number; without Redis the number is SQL's, and STALE.
+func TestAnnouncementsAreExplained(t *testing.T) {
+	n := served(t)
+	user, stranger := n.Users(1)[0], n.Strangers(1)[0]
+	n.announce(1, 0)
+	n.announce(2, time.Minute)
+	explained := func() (ids []string) {
+		t.Helper()
+		all, err := n.Explain(t.Context(), user)
+		n.Must(err)
+		for _, explanation := range all {
+			if explanation.Source != services.SourceAnnouncements {
+				continue
+			}
+			if explanation.Count.Value != len(explanation.Items) {
+				t.Errorf("%d items are behind %+v", len(explanation.Items), explanation.Count)
+			}
+			for _, item := range explanation.Items {
+				ids = append(ids, item.ID)
+				if item.ClearedBy != `markAnnouncementsRead(input: {upTo: "`+item.ID+`"})` {
+					t.Errorf("it is cleared by %s", item.ClearedBy)
+				}
+			}
+		}
+		return ids
+	}
+	if got := explained(); len(got) != 2 || got[0] != "announcement:0000000000002" || got[1] != "announcement:0000000000001" {
+		t.Errorf("behind the number are %v", got)
+	}
+	n.World.Clock.Advance(time.Minute)
+	if got := explained(); len(got) != 1 {
+		t.Errorf("after an end %v", got)
+	}
+	n.Server.Kill()
+	if badges := n.read(user); badges.Announcements.Value != 1 || badges.Announcements.Precision != services.Stale {
+		t.Errorf("without Redis %+v", badges.Announcements)
+	}
+	n.read(stranger)
+	n.announce(3, 0)
+	if badges := n.read(stranger); badges.Announcements.Value != 1 {
+		t.Errorf("somebody new without Redis has %+v", badges.Announcements)
+	}
+}
+
+// A document that outlived its owner's activity is not shown: he is new.
+func TestADormantDocumentIsMadeAnew(t *testing.T) {
+	n := served(t)
+	user := n.Users(1)[0]
+	n.announce(1, 0)
+	if badges := n.read(user); badges.Announcements.Value != 1 {
+		t.Fatalf("%+v", badges.Announcements)
+	}
+	n.World.Clock.Advance(29 * day)
+	if badges := n.read(user); badges.Announcements.Value != 1 {
+		t.Errorf("after 29 days %+v", badges.Announcements)
+	}
+	_, err := n.WriteVisits(t.Context())
+	n.Must(err)
+	n.World.Clock.Advance(32 * day)
+	if badges := n.read(user); badges.Announcements.Value != 0 {
+		t.Errorf("after a month away %+v", badges.Announcements)
+	}
+}
