@@ -114,7 +114,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"jwt-secret": testSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",
 		"origins": "https://a.example.com,http://b.example.com:8081", "display-caps": "TOTAL=9,HOME_FEED=9999", "feed-kinds": "POST,REPLY", "notification-expiry": "LIKE=2,MENTION=never", "introspection": "always", "log-level": "debug", "log-format": "json",
 		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "socket-subscriptions": "3",
-		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "push-interval": "50ms", "sweep-interval": "2s",
+		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "push-interval": "50ms", "sweep-interval": "2s", "audit-every": "5m0s",
 	}
 	for _, s := range settingsOf(&Config{}) {
 		value, known := given[s.flag]

@@ -80,6 +80,7 @@ type server struct {
 	redis   *rdb.Client
 	mirror  *mirror.Mirror
 	fanout  *fanout.Fanout
+	audit   *fanout.Audit
 	badge   *badge.Service
 	hub     *push.Hub
 	sockets *transport.Sockets
@@ -156,6 +157,7 @@ func (s *server) wire() *resolvers.Resolver {
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		MuteMentions: s.cfg.MuteMentions,
 	})
+	s.audit = s.fanout.Audit(s.cfg.AuditEvery)
 	s.badge = badge.New(badge.Config{
 		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor, Caps: caps,
 		Expiry: expiry,
@@ -212,7 +214,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(listener) }()
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.redis.WatchEpoch, s.runHints)
+	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.redis.WatchEpoch, s.runHints)
 	s.ready.set(true)
 	var failure error
 	select {

@@ -186,8 +186,21 @@ func (c *Client) RegisterFields() (fields []string) {
 	return layout.fields[len(plainFields) : len(layout.fields)-len(layout.dots)]
 }
 
-// Unborn is what a register holds before its first version.
-const Unborn = unborn
+// What the fields and values of registers look like.
+const (
+	Unborn       = unborn      // before the first version
+	NoticeField  = noticeField // announcements and dots
+	DotPrefix    = "D"         // of the dots
+	CountsPrefix = "N"         // of the counts of notifications, see ParseCounts
+)
+
+// ParseCounts reads the register of a category's counts; its category and its newest notification stand elsewhere.
+func ParseCounts(value string) (services.CategoryCounts, error) {
+	if value == unborn {
+		return services.CategoryCounts{}, nil
+	}
+	return parseCounts(value)
+}
 
 var viewReset = loadScript("view_reset")
 

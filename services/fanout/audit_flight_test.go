@@ -1,0 +1,249 @@
+package fanout_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// flight is people who do things all the time, while jobs are done beside them.
+type flight struct {
+	w      *fanouttest.World
+	people []services.UserNumber
+	random *rand.Rand
+
+	mu    sync.Mutex
+	posts []services.Post
+}
+
+func (f *flight) someone() services.UserNumber { return f.people[f.random.IntN(len(f.people))] }
+
+func (f *flight) post() (services.Post, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.posts) == 0 {
+		return services.Post{}, false
+	}
+	return f.posts[f.random.IntN(len(f.posts))], true
+}
+
+// act does one thing, with its job.
+func (f *flight) act(ctx context.Context, tx *store.Tx) error {
+	user, other := f.someone(), f.someone()
+	post, some := f.post()
+	switch action := f.random.IntN(10); {
+	case action < 3 || !some:
+		post := services.Post{ID: f.w.IDs.Next(), Author: user, Kind: services.PostKindPost, Body: "body"}
+		f.mu.Lock()
+		f.posts = append(f.posts, post)
+		f.mu.Unlock()
+		return errors.Join(tx.InsertPost(ctx, post), tx.Enqueue(ctx, fanout.FanOutJob(post.ID)))
+	case action < 6 && post.Author != user:
+		if created, err := tx.InsertLike(ctx, post.ID, user); err != nil || !created {
+			return err
+		}
+		job, err := fanout.NotifyJob(store.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
+		return errors.Join(err, tx.Enqueue(ctx, job))
+	case action == 6:
+		if _, err := tx.RaisePosition(ctx, user, store.HomePage, "", post.ID); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.SeenJob(user))
+	case action == 7:
+		if _, _, err := tx.DeletePost(ctx, post.ID); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.RemoveJob(post.ID))
+	case user == other:
+		return nil
+	case action == 8:
+		if _, err := tx.DeleteFollow(ctx, user, other); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.FollowJob(user, other))
+	default:
+		if _, err := tx.InsertFollow(ctx, services.Edge{Follower: user, Followee: other, Since: f.w.IDs.Next()}); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.FollowJob(user, other))
+	}
+}
+
+// A thousand people are audited while posts are carried, likes counted and marks made, and while jobs stand still for a
+// time: nothing of all that is taken for drift. In the end everything is right.
+func TestAuditOfAThousandInFullFlight(t *testing.T) {
+	w := served(t, nil)
+	f := &flight{w: w, people: w.Users(1000), random: rand.New(rand.NewPCG(1, 2))}
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for range 2000 {
+			if a, b := f.someone(), f.someone(); a != b {
+				if _, err := tx.InsertFollow(ctx, services.Edge{Follower: a, Followee: b, Since: w.IDs.Next()}); err != nil {
+					return err
+				}
+				if err := tx.Enqueue(ctx, fanout.FollowJob(a, b)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	w.Quiet(w.Fanout)
+	a := w.Fanout.Audit(time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for tick := time.NewTicker(4 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			if err := w.Store.Write(ctx, func(tx *store.Tx) error { return f.act(ctx, tx) }); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	busy.Go(func() { // time passes, ten times as fast
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			w.Clock.Advance(50 * time.Millisecond)
+		}
+	})
+	for _, worker := range w.Fanout.Workers(2) {
+		busy.Go(func() {
+			turn := 0
+			for ctx.Err() == nil {
+				// Each tenth turn it stands still for some seconds of the clock.
+				if turn++; turn%10 == 0 {
+					until := w.Clock.Now().Add(5 * time.Second)
+					for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil && w.Clock.Now().Before(until); <-tick.C {
+						continue
+					}
+				}
+				if _, err := worker.RunOnce(ctx); err != nil && ctx.Err() == nil && !services.IsUnavailable(err) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for ctx.Err() == nil && a.Stats().Visited < 2000 {
+		if _, err := a.RunOnce(t.Context()); err != nil && !services.IsUnavailable(err) {
+			t.Fatal(err)
+		}
+		if got := a.Stats(); got.Drifted != 0 {
+			break
+		}
+	}
+	stop()
+	busy.Wait()
+	w.Quiet(w.Fanout)
+	for range 2 {
+		lapOf(w, a)
+	}
+	if got := a.Stats(); got.Drifted != 0 || got.Mended != 0 || got.Visited < 1000 {
+		t.Errorf("%d posts: %+v", len(f.posts), got)
+	}
+	w.Agree(f.people[:50]...)
+}
+
+// The same in any order of small steps, each of which an audit may come between: of a few, so that they meet often.
+func TestAuditBetweenAnyTwoSteps(t *testing.T) {
+	w := served(t, nil)
+	f := &flight{w: w, people: w.Users(4), random: rand.New(rand.NewPCG(3, 4))}
+	a := w.Fanout.Audit(time.Minute)
+	lane := w.Fanout.Workers(1)
+	for range 1500 {
+		switch f.random.IntN(6) {
+		case 0, 1:
+			w.Write(f.act)
+		case 2:
+			_, err := lane[f.random.IntN(len(lane))].RunOnce(t.Context())
+			w.Must(err)
+		case 3:
+			w.Clock.Advance(time.Duration(f.random.IntN(4000)) * time.Millisecond)
+		default:
+			_, err := a.RunOnce(t.Context())
+			w.Must(err)
+		}
+		if got := a.Stats(); got.Drifted != 0 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	w.Quiet(w.Fanout)
+	if got := a.Stats(); got.Visited < 50 || got.Mended != 0 {
+		t.Errorf("%+v", got)
+	}
+	// It was looking all the time: a wrong number is still found.
+	w.Server.Do("HSET", "{u1}:b", "fc", "299")
+	lapOf(w, a)
+	lapOf(w, a)
+	if got := a.Stats(); got.Drifted != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Two nodes share the laps, and one that dies in its turn is stood in for.
+func TestAuditsShareTheirLaps(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(250)
+	here, there := w.Fanout.Audit(auditEvery), w.Another().Audit(auditEvery)
+	for step := range 40 {
+		order := []*fanout.Audit{here, there}
+		if step/10%2 == 1 {
+			order = []*fanout.Audit{there, here}
+		}
+		for _, a := range order {
+			_, err := a.RunOnce(t.Context())
+			w.Must(err)
+		}
+		w.Clock.Advance((auditEvery - time.Minute) / 40)
+	}
+	if a, b := here.Stats().Visited, there.Stats().Visited; a == 0 || b == 0 || a+b != uint64(len(users)) {
+		t.Errorf("one has visited %d, the other %d, of %d", a, b, len(users))
+	}
+	ctx, die := context.WithCancel(t.Context())
+	w.Clock.Advance(auditEvery)
+	die()
+	if _, err := here.RunOnce(ctx); err == nil {
+		t.Error("a turn was done without an engine")
+	}
+	before := there.Stats().Visited
+	for range 12 {
+		w.Clock.Advance(auditEvery / 12)
+		_, err := there.RunOnce(t.Context())
+		w.Must(err)
+	}
+	if visited := there.Stats().Visited - before; visited < uint64(len(users)) {
+		t.Errorf("of a lap in which the other one died %d of %d were visited", visited, len(users))
+	}
+}
+
+// An audit runs until it is told to end, and leaves others the time that it does not need.
+func TestAnAuditRuns(t *testing.T) {
+	w := served(t, nil)
+	user := w.Users(1)[0]
+	w.Server.Do("HSET", "{u1}:b", "fc", "299")
+	a := w.Fanout.Audit(auditEvery)
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	until(t, "the wrong count is repaired", func() bool {
+		w.Clock.Advance(time.Second)
+		document := w.Document(user)
+		return a.Stats().Drifted == 1 && document.Ready && document.FeedCount == 0
+	})
+	end()
+	if err := <-done; err != context.Canceled {
+		t.Errorf("it ended with %v", err)
+	}
+	if shown := shownOf(w, user); shown.Wholeness != rdb.Whole {
+		t.Errorf("%+v", shown)
+	}
+}

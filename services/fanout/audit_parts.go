@@ -1,0 +1,267 @@
+package fanout
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// auditedPart compares one part of a user's view with the facts. It answers these, in a form that prints the same for the
+// same facts, and the names of what differs.
+type auditedPart func(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (facts any, differs []string, err error)
+
+// auditedParts is the table of all parts: each source adds its own.
+func (f *Fanout) auditedParts() []auditedPart {
+	return []auditedPart{f.auditFeed, f.auditRegisters, f.auditConversations}
+}
+
+// compare compares a user's view, which was read before a stamp, with the facts as they are now.
+func (f *Fanout) compare(ctx context.Context, user services.UserNumber, shown rdb.Snapshot, stamp rdb.Stamp) (look, error) {
+	seen := look{snapshot: shown}
+	if shown.Wholeness == rdb.Spoiled {
+		seen.differs = []string{"a key that cannot be read"}
+		return seen, nil
+	}
+	seen.differs = f.auditStamps(shown, stamp)
+	for _, part := range f.auditedParts() {
+		facts, differs, err := part(ctx, user, shown)
+		if err != nil {
+			return seen, err
+		}
+		seen.facts, seen.differs = append(seen.facts, facts), append(seen.differs, differs...)
+	}
+	return seen, nil
+}
+
+// auditStamps looks for stamps of the future: of a removal, which would refuse every post, and of a visit, which would
+// let the user become dormant while he is here.
+func (f *Fanout) auditStamps(shown rdb.Snapshot, stamp rdb.Stamp) (differs []string) {
+	const slack = time.Minute // between the clocks of nodes and masters
+	if shown.Removed.After(time.UnixMicro(int64(stamp)).Add(slack)) {
+		differs = append(differs, "stamp of the last removal")
+	}
+	if shown.Document.Day > f.today()+1 {
+		differs = append(differs, "day of the last visit")
+	}
+	return differs
+}
+
+// feedFactsOf is the home feed as the facts have it.
+type feedFactsOf struct {
+	seen     services.PostID
+	entries  []services.FeedEntry
+	count    int
+	unlisted services.PostID // the newest counting one at or below the inbox's floor
+}
+
+func (f *Fanout) auditFeed(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
+	var facts feedFactsOf
+	var err error
+	if facts.seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
+		return nil, nil, err
+	}
+	if facts.entries, err = f.store.HomeFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
+		return nil, nil, err
+	}
+	if facts.count, err = f.store.CountNew(ctx, user, facts.seen, services.Retention+1); err != nil {
+		return nil, nil, err
+	}
+	if shown.Floor > 0 {
+		if facts.unlisted, err = f.store.NewestCounting(ctx, user, shown.Floor); err != nil {
+			return nil, nil, err
+		}
+	}
+	return facts, feedDiffers(facts, shown), nil
+}
+
+// feedDiffers compares list, count and what scripts keep for the two.
+func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
+	document := shown.Document
+	if document.Seen != facts.seen {
+		differs = append(differs, "home feed: position")
+	}
+	listed := facts.entries
+	for len(listed) > 0 && listed[len(listed)-1].Post <= shown.Floor {
+		listed = listed[:len(listed)-1]
+	}
+	if shown.Strays > 0 || !slices.Equal(listed, shown.Entries) {
+		differs = append(differs, "home feed: list")
+	}
+	counting, uncounted := 0, services.PostID(0)
+	for _, entry := range shown.Entries {
+		if !entry.Counts {
+			uncounted = max(uncounted, entry.Post)
+		} else if entry.Post > document.Seen {
+			counting++
+		}
+	}
+	more := counting > services.Retention || shown.Unlisted > document.Seen
+	right := document.FeedCount == facts.count || document.FeedMore && document.FeedCount < facts.count
+	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {
+		differs = append(differs, "home feed: count")
+	}
+	// Both marks may be ahead of what is there now, for what they are of may be gone.
+	if shown.Uncounted < uncounted || shown.Unlisted < facts.unlisted || shown.Unlisted > shown.Floor {
+		differs = append(differs, "home feed: marks of the list")
+	}
+	return differs
+}
+
+func (f *Fanout) auditRegisters(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
+	facts, err := f.registers(ctx, user)
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(facts, func(a, b rdb.Register) int { return cmp.Compare(a.Field, b.Field) })
+	want := map[string]string{}
+	for _, register := range facts {
+		want[register.Field] = register.Value
+	}
+	var differs []string
+	for _, field := range f.redis.RegisterFields() {
+		if !sameRegister(field, cmp.Or(want[field], rdb.Unborn), shown.Fields[field]) {
+			differs = append(differs, "register "+field)
+		}
+	}
+	// A dot that was clicked away before one came back after a long time is of no account, whether it is known or not.
+	_, from, _ := strings.Cut(want[rdb.NoticeField], ";")
+	_, from, _ = strings.Cut(from, ";")
+	for _, field := range slices.Sorted(maps.Keys(shown.Fields)) {
+		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] == "" && number(afterVersion(shown.Fields[field])) <= number(from) {
+			want[field] = shown.Fields[field]
+		}
+		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] != shown.Fields[field] {
+			differs = append(differs, "register "+field)
+		}
+	}
+	for field := range want {
+		if _, has := shown.Fields[field]; strings.HasPrefix(field, rdb.DotPrefix) && !has {
+			differs = append(differs, "register "+field)
+		}
+	}
+	slices.Sort(differs)
+	return facts, slices.Compact(differs), nil
+}
+
+func afterVersion(value string) string {
+	_, rest, _ := strings.Cut(value, ";")
+	return rest
+}
+
+// number is what a text says; what says none, or says it wrong, is the greatest, which nothing is as small as.
+func number(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil && text != "" {
+		return ^uint64(0)
+	}
+	return n
+}
+
+// sameRegister says whether two values say the same. Counts by day say on which day they were counted: as the days pass
+// they move on by themselves.
+func sameRegister(field, want, got string) bool {
+	if want == got {
+		return true
+	}
+	a, errA := rdb.ParseCounts(want)
+	b, errB := rdb.ParseCounts(got)
+	if !strings.HasPrefix(field, rdb.CountsPrefix) || errA != nil || errB != nil {
+		return false
+	}
+	today := max(a.Day, b.Day)
+	return aged(a, today) == aged(b, today)
+}
+
+// aged are counts as they are on a later day.
+func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
+	passed := today - counts.Day
+	moved := counts
+	moved.Day, moved.Days = today, [len(counts.Days)]int{}
+	for i, count := range counts.Days {
+		if place := int64(i) + passed; place < int64(len(moved.Days)) {
+			moved.Days[place] = count
+		} else {
+			moved.Older += count
+		}
+	}
+	return moved
+}
+
+func (f *Fanout) auditConversations(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
+	var facts []services.Membership
+	for after := services.ConversationID(0); ; {
+		page, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
+		if err != nil {
+			return nil, nil, err
+		}
+		facts = append(facts, page...)
+		if len(page) < membersPerPage {
+			return facts, conversationsDiffer(facts, shown), nil
+		}
+		after = page[len(page)-1].Conversation
+	}
+}
+
+// conversationsDiffer compares the states with the facts, and the sums with the states.
+func conversationsDiffer(facts []services.Membership, shown rdb.Snapshot) (differs []string) {
+	left := maps.Clone(shown.Conversations)
+	for _, fact := range facts {
+		state, known := shown.Conversations[fact.Conversation]
+		delete(left, fact.Conversation)
+		if !known && !fact.Left || known && counted(state) != counted(fact) {
+			differs = append(differs, "conversations: states")
+			break
+		}
+	}
+	for _, state := range left {
+		if !state.Left { // of who left long ago the facts are not asked
+			differs = append(differs, "conversations: states")
+			break
+		}
+	}
+	var sums services.ConversationSums
+	places := map[services.ConversationID]int64{}
+	for _, state := range shown.Conversations {
+		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.Base-state.K
+		switch {
+		case state.Left || state.Inside:
+		case state.Muted:
+			sums.Unread += int(mentions)
+		case state.ReadSide:
+			places[state.Conversation] = place
+		default:
+			sums.Unread += int(unread)
+		}
+		sums.Mentions += int(mentions)
+	}
+	got := shown.Document.Conversations
+	if got.Unread != sums.Unread || got.Mentions != sums.Mentions {
+		differs = append(differs, "conversations: sums")
+	}
+	list := map[services.ConversationID]int64{}
+	for _, place := range got.ReadSide {
+		list[place.Conversation] = place.Base
+	}
+	if len(list) != len(got.ReadSide) || !maps.Equal(places, list) {
+		differs = append(differs, "conversations: places")
+	}
+	return slices.Compact(differs)
+}
+
+// counted is what of a state counts. A head is carried to where it does; the version of the way of counting rises once
+// more when all are told, and that is carried to nobody.
+func counted(state services.Membership) string {
+	if state.Left || state.Inside || state.Muted || state.ReadSide {
+		state.Head = 0
+	}
+	return fmt.Sprint(state.Head, state.Base, state.K, state.Version, state.Mentions, state.Left, state.Muted, state.Inside, state.ReadSide)
+}

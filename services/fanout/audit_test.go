@@ -1,0 +1,368 @@
+package fanout_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+const auditEvery = 10 * time.Minute
+
+// lapOf lets an audit visit everyone, and look again at whom it suspects.
+func lapOf(w *fanouttest.World, a *fanout.Audit) {
+	w.TB.Helper()
+	everyone, err := w.Store.ActiveUsers(w.TB.Context(), 0, 10_000, time.Time{})
+	w.Must(err)
+	w.Clock.Advance(auditEvery)
+	for until := a.Stats().Visited + uint64(len(everyone)); a.Stats().Visited < until; w.Clock.Advance(3 * time.Second) {
+		_, err := a.RunOnce(w.TB.Context())
+		w.Must(err)
+	}
+	_, err = a.RunOnce(w.TB.Context())
+	w.Must(err)
+}
+
+// litUser is somebody who has something of every source, and an author whom he follows.
+func litUser(w *fanouttest.World) (user, author services.UserNumber) {
+	w.TB.Helper()
+	users := w.Users(3)
+	user, author = users[0], users[1]
+	w.Follow(author, user)
+	w.Quiet(w.Fanout)
+	first := w.Post(author)
+	for range 3 {
+		w.Post(author)
+	}
+	w.Like(w.Post(user), user, author)
+	send(w, user, author)
+	w.Redis.SetDots([]string{"shop"})
+	var read, written services.ConversationID
+	w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+		if _, err = tx.RaisePosition(ctx, user, store.HomePage, "", first); err != nil {
+			return err
+		}
+		if _, err = tx.ChangePolicy(ctx, user, func(policy *services.DisplayPolicy) error { policy.QuietTo = 60; return nil }); err != nil {
+			return err
+		}
+		if _, err = tx.SetSegments(ctx, user, 5); err != nil {
+			return err
+		}
+		stamp, err := tx.NextNotice(ctx)
+		if err != nil {
+			return err
+		}
+		if err := tx.RaiseDot(ctx, "shop", 0, stamp); err != nil {
+			return err
+		}
+		if _, err := tx.ClearDot(ctx, user, "shop"); err != nil {
+			return err
+		}
+		for _, id := range []*services.ConversationID{&read, &written} {
+			group := store.NewConversation{Kind: services.GroupConversation, Title: "g", Creator: author, Members: users}
+			if *id, _, err = tx.CreateConversation(ctx, group); err != nil {
+				return err
+			}
+			if _, _, _, err := tx.SendMessage(ctx, *id, author, "hello", users[:1]); err != nil {
+				return err
+			}
+		}
+		c, err := tx.LockConversation(ctx, read)
+		if err != nil {
+			return err
+		}
+		_, err = tx.SetWay(ctx, c, services.ToReadSide)
+		return err
+	})
+	enqueue(w, fanout.SeenJob(user), fanout.PolicyJob(user), fanout.NoticesJob(user), fanout.PassJob(read), fanout.PassJob(written))
+	w.Quiet(w.Fanout)
+	_, err := w.Fanout.Recount(w.TB.Context(), user) // a way of counting has one version more now, which is carried to nobody
+	w.Must(err)
+	return user, author
+}
+
+func shownOf(w *fanouttest.World, user services.UserNumber) rdb.Snapshot {
+	w.TB.Helper()
+	snapshots, err := w.Redis.Snapshots(w.TB.Context(), []services.UserNumber{user})
+	w.Must(err)
+	return snapshots[0]
+}
+
+// content is a view without what goes on with every rebuild.
+func content(shown rdb.Snapshot) rdb.Snapshot {
+	shown.Fields = maps.Clone(shown.Fields)
+	for _, field := range []string{"n", "rm", "d"} {
+		delete(shown.Fields, field)
+	}
+	shown.Removed = time.Time{}
+	shown.Document.N, shown.Document.Day = 0, 0
+	return shown
+}
+
+// later is a register's value of a later version.
+func later(value string) string { return "9" + value }
+
+// corruptions are all fields of a document, wrong and well-formed, by what they are called when they are found.
+func corruptions(fields map[string]string) map[string][]string {
+	wrong := map[string][]string{
+		"T": {"0000000000000", fields["H"+string(services.CategoryLike)][strings.IndexByte(fields["HLIKE"], ';')+1:]}, "fc": {"0", "2", "4", "3+", "300+"},
+		"fq": {"0000000000000"}, "ft": {"0000000000001"}, "rm": {"9000000000000000"}, "d": {"99999"},
+		"Cu": {"0", "2", "7"}, "Cm": {"0", "9"}, "R": {"", "\x00\x00\x00\x01\x00\x00\x00\x09"},
+		"P": {"0", later(fields["P"]), strings.TrimSuffix(fields["P"], ";0") + ";60"}, "A": {"0", later(fields["A"]), fields["A"] + "0"},
+		"G": {"0", later(fields["G"]), fields["G"] + "0"}, "Sgeneral": {"0", later(fields["Sgeneral"]), fields["Sgeneral"] + "0"}, "Dshop": {later(fields["Dshop"]), fields["Dshop"] + "0"},
+		"Dtoy": {"9000000000000000;9000000000000000"},
+	}
+	for _, category := range services.Categories {
+		counts, head := "N"+string(category), "H"+string(category)
+		if fields[counts] == rdb.Unborn {
+			wrong[counts], wrong[head] = []string{"3;0;20484;1,0,0,0,0,0,0,0"}, []string{"3;0000000000009"}
+			continue
+		}
+		wrong[counts] = []string{"0", later(fields[counts]), fields[counts] + "1", strings.Replace(fields[counts], "1,0", "0,1", 1)}
+		wrong[head] = []string{"0", later(fields[head])}
+	}
+	return wrong
+}
+
+// Whatever is wrong in Redis and could be right by its form is found, made anew and counted; once it is right nothing is.
+func TestAuditRepairsEveryWrongField(t *testing.T) {
+	w := served(t, nil)
+	user, _ := litUser(w)
+	a := w.Fanout.Audit(auditEvery)
+	lapOf(w, a)
+	if got := a.Stats(); got.Drifted != 0 || got.Visited != 3 || got.Mended != 0 {
+		t.Fatalf("of three right ones: %+v; %+v", got, shownOf(w, user))
+	}
+	good := shownOf(w, user)
+	wrong := corruptions(good.Fields)
+	for field := range good.Fields {
+		if _, has := wrong[field]; !has && field != "n" && field != "st" && field != "e" && field != "Ck" {
+			t.Errorf("nobody tries the field %s", field)
+		}
+	}
+	drifted := uint64(0)
+	for field, values := range wrong {
+		for _, value := range values {
+			before := shownOf(w, user)
+			if value == before.Fields[field] {
+				t.Errorf("%s = %q is right", field, value)
+			}
+			w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), field, value)
+			lapOf(w, a)
+			drifted++
+			after := shownOf(w, user)
+			if got := a.Stats(); got.Drifted != drifted {
+				t.Fatalf("%s = %q after %q: %+v, want %d", field, value, before.Fields[field], got, drifted)
+			}
+			if difference := cmp.Diff(content(good), content(after)); difference != "" {
+				t.Fatalf("%s = %q was made:\n%s", field, value, difference)
+			}
+			if after.Document.N <= before.Document.N {
+				t.Errorf("%s = %q: version %d after %d", field, value, after.Document.N, before.Document.N)
+			}
+		}
+	}
+	lapOf(w, a)
+	if got := a.Stats(); got.Drifted != drifted {
+		t.Errorf("in the end %+v, want %d", got, drifted)
+	}
+}
+
+// The same of the other keys: entries and states that are too many, too few, others, or of another type.
+func TestAuditRepairsEveryWrongKey(t *testing.T) {
+	w := served(t, nil)
+	user, _ := litUser(w)
+	a := w.Fanout.Audit(auditEvery)
+	lapOf(w, a)
+	good := shownOf(w, user)
+	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", user, part) }
+	members, _ := w.Server.Do("ZRANGE", key("i"), "0", "-1").([]any)
+	newest := members[len(members)-1].(string)
+	drifted := a.Stats().Drifted
+	for what, spoil := range map[string]func(){
+		"an entry lost":     func() { w.Server.Do("ZREM", key("i"), members[2]) },
+		"an entry too many": func() { w.Server.Do("ZADD", key("i"), "0", "0000000000001!!!!$+") },
+		"an entry's flag":   func() { w.Server.Do("ZREM", key("i"), newest); w.Server.Do("ZADD", key("i"), "0", newest[:18]+"+") },
+		"an entry's author": func() {
+			w.Server.Do("ZREM", key("i"), newest)
+			w.Server.Do("ZADD", key("i"), "0", newest[:13]+"!!!!~-")
+		},
+		"a stray":            func() { w.Server.Do("ZADD", key("i"), "0", "stray") },
+		"a floor too high":   func() { w.Server.Do("ZREM", key("i"), members[0]); w.Server.Do("ZADD", key("i"), "0", "!"+newest[:13]) },
+		"a document of text": func() { w.Server.Do("SET", key("b"), "text") },
+		"an inbox of text":   func() { w.Server.Do("SET", key("i"), "text") },
+		"states of text":     func() { w.Server.Do("SET", key("c"), "text") },
+		"presence of text":   func() { w.Server.Do("SET", key("on"), "text") },
+		"another state":      func() { w.Server.Do("HSET", key("c"), "2", "7,0,0,9,1,0,") },
+		"a broken state":     func() { w.Server.Do("HSET", key("c"), "2", "1,2") },
+		"a state too many": func() {
+			w.Server.Do("HSET", key("c"), "9", "7,0,0,9,1,0,")
+			w.Server.Do("HINCRBY", key("b"), "Ck", "1")
+		},
+		"a state too few": func() { w.Server.Do("HDEL", key("c"), "2"); w.Server.Do("HINCRBY", key("b"), "Ck", "-1") },
+	} {
+		spoil()
+		lapOf(w, a)
+		drifted++
+		if got := a.Stats(); got.Drifted != drifted {
+			t.Fatalf("%s: %+v, want %d", what, got, drifted)
+		}
+		if difference := cmp.Diff(content(good), content(shownOf(w, user))); difference != "" {
+			t.Fatalf("%s was made:\n%s", what, difference)
+		}
+		w.Agree(user)
+	}
+}
+
+// What is lost is no wrong number: its next reader brings it back. Of a view that is there in part the audit does; of one
+// that is not there it lets the reader do so.
+func TestAuditBringsBackWhatIsLost(t *testing.T) {
+	w := served(t, nil)
+	user, _ := litUser(w)
+	a := w.Fanout.Audit(auditEvery)
+	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", user, part) }
+	good := content(shownOf(w, user))
+	for i, spoil := range []func(){
+		func() { w.Server.Do("HDEL", key("b"), "NLIKE") },
+		func() { w.Server.Do("HSET", key("b"), "st", "0") },
+		func() { w.Server.Do("HSET", key("b"), "e", "7") },
+		func() { w.Server.Do("HSET", key("b"), "P", "broken") },
+		func() { w.Server.Do("DEL", key("i")) },
+		func() { w.Server.Do("DEL", key("c")) },
+	} {
+		spoil()
+		lapOf(w, a)
+		if difference := cmp.Diff(good, content(shownOf(w, user))); difference != "" {
+			t.Errorf("loss %d was brought back as:\n%s", i, difference)
+		}
+		if got := a.Stats(); got.Mended != uint64(i+1) || got.Drifted != 0 {
+			t.Errorf("loss %d: %+v", i, got)
+		}
+	}
+	w.Server.Do("DEL", key("b"))
+	lapOf(w, a)
+	if got := a.Stats(); shownOf(w, user).Wholeness != rdb.Absent || got.Mended != 6 || got.Drifted != 0 {
+		t.Errorf("of nobody: %+v", got)
+	}
+}
+
+// Counts of notifications were counted on some day and are compared on another: that is no difference.
+func TestAuditKnowsThatDaysPass(t *testing.T) {
+	w := served(t, nil)
+	litUser(w)
+	a := w.Fanout.Audit(auditEvery)
+	for range 10 {
+		w.Clock.Advance(24 * time.Hour)
+		lapOf(w, a)
+	}
+	if got := a.Stats(); got.Drifted != 0 || got.Visited < 30 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Lag is not drift: a difference waits as long as there is a job that explains it, and nobody is made anew meanwhile.
+func TestAuditWaitsForJobs(t *testing.T) {
+	w := served(t, nil)
+	user, author := litUser(w)
+	a := w.Fanout.Audit(auditEvery)
+	w.Like(w.Post(author), author, user)
+	send(w, user, author)
+	w.Unfollow(author, user)
+	for range 5 {
+		lapOf(w, a) // the workers are long asleep
+	}
+	if got := a.Stats(); got.Drifted != 0 {
+		t.Errorf("what jobs were to bring is taken for drift: %+v", got)
+	}
+	w.Quiet(w.Fanout)
+	lapOf(w, a)
+	if got := a.Stats(); got.Drifted != 0 {
+		t.Errorf("what jobs have brought: %+v", got)
+	}
+	w.Agree(user, author)
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.RaisePosition(ctx, user, store.HomePage, "", services.MaxPostID-1)
+		return err
+	})
+	lapOf(w, a)
+	if got := a.Stats(); got.Drifted != 1 {
+		t.Errorf("a mark that no job carries: %+v", got)
+	}
+	w.Agree(user, author)
+}
+
+// Whoever changes at every look is not made anew: nothing was the same twice.
+func TestAuditLeavesWhoChanges(t *testing.T) {
+	w := served(t, nil)
+	user, _ := litUser(w)
+	a := w.Fanout.Audit(auditEvery)
+	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "Cu", "77")
+	w.Clock.Advance(auditEvery)
+	for range 30 {
+		_, err := a.RunOnce(t.Context())
+		w.Must(err)
+		w.Clock.Advance(3 * time.Second)
+		w.Server.Do("HINCRBY", fmt.Sprintf("{u%d}:b", user), "n", "1")
+	}
+	if got := a.Stats(); got.Drifted != 0 {
+		t.Errorf("%+v", got)
+	}
+	lapOf(w, a)
+	if got := a.Stats(); got.Drifted != 1 {
+		t.Errorf("once it stands still: %+v", got)
+	}
+}
+
+// Without Redis an audit waits, and loses nobody.
+func TestAuditWithoutRedis(t *testing.T) {
+	w := served(t, nil)
+	user, _ := litUser(w)
+	a := w.Fanout.Audit(auditEvery)
+	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
+	_, err := a.RunOnce(t.Context())
+	w.Must(err)
+	w.Server.Pause()
+	w.Clock.Advance(3 * time.Second)
+	if _, err := a.RunOnce(t.Context()); !services.IsUnavailable(err) {
+		t.Errorf("without Redis: %v", err)
+	}
+	w.Server.Resume()
+	until(t, "it is repaired", func() bool {
+		_, err := a.RunOnce(t.Context())
+		return err == nil && a.Stats().Drifted == 1
+	})
+	w.Agree(user)
+}
+
+// Recount makes one user anew, and says what differed.
+func TestRecount(t *testing.T) {
+	w := served(t, nil)
+	user, _ := litUser(w)
+	recount := func(want ...string) {
+		t.Helper()
+		differed, err := w.Fanout.Recount(t.Context(), user)
+		w.Must(err)
+		if !cmp.Equal(differed, want) {
+			t.Errorf("%q differed, want %q", differed, want)
+		}
+		w.Agree(user)
+	}
+	recount()
+	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NLIKE", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")
+	recount("home feed: position", "home feed: count", "register NLIKE")
+	recount()
+	w.Server.Do("SET", fmt.Sprintf("{u%d}:i", user), "text")
+	recount("a key that cannot be read")
+	w.Server.Flush()
+	recount()
+}
