@@ -1,0 +1,231 @@
+package chat
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+)
+
+// The second half of "add unread" fails: the message is in SQL, and nothing of it in Redis, or it reached one member and
+// not the other. Total and parts never part, and in the end everyone has counted it once.
+func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
+	n := served(t)
+	users := n.Users(3)
+	group, other := n.create(services.GroupConversation, users...), n.create(services.GroupConversation, users...)
+	n.send(users[0], other)
+	n.carried()
+	n.send(users[0], group)
+	n.Must(n.fan.CarryMember(t.Context(), group, users[1])) // and then the process dies
+	n.want("reached", users[1], 2, 0)
+	if unread, _ := n.shown(users[2]); unread != 1 {
+		t.Errorf("not reached: %d", unread)
+	}
+	n.carried()
+	n.want("after the job", users[1], 2, 0)
+	n.want("after the job", users[2], 2, 0)
+
+	n.Server.Kill()
+	for range 2 {
+		if err := n.do(must(n.Service.Send(users[0], group, "hello", nil))); err != nil {
+			t.Fatalf("without Redis: %v", err)
+		}
+	}
+	n.Server.Start()
+	awaitRedis(t, n.Redis)
+	n.Clock.Advance(time.Minute)
+	n.Quiet(n.fan)
+	for _, user := range users[1:] {
+		n.want("Redis was away between the halves, and lost what it had", user, 4, 0)
+	}
+}
+
+// "Clear" runs between the two halves of "add unread", whichever is late in Redis: what was read stays read, and what
+// came after it stays unread.
+func TestClearRunsBetweenTheHalves(t *testing.T) {
+	n := served(t)
+	users := n.Users(2)
+	group := n.create(services.GroupConversation, users...)
+	snapshot := func() []services.Membership {
+		states, err := n.World.Store.Memberships(t.Context(), group, users[1:])
+		n.Must(err)
+		return states
+	}
+	put := func(states []services.Membership) {
+		_, clamped, err := n.Redis.PutMemberships(t.Context(), states)
+		n.Must(err)
+		if clamped > 0 {
+			t.Error("a number below nought")
+		}
+	}
+	n.send(users[0], group)
+	added := snapshot()
+	n.read(users[1], group, 0)
+	n.want("cleared before the add arrived", users[1], 0, 0)
+	put(added)
+	n.want("the add arrives late", users[1], 0, 0)
+	cleared := snapshot()
+	n.send(users[0], group)
+	put(snapshot())
+	n.want("added after the clear", users[1], 1, 0)
+	put(cleared)
+	put(added)
+	n.want("clear and add arrive late", users[1], 1, 0)
+	n.carried()
+	n.want("after the jobs", users[1], 1, 0)
+}
+
+// A conversation changes its way of counting while people talk in it and read, and nobody can tell.
+func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
+	for name, options := range map[string]fanouttest.Options{"embedded": {Redis: "embedded"}, "redis": {}} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(fanouttest.New(t, options), func(c *Config) { c.MaxWriteLoad = 12 })
+			users := n.Users(3)
+			group := n.create(services.RoomConversation, users...)
+			ways := map[services.CountingWay]bool{}
+			total := 0
+			for step := range 60 {
+				n.send(users[0], group)
+				total++
+				ways[n.counting(group)] = true
+				switch {
+				case step%7 == 3:
+					n.carried()
+					ways[n.counting(group)] = true
+					n.want("while it goes on", users[1], total, 0)
+				case step%16 == 15:
+					n.Clock.Advance(5 * time.Minute) // it becomes quiet
+				}
+			}
+			n.carried()
+			n.want("in the end", users[1], total, 0)
+			for _, way := range []services.CountingWay{services.WriteSide, services.ToReadSide, services.ReadSide} {
+				if !ways[way] {
+					t.Errorf("it was never counted by %s", way)
+				}
+			}
+			n.read(users[1], group, services.NewMessageID(group, int64(total-2)))
+			n.want("read", users[1], 2, 0)
+		})
+	}
+}
+
+// Above the number of members a message is carried to nobody: the actor's row and those of the mentioned are all there is.
+func TestALargeConversationIsCountedWhenSomebodyReads(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })
+	users := n.Users(5)
+	room := n.create(services.RoomConversation, users[:3]...)
+	n.send(users[0], room)
+	n.mustDo(n.Join(users[3], room), nil)
+	n.carried()
+	if way := n.counting(room); way != services.ReadSide {
+		t.Fatalf("counted by %s", way)
+	}
+	n.mustDo(n.Join(users[4], room), nil)
+	message := n.send(users[0], room, users[1])
+	if waiting, _ := n.Jobs(); waiting > 3 { // the joiner's, the author's and the mentioned one's
+		t.Errorf("%d jobs wait", waiting)
+	}
+	n.carried()
+	n.want("mentioned", users[1], 2, 1)
+	n.want("joined before it", users[3], 1, 0)
+	n.want("joined while it was counted at reading", users[4], 1, 0)
+	n.want("the author", users[0], 0, 0)
+	n.mustDo(n.Recall(users[0], message), nil)
+	n.carried()
+	n.want("recalled", users[1], 1, 0)
+	n.want("recalled", users[4], 0, 0)
+	for _, user := range users[1:] {
+		n.mustDo(n.Quit(user, room), nil)
+	}
+	n.carried()
+	if way := n.counting(room); way != services.WriteSide {
+		t.Errorf("small again, and counted by %s", way)
+	}
+	n.want("left", users[2], 0, 0)
+}
+
+func TestMutedMentionsMayBeMutedToo(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(c *fanout.Config) { c.MuteMentions = true }}), nil)
+	users := n.Users(2)
+	group := n.create(services.GroupConversation, users...)
+	n.send(users[0], group, users[1])
+	n.mustDo(n.Mute(users[1], group, true), nil)
+	n.carried()
+	if unread, mentions := n.shown(users[1]); unread != 0 || mentions != 0 {
+		t.Errorf("%d unread, %d mentions", unread, mentions)
+	}
+}
+
+// Messages that are sent together are carried in one pass, and one actor's view is brought up to date once.
+func TestManyMessagesAreOnePass(t *testing.T) {
+	n := served(t)
+	users := n.Users(3)
+	group := n.create(services.GroupConversation, users...)
+	n.carried()
+	ops := make([]*fanout.Op, 200)
+	for i := range ops {
+		ops[i] = must(n.Service.Send(users[i%2], group, "hello", nil))
+	}
+	for _, err := range n.fan.Commit(t.Context(), ops...) {
+		n.Must(err)
+	}
+	before := n.Document(users[2]).N
+	for _, worker := range n.fan.Workers(1) {
+		_, err := worker.RunOnce(t.Context())
+		n.Must(err)
+	}
+	if n.Document(users[2]).N == before {
+		t.Error("the first pass did not come at once")
+	}
+	n.want("all", users[2], 200, 0)
+	if waiting, _ := n.Jobs(); waiting != 0 {
+		t.Errorf("%d jobs wait", waiting)
+	}
+}
+
+func TestADeviceThatIsGoneIsOutside(t *testing.T) {
+	n := served(t)
+	users := n.Users(2)
+	first, second := n.create(services.GroupConversation, users...), n.create(services.DirectConversation, users...)
+	n.mustDo(n.Enter(users[1], first, "phone"), nil)
+	n.mustDo(n.Enter(users[1], second, "phone"), nil)
+	n.mustDo(n.Enter(users[1], second, "laptop"), nil)
+	n.send(users[0], first)
+	n.Must(n.DeviceGone(t.Context(), users[1], "phone"))
+	n.send(users[0], first)
+	n.send(users[0], second)
+	n.carried()
+	n.want("the laptop is inside the second", users[1], 1, 0)
+	n.Must(n.DeviceGone(t.Context(), users[1], "laptop"))
+	n.Must(n.DeviceGone(t.Context(), users[1], "nothing"))
+	n.send(users[0], second)
+	n.carried()
+	n.want("all are outside", users[1], 2, 0)
+}
+
+func must(op *fanout.Op, err error) *fanout.Op {
+	if err != nil {
+		panic(err)
+	}
+	return op
+}
+
+// awaitRedis waits until Redis answers again.
+func awaitRedis(t *testing.T, redis *rdb.Client) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for redis.Ping(t.Context()) != nil {
+		select {
+		case <-deadline.C:
+			t.Fatal("Redis does not come back")
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package chat
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is the conversations of one node on real engines.
+type node struct {
+	*fanouttest.World
+	*Service
+	fan *fanout.Fanout
+}
+
+func newNode(w *fanouttest.World, change func(*Config)) node {
+	cfg := Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, Clock: w.Clock}
+	if change != nil {
+		change(&cfg)
+	}
+	return node{w, New(cfg), w.Fanout}
+}
+
+func served(t *testing.T) node {
+	t.Helper()
+	return newNode(fanouttest.New(t, fanouttest.Options{}), nil)
+}
+
+func (n node) do(op *fanout.Op) error {
+	n.TB.Helper()
+	n.Clock.Advance(time.Millisecond)
+	return n.fan.Commit(n.TB.Context(), op)[0]
+}
+
+func (n node) mustDo(op *fanout.Op, err error) []string {
+	n.TB.Helper()
+	n.Must(err)
+	n.Must(n.do(op))
+	return op.IDs()
+}
+
+func (n node) create(kind services.ConversationKind, members ...services.UserNumber) services.ConversationID {
+	n.TB.Helper()
+	id, err := services.ParseConversationID("id", n.mustDo(n.Create(members[0], kind, "", members[1:]))[0])
+	n.Must(err)
+	return id
+}
+
+func (n node) send(author services.UserNumber, id services.ConversationID, mentions ...services.UserNumber) services.MessageID {
+	n.TB.Helper()
+	message, err := services.ParseMessageID("id", n.mustDo(n.Send(author, id, "hello", mentions))[0])
+	n.Must(err)
+	return message
+}
+
+func (n node) read(user services.UserNumber, id services.ConversationID, upTo services.MessageID) {
+	n.TB.Helper()
+	n.mustDo(n.MarkRead(user, id, Mark{UpTo: upTo}))
+}
+
+// carried does what is due, the passes that wait their turn included.
+func (n node) carried() {
+	n.TB.Helper()
+	for range 3 {
+		n.Work(n.fan)
+		n.Clock.Advance(101 * time.Millisecond)
+	}
+	n.Work(n.fan)
+	_, err := n.World.Mirror.RunOnce(n.TB.Context())
+	n.Must(err)
+}
+
+// shown is what a user's badge shows: unread messages and mentions. A document that is not good is made again, as by its
+// next reader.
+func (n node) shown(user services.UserNumber) (unread, mentions int) {
+	n.TB.Helper()
+	document := n.Document(user)
+	if !document.Ready {
+		n.Must(n.fan.Rebuild(n.TB.Context(), user))
+		document = n.Document(user)
+	}
+	sums := document.Conversations
+	n.World.Mirror.LearnHeads(n.TB.Context(), sums.ReadSide)
+	counted := n.World.Mirror.ReadSide(sums.ReadSide, n.Clock.Now())
+	if !document.Ready || !counted.Known || sums.Unread < 0 || sums.Mentions < 0 {
+		n.TB.Fatalf("user %d: %+v, %+v", user, document, counted)
+	}
+	return sums.Unread + counted.Unread, sums.Mentions
+}
+
+// listed is what the list of a user's conversations adds up to.
+func (n node) listed(user services.UserNumber) (unread, mentions int) {
+	n.TB.Helper()
+	list, more, err := n.List(n.TB.Context(), user, First, 100)
+	n.Must(err)
+	if more {
+		n.TB.Fatal("too many conversations")
+	}
+	for _, state := range list {
+		mentions += int(state.Own.UnreadMentions())
+		if state.Own.Muted {
+			unread += int(state.Own.UnreadMentions())
+		} else {
+			unread += int(state.Own.Unread())
+		}
+	}
+	return unread, mentions
+}
+
+// want holds badge and list of a user against a number.
+func (n node) want(what string, user services.UserNumber, unread, mentions int) {
+	n.TB.Helper()
+	shownUnread, shownMentions := n.shown(user)
+	listedUnread, listedMentions := n.listed(user)
+	if shownUnread != unread || shownMentions != mentions || listedUnread != unread || listedMentions != mentions {
+		n.TB.Errorf("%s: user %d is shown %d and %d mentions, his list makes %d and %d, want %d and %d", what, user,
+			shownUnread, shownMentions, listedUnread, listedMentions, unread, mentions)
+	}
+}
+
+// way is how a conversation is counted now.
+func (n node) counting(id services.ConversationID) services.CountingWay {
+	n.TB.Helper()
+	heads, err := n.World.Store.Heads(n.TB.Context(), []services.ConversationID{id})
+	n.Must(err)
+	return heads[0].Way
+}
+
+func (n node) enqueue(jobs ...store.NewJob) {
+	n.TB.Helper()
+	n.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) })
+}

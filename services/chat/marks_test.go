@@ -1,0 +1,164 @@
+package chat
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store/storetest"
+)
+
+// markCall is what a device asks for: verb "read" up to a number, in a generation unless it is -1, "unread" from a number,
+// or "look".
+type markCall struct {
+	verb   string
+	number int64
+	gen    int64
+}
+
+// markState is a position in its generation.
+type markState struct{ base, gen int64 }
+
+// marksModel says what one member's position does, whichever device asks.
+var marksModel = porcupine.Model{
+	Init: func() any { return markState{} },
+	Step: func(state, input, output any) (bool, any) {
+		at, call := state.(markState), input.(markCall)
+		switch {
+		case call.verb == "read" && (call.gen == -1 || call.gen == at.gen):
+			at.base = max(at.base, call.number)
+		case call.verb == "unread":
+			at = markState{call.number - 1, at.gen + 1}
+		case call.verb == "look":
+			return at == output.(markState), at
+		}
+		return true, at
+	},
+}
+
+// Marks of several devices, late ones among them, happen as if one after the other: what is seen is a history in which a
+// position never goes back within a generation.
+func TestMarksAreLinearizable(t *testing.T) {
+	for name, options := range map[string]func() fanouttest.Options{
+		"sqlite":   func() fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
+		"postgres": func() fanouttest.Options { return fanouttest.Options{SQL: storetest.Postgres(t), Redis: "embedded"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(fanouttest.New(t, options()), nil)
+			for round := range 6 {
+				history := marksHistory(t, n, uint64(round))
+				if !porcupine.CheckOperations(marksModel, history) {
+					t.Fatalf("round %d: no order explains %+v", round, history)
+				}
+			}
+		})
+	}
+}
+
+func marksHistory(t *testing.T, n node, seed uint64) []porcupine.Operation {
+	users := n.Users(2)
+	group := n.create(services.GroupConversation, users...)
+	const messages, devices, calls = 12, 5, 12
+	for range messages {
+		n.send(users[0], group)
+	}
+	var mu sync.Mutex
+	var history []porcupine.Operation
+	start := time.Now()
+	var running sync.WaitGroup
+	for device := range devices {
+		random := rand.New(rand.NewPCG(seed, uint64(device)))
+		running.Go(func() {
+			token := markState{}
+			for range calls {
+				call := markCall{verb: "look"}
+				switch choice := random.IntN(10); {
+				case choice < 3:
+					call = markCall{"read", 1 + random.Int64N(messages), -1}
+				case choice < 6:
+					call = markCall{"read", 1 + random.Int64N(messages), token.gen}
+				case choice < 7:
+					call = markCall{"unread", 1 + random.Int64N(messages), -1}
+				}
+				from := time.Since(start).Nanoseconds()
+				output := n.ask(t, users[1], group, call)
+				if call.verb == "look" {
+					token = output
+				}
+				mu.Lock()
+				history = append(history, porcupine.Operation{ClientId: device, Input: call, Call: from, Output: output, Return: time.Since(start).Nanoseconds()})
+				mu.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	return history
+}
+
+// ask does a call through the service, as a device does.
+func (n node) ask(t *testing.T, user services.UserNumber, group services.ConversationID, call markCall) (state markState) {
+	ctx := t.Context()
+	switch call.verb {
+	case "look":
+		one, err := n.One(ctx, user, group)
+		if err != nil {
+			t.Error(err)
+		}
+		return markState{one.Own.Base, one.Own.Gen}
+	case "unread":
+		if err := n.fan.Commit(ctx, n.MarkUnread(user, services.NewMessageID(group, call.number)))[0]; err != nil {
+			t.Error(err)
+		}
+		return state
+	}
+	mark := Mark{UpTo: services.NewMessageID(group, call.number)}
+	if call.gen >= 0 {
+		mark = Mark{Token: ReadToken(services.Membership{Conversation: group, User: user, Gen: call.gen, Head: call.number})}
+	}
+	op, err := n.MarkRead(user, group, mark)
+	if err == nil {
+		err = n.fan.Commit(ctx, op)[0]
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return state
+}
+
+func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
+	token := ReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99})
+	if gen, number, err := parseToken(token, 8, 7); gen != 3 || number != 99 || err != nil {
+		t.Errorf("%d, %d, %v", gen, number, err)
+	}
+	for what, err := range map[string]error{
+		"another member":       second(parseToken(token, 9, 7)),
+		"another conversation": second(parseToken(token, 8, 6)),
+		"cut off":              second(parseToken(token[:len(token)-2], 8, 7)),
+		"longer":               second(parseToken(token+"AA", 8, 7)),
+		"nothing":              second(parseToken("", 8, 7)),
+	} {
+		if services.CodeOf(err) != services.Invalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second(_, _ int64, err error) error { return err }
+
+func FuzzReadToken(f *testing.F) {
+	f.Add(ReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99}))
+	f.Add("")
+	f.Add("////")
+	f.Fuzz(func(t *testing.T, text string) {
+		gen, number, err := parseToken(text, 8, 7)
+		if err == nil && (gen < 0 || number < 0 || number > services.MaxMessageNumber) {
+			t.Error(fmt.Sprint(gen, number))
+		}
+	})
+}

@@ -1,0 +1,318 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store/storetest"
+)
+
+// world is the slow, independent model: what a few people said in two rooms and where each of them is, in lists.
+type world struct {
+	n      node
+	people []services.UserNumber
+	rooms  []*modelRoom
+	flush  func(*rapid.T) // takes something away from Redis; nil where nothing can be
+}
+
+type modelRoom struct {
+	id       services.ConversationID
+	messages []*modelMessage
+	members  map[services.UserNumber]*modelMember
+}
+
+type modelMessage struct {
+	author   services.UserNumber
+	mentions []services.UserNumber
+	at       time.Time
+	recalled bool
+}
+
+type modelMember struct {
+	in, muted bool
+	base, gen int
+	leases    map[string]time.Time
+	tokens    []modelToken // that devices were given, and may send late
+}
+
+type modelToken struct {
+	text      string
+	upTo, gen int
+}
+
+func newWorld(n node, flush func(*world, *rapid.T)) *world {
+	w := &world{n: n, people: n.Users(3)}
+	for range 2 {
+		room := &modelRoom{id: n.create(services.RoomConversation, w.people...), members: map[services.UserNumber]*modelMember{}}
+		for _, user := range w.people {
+			room.members[user] = &modelMember{in: true, leases: map[string]time.Time{}}
+		}
+		w.rooms = append(w.rooms, room)
+	}
+	if flush != nil {
+		w.flush = func(t *rapid.T) { flush(w, t) }
+	}
+	return w
+}
+
+// inside says whether a device has a lease still; one that is over has read what was said until then.
+func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
+	var last time.Time
+	for device, until := range m.leases {
+		if until.After(last) {
+			last = until
+		}
+		if !until.After(now) {
+			delete(m.leases, device)
+		}
+	}
+	if len(m.leases) > 0 {
+		return true
+	}
+	for i, message := range room.messages {
+		if !last.IsZero() && !message.at.After(last) {
+			m.base = max(m.base, i+1)
+		}
+	}
+	return false
+}
+
+// truth is a straight count of what waits for a person.
+func (w *world) truth(user services.UserNumber) (unread, mentions int) {
+	for _, room := range w.rooms {
+		member := room.members[user]
+		if !member.in || member.inside(room, w.n.Clock.Now()) {
+			continue
+		}
+		for i, message := range room.messages {
+			if i < member.base || message.author == user || message.recalled {
+				continue
+			}
+			mentioned := slices.Contains(message.mentions, user)
+			if mentioned {
+				mentions++
+			}
+			if mentioned || !member.muted {
+				unread++
+			}
+		}
+	}
+	return unread, mentions
+}
+
+func (w *world) pick(t *rapid.T) (*modelRoom, services.UserNumber, *modelMember) {
+	room, user := rapid.SampledFrom(w.rooms).Draw(t, "room"), rapid.SampledFrom(w.people).Draw(t, "user")
+	member := room.members[user]
+	member.inside(room, w.n.Clock.Now())
+	return room, user, member
+}
+
+// do commits an op and holds whether it was refused.
+func (w *world) do(t *rapid.T, op *fanout.Op, allowed bool) {
+	if err := w.n.do(op); (err == nil) != allowed {
+		t.Fatalf("%s (allowed: %t): %v", op.Name, allowed, err)
+	}
+}
+
+func (w *world) send(t *rapid.T) {
+	room, user, member := w.pick(t)
+	mentions := rapid.SliceOfNDistinct(rapid.SampledFrom(w.people), 0, 2, rapid.ID).Draw(t, "mentions")
+	w.do(t, must(w.n.Send(user, room.id, "hello", mentions)), member.in)
+	if !member.in {
+		return
+	}
+	message := &modelMessage{author: user, at: w.n.Clock.Now()}
+	for _, mentioned := range mentions {
+		if room.members[mentioned].in {
+			message.mentions = append(message.mentions, mentioned)
+		}
+	}
+	room.messages = append(room.messages, message)
+	member.base = len(room.messages)
+}
+
+func (w *world) read(t *rapid.T) {
+	room, user, member := w.pick(t)
+	if len(room.messages) == 0 {
+		return
+	}
+	upTo := rapid.IntRange(1, len(room.messages)+1).Draw(t, "up to")
+	allowed := member.in && upTo <= len(room.messages)
+	w.do(t, must(w.n.MarkRead(user, room.id, Mark{UpTo: services.NewMessageID(room.id, int64(upTo))})), allowed)
+	if allowed {
+		member.base = max(member.base, upTo)
+	}
+}
+
+// look lets a device take a token of what it is shown.
+func (w *world) look(t *rapid.T) {
+	room, user, member := w.pick(t)
+	if !member.in {
+		return
+	}
+	state, err := w.n.One(w.n.TB.Context(), user, room.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member.tokens = append(member.tokens, modelToken{ReadToken(state.Own), len(room.messages), member.gen})
+}
+
+// readToken lets a device mark what it was shown some time ago.
+func (w *world) readToken(t *rapid.T) {
+	room, user, member := w.pick(t)
+	if len(member.tokens) == 0 {
+		return
+	}
+	token := rapid.SampledFrom(member.tokens).Draw(t, "token")
+	w.do(t, must(w.n.MarkRead(user, room.id, Mark{Token: token.text})), member.in)
+	if member.in && token.gen == member.gen {
+		member.base = max(member.base, token.upTo)
+	}
+}
+
+func (w *world) unread(t *rapid.T) {
+	room, user, member := w.pick(t)
+	if len(room.messages) == 0 {
+		return
+	}
+	from := rapid.IntRange(1, len(room.messages)).Draw(t, "from")
+	w.do(t, w.n.MarkUnread(user, services.NewMessageID(room.id, int64(from))), member.in)
+	if member.in {
+		member.base, member.gen = from-1, member.gen+1
+	}
+}
+
+func (w *world) recall(t *rapid.T) {
+	room, user, member := w.pick(t)
+	if len(room.messages) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(room.messages)-1).Draw(t, "message")
+	message := room.messages[i]
+	allowed := member.in && message.author == user && !message.recalled
+	w.do(t, w.n.Recall(user, services.NewMessageID(room.id, int64(i+1))), allowed)
+	message.recalled = message.recalled || allowed
+}
+
+// come joins or quits.
+func (w *world) come(t *rapid.T) {
+	room, user, member := w.pick(t)
+	if member.in {
+		w.do(t, w.n.Quit(user, room.id), true)
+		member.in, member.leases = false, map[string]time.Time{}
+		return
+	}
+	w.do(t, w.n.Join(user, room.id), true)
+	member.in, member.muted, member.base, member.gen = true, false, len(room.messages), member.gen+1
+}
+
+func (w *world) mute(t *rapid.T) {
+	room, user, member := w.pick(t)
+	w.do(t, w.n.Mute(user, room.id, !member.muted), member.in)
+	if member.in {
+		member.muted = !member.muted
+	}
+}
+
+func (w *world) enter(t *rapid.T) {
+	room, user, member := w.pick(t)
+	device := rapid.SampledFrom([]string{"phone", "laptop"}).Draw(t, "device")
+	w.do(t, w.n.Enter(user, room.id, device), member.in)
+	if member.in {
+		member.base = len(room.messages)
+		member.leases[device] = w.n.Clock.Now().Add(time.Minute)
+	}
+}
+
+func (w *world) leave(t *rapid.T) {
+	room, user, member := w.pick(t)
+	device := rapid.SampledFrom([]string{"phone", "laptop"}).Draw(t, "device")
+	w.do(t, w.n.Leave(user, room.id, device), member.in)
+	if member.in {
+		member.base = len(room.messages)
+		delete(member.leases, device)
+	}
+}
+
+// again lets jobs come that nobody asked for.
+func (w *world) again(t *rapid.T) {
+	room, user, _ := w.pick(t)
+	w.n.enqueue(w.n.fan.CarryJob(room.id), fanout.PassJob(room.id), fanout.MemberJob(room.id, user), fanout.InsideJob(room.id, user, time.Time{}))
+}
+
+func (w *world) work(t *rapid.T) {
+	worker := rapid.SampledFrom(w.n.fan.Workers(1)).Draw(t, "worker")
+	if _, err := worker.RunOnce(w.n.TB.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) pass(t *rapid.T) {
+	w.n.Clock.Advance(time.Duration(rapid.SampledFrom([]int{1, 20, 70}).Draw(t, "seconds")) * time.Second)
+}
+
+// compare does all that is due, and holds everyone's badge and list against the count: P9 too.
+func (w *world) compare(t *rapid.T) {
+	w.n.carried()
+	for _, user := range w.people {
+		unread, mentions := w.truth(user)
+		for what, see := range map[string]func(services.UserNumber) (int, int){"badge": w.n.shown, "list": w.n.listed} {
+			if gotUnread, gotMentions := see(user); gotUnread != unread || gotMentions != mentions {
+				t.Fatalf("the %s of user %d shows %d and %d mentions, a count makes %d and %d", what, user, gotUnread, gotMentions, unread, mentions)
+			}
+		}
+	}
+	if clamped := w.n.fan.Clamped(); clamped > 0 {
+		t.Fatalf("%d numbers below nought", clamped)
+	}
+}
+
+func (w *world) actions() map[string]func(*rapid.T) {
+	actions := map[string]func(*rapid.T){
+		"send": w.send, "send again": w.send, "send once more": w.send, "read": w.read, "look": w.look, "read by token": w.readToken,
+		"unread": w.unread, "recall": w.recall, "come or go": w.come, "mute": w.mute, "enter": w.enter, "leave": w.leave,
+		"jobs again": w.again, "work": w.work, "work more": w.work, "time": w.pass, "compare": w.compare,
+	}
+	if w.flush != nil {
+		actions["lose"] = w.flush
+	}
+	return actions
+}
+
+// Badges and lists equal a straight count after every history, on each pair of engines, while the way of counting changes
+// with the traffic.
+func TestConversationsEqualTheModel(t *testing.T) {
+	small := func(c *Config) { c.MaxWriteLoad = 9 }
+	check := func(t *testing.T, n node, flush func(*world, *rapid.T)) {
+		rapid.Check(t, func(t *rapid.T) {
+			w := newWorld(n, flush)
+			t.Repeat(w.actions())
+			w.compare(t)
+		})
+	}
+	t.Run("sqlite-embedded", func(t *testing.T) {
+		check(t, newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), small), nil)
+	})
+	lose := func(w *world, t *rapid.T) {
+		user := rapid.SampledFrom(w.people).Draw(t, "user")
+		switch what := rapid.SampledFrom([]string{"all", "b", "c", "field"}).Draw(t, "what"); what {
+		case "all":
+			w.n.Server.Flush()
+		case "field":
+			w.n.Server.Do("HDEL", fmt.Sprintf("{u%d}:c", user), uint32(w.rooms[0].id))
+		default:
+			w.n.Server.Do("DEL", fmt.Sprintf("{u%d}:%s", user, what))
+		}
+	}
+	t.Run("sqlite-redis", func(t *testing.T) { check(t, newNode(fanouttest.New(t, fanouttest.Options{}), small), lose) })
+	t.Run("postgres-redis", func(t *testing.T) {
+		check(t, newNode(fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)}), small), lose)
+	})
+}
