@@ -16,8 +16,8 @@ import (
 // Command is what the command line asks for. Help and version have been printed when parseArgs answers; nothing is
 // left to do.
 type Command struct {
-	Name   string // "serve", "import-follows", "help" or "version"
-	Config Config // for an import only Data and Database were read and checked
+	Name   string // "serve", "import-follows", "import-messages", "help" or "version"
+	Config Config // for an import only the settings that an import has were read and checked
 	Import ImportOptions
 }
 
@@ -84,7 +84,7 @@ func compact(faults []error) []error {
 
 // fill sets every setting of the command: default, then environment, then flag. It answers every fault.
 func (c *Command) fill(line commandLine, env func(string) string) (faults []error) {
-	imports := c.Name == "import-follows"
+	imports := strings.HasPrefix(c.Name, "import-")
 	var readable []setting
 	for _, s := range append(settingsOf(&c.Config), settingsOf(&c.Import)...) {
 		if s.fallback != "" {
@@ -116,6 +116,9 @@ func (c *Command) fill(line commandLine, env func(string) string) (faults []erro
 	if imports {
 		c.Import.File = line.words[2]
 		faults = append(faults, c.checkImport())
+		if line.has("both") && c.Name != "import-follows" {
+			faults = append(faults, fmt.Errorf("--both is not a flag of %s", c.typed()))
+		}
 	}
 	return faults
 }
@@ -128,10 +131,7 @@ func (c *Command) checkImport() error {
 }
 
 func (c *Command) typed() string {
-	if c.Name == "import-follows" {
-		return "tidings import follows"
-	}
-	return "tidings " + c.Name
+	return "tidings " + strings.ReplaceAll(c.Name, "-", " ")
 }
 
 // commandLine is the arguments sorted into words and flags.
@@ -190,12 +190,15 @@ func (l commandLine) command() string {
 		return "serve"
 	case words == "version":
 		return words
-	case len(l.words) == 3 && l.words[0] == "import" && l.words[1] == "follows":
-		return "import-follows"
+	case len(l.words) == 3 && l.words[0] == "import" && slices.Contains(importable, l.words[1]):
+		return "import-" + l.words[1]
 	default:
 		return ""
 	}
 }
+
+// importable is what can be imported.
+var importable = []string{"follows", "messages"}
 
 func (l commandLine) unknownCommand() error {
 	switch {
@@ -204,13 +207,13 @@ func (l commandLine) unknownCommand() error {
 	case l.words[0] != "import":
 		return fmt.Errorf("%s is not a command: serve and import are", services.Quote(l.words[0]))
 	case len(l.words) == 1:
-		return errors.New("import needs to know what: tidings import follows FILE")
-	case l.words[1] != "follows":
-		return fmt.Errorf("%s cannot be imported: follows can", services.Quote(l.words[1]))
+		return errors.New("import needs to know what: tidings import follows FILE or tidings import messages FILE")
+	case !slices.Contains(importable, l.words[1]):
+		return fmt.Errorf("%s cannot be imported: follows and messages can", services.Quote(l.words[1]))
 	case len(l.words) == 2:
-		return errors.New("import follows needs a file: tidings import follows FILE, or - for the standard input")
+		return fmt.Errorf("import %s needs a file: tidings import %[1]s FILE, or - for the standard input", l.words[1])
 	default:
-		return fmt.Errorf("import follows takes one file, got %d", len(l.words)-2)
+		return fmt.Errorf("import %s takes one file, got %d", l.words[1], len(l.words)-2)
 	}
 }
 
@@ -262,6 +265,7 @@ const helpHead = `Tidings serves feeds and unread badges over GraphQL.
 Usage:
   tidings [serve] [flags]               serve until SIGTERM or Ctrl-C
   tidings import follows FILE [flags]   take in a list of who follows whom (tidings import --help)
+  tidings import messages FILE [flags]  send site messages to any number of users
   tidings --version
 
 Examples:
@@ -275,20 +279,28 @@ A flag goes before its environment variable, the variable before the default; an
 Flags:
 `
 
-const importHelpHead = `Takes in who follows whom from a CSV file.
+const importHelpHead = `Takes in who follows whom from a CSV file, or sends site messages from a file of JSON Lines.
 
 Usage:
   tidings import follows FILE [flags]
+  tidings import messages FILE [flags]
 
 Examples:
   tidings import follows follows.csv.gz
   tidings import follows friends.csv --both --prefix u --database postgres://tidings@db/tidings
   zcat follows.csv.gz | tidings import follows -
+  tidings import messages spring.jsonl.gz
 
-FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or follower,followee,since:
-the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a moment in RFC 3339. What the
-followee publishes after since counts as new for the follower; without it, what he publishes after the import does.
+Of follows FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
+follower,followee,since: the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a
+moment in RFC 3339. What the followee publishes after since counts as new for the follower; without it, what he
+publishes after the import does.
 A first line of names is recognised.
+
+Of messages a line of FILE is {"key":"spring","type":"general","title":"...","content":"...","to":["alice","bob"]}, to
+1 MB, with 1 to 10,000 recipients. Further lines of the same key name more of them and may leave the text out: one
+message can go to millions. Who has a message of that key does not get it again, also not from another import. The
+messages reach their recipients when the server runs.
 
 A line that cannot be used is reported with its number and written to FILE.bad; the others go in, and the exit code is
 1. An import that was broken off goes on where it stopped when it is started again (not from the standard input). A

@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	switch command.Name {
 	case "serve":
 		err = serve(ctx, command.Config, stdout, newLog(command.Config, stderr))
-	case "import-follows":
+	case "import-follows", "import-messages":
 		return runImport(ctx, command, os.Stdin, stdout)
 	}
 	if err != nil {
@@ -269,7 +269,7 @@ func start(ctx context.Context, loops ...func(context.Context) error) <-chan str
 	return done
 }
 
-// runImport does what "tidings import follows" asks for. It tells everything to out and answers the exit code: 1 when it
+// runImport does what "tidings import" asks for. It tells everything to out and answers the exit code: 1 when it
 // failed, or when lines were bad.
 func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer) (exit int) {
 	tell := func(err error) int {
@@ -291,26 +291,38 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	// A second Ctrl-C ends the process at once: nobody can call a read of the standard input off.
 	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
 	file, _ := out.(*os.File)
-	report, err := social.ImportFollows(ctx, db, services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32())), social.ImportOptions{
+	opts := social.ImportOptions{
 		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,
 		Input: in, Out: out, Terminal: isTerminal(file),
-	})
-	if report.Follows > 0 || report.ResumedAfter > 0 {
-		// Feeds that stand in a Redis of their own do not know of these follows.
-		active := services.SystemClock{}.Now().Add(-command.Config.ActiveFor)
-		_, queued := fanout.QueueRefills(context.WithoutCancel(ctx), db, active)
-		err = errors.Join(err, queued)
 	}
-	if report.Lines > 0 {
+	lines, bad, report, err := importFile(ctx, db, command, opts)
+	if lines > 0 {
 		_, _ = fmt.Fprintln(out, report)
 	}
 	if err != nil {
 		return tell(err)
 	}
-	if report.Bad > 0 {
+	if bad > 0 {
 		return 1
 	}
 	return 0
+}
+
+// importFile answers how many lines were looked at, how many were bad, and the report.
+func importFile(ctx context.Context, db *store.Store, command Command, opts social.ImportOptions) (lines, bad int64, report fmt.Stringer, err error) {
+	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
+	if command.Name == "import-messages" {
+		report, err := social.ImportMessages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
+		return report.Lines, report.Bad, report, err
+	}
+	follows, err := social.ImportFollows(ctx, db, ids, opts)
+	if follows.Follows > 0 || follows.ResumedAfter > 0 {
+		// Feeds that stand in a Redis of their own do not know of these follows.
+		active := services.SystemClock{}.Now().Add(-command.Config.ActiveFor)
+		_, queued := fanout.QueueRefills(context.WithoutCancel(ctx), db, active)
+		err = errors.Join(err, queued)
+	}
+	return follows.Lines, follows.Bad, follows, err
 }
 
 // isTerminal says whether a bar can be drawn: on a character device, which may also be /dev/null, where it does no harm.

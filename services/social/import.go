@@ -32,7 +32,40 @@ type ImportOptions struct {
 	Out      io.Writer      // where progress and bad lines are told; nil is nowhere
 	Terminal bool           // Out is a terminal: progress is a bar that redraws itself
 	Clock    services.Clock // measures the progress; nil is the machine's
-	Batch    int            // follows in one transaction, about; 0 is 20,000
+	Batch    int            // follows, or recipients of messages, in one transaction, about; 0 is 20,000
+
+	form form // of the file; the zero form is that of follows
+}
+
+// form is what the file of an import holds.
+type form struct {
+	name    string // of the import
+	lines   string // what a line should be
+	unit    string // what progress counts
+	longest int    // bytes of a line
+}
+
+var follows = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
+
+func (o ImportOptions) formOf() form {
+	if o.form == (form{}) {
+		return follows
+	}
+	return o.form
+}
+
+// withDefaults fills in what was left out.
+func (o ImportOptions) withDefaults() ImportOptions {
+	if o.Clock == nil {
+		o.Clock = services.SystemClock{}
+	}
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	if o.Batch <= 0 {
+		o.Batch = defaultBatch
+	}
+	return o
 }
 
 // ImportReport says what became of an import. It stands also beside an error.
@@ -80,15 +113,7 @@ const (
 // INVALID when the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what
 // was read until then is in.
 func ImportFollows(ctx context.Context, db ImportStore, ids interface{ Next() services.PostID }, opts ImportOptions) (ImportReport, error) {
-	if opts.Clock == nil {
-		opts.Clock = services.SystemClock{}
-	}
-	if opts.Out == nil {
-		opts.Out = io.Discard
-	}
-	if opts.Batch <= 0 {
-		opts.Batch = defaultBatch
-	}
+	opts = opts.withDefaults()
 	source, err := openSource(opts)
 	if err != nil {
 		return ImportReport{}, err
@@ -165,29 +190,30 @@ func (im *followImport) run(ctx context.Context) error {
 
 // resume passes over what an earlier run has done.
 func (im *followImport) resume(ctx context.Context) error {
-	if im.source.identity == "" {
-		return im.bad.startAfter(0)
-	}
-	done, err := im.db.ImportProgress(ctx, im.source.identity)
-	if err != nil {
-		return fmt.Errorf("the progress of %s: %w", im.opts.File, err)
-	}
-	if done == 0 {
-		return im.bad.startAfter(0)
-	}
-	for im.source.line < done {
-		if _, err := im.source.next(); err != nil {
-			return services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", im.opts.File, im.source.line, done)
+	done, err := resume(ctx, im.db, im.opts, im.source, im.bad, im.progress)
+	im.report.ResumedAfter, im.hasGood = done, done > 0
+	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
+	return err
+}
+
+// resume passes over what an earlier run of the same file has done, and answers its last line.
+func resume(ctx context.Context, db ImportStore, opts ImportOptions, source *source, bad *badLines, progress *progress) (done int64, err error) {
+	if source.identity != "" {
+		if done, err = db.ImportProgress(ctx, source.identity); err != nil {
+			return 0, fmt.Errorf("the progress of %s: %w", opts.File, err)
 		}
 	}
-	im.report.ResumedAfter, im.hasGood = done, true
-	im.progress.resumed(im.source.bytes())
-	_, _ = fmt.Fprintf(im.opts.Out, "%s: going on after line %s\n", im.opts.File, grouped(done))
-	if err := im.bad.startAfter(done); err != nil {
-		return err
+	if done == 0 {
+		return 0, bad.startAfter(0)
 	}
-	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
-	return nil
+	for source.line < done {
+		if _, err := source.next(); err != nil {
+			return 0, services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", opts.File, source.line, done)
+		}
+	}
+	progress.resumed(source.bytes())
+	_, _ = fmt.Fprintf(opts.Out, "%s: going on after line %s\n", opts.File, grouped(done))
+	return done, bad.startAfter(done)
 }
 
 // take looks at one line: a good one enters the batch, a bad one is put aside.
@@ -205,7 +231,7 @@ func (im *followImport) take(line []byte) error {
 	im.bad.add(im.source.line, line, err)
 	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
 	if !im.hasGood && im.bad.count >= hopeless {
-		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be CSV with the columns follower,followee", im.opts.File, hopeless)
+		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", im.opts.File, hopeless, follows.lines)
 	}
 	return nil
 }

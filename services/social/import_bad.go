@@ -3,6 +3,7 @@ package social
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ type badLines struct {
 	out   io.Writer
 	count int64 // in the file and waiting
 
+	longest int // bytes of a line that are kept; 0 is maxLineBytes
 	told    int
 	handle  *os.File
 	pending bytes.Buffer
@@ -83,7 +85,7 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	b.count++
 	b.queued++
 	fmt.Fprintf(&b.pending, remark+"%s\n", number, reason)
-	b.pending.Write(line[:min(len(line), maxLineBytes)])
+	b.pending.Write(line[:min(len(line), cmp.Or(b.longest, maxLineBytes))])
 	b.pending.WriteByte('\n')
 	switch b.told++; {
 	case b.told <= mostTold:

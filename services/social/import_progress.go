@@ -24,11 +24,12 @@ type progress struct {
 	skipped  int64 // bytes that an earlier run has done
 	last     time.Time
 	terminal bool
-	drawn    int // letters of the bar that stand
+	unit     string // what is counted beside rows
+	drawn    int    // letters of the bar that stand
 }
 
 func newProgress(opts ImportOptions, size int64, started time.Time) *progress {
-	p := &progress{out: opts.Out, now: opts.Clock.Now, size: size, started: started, last: started, terminal: opts.Terminal}
+	p := &progress{out: opts.Out, now: opts.Clock.Now, size: size, started: started, last: started, terminal: opts.Terminal, unit: opts.formOf().unit}
 	if opts.Quiet {
 		p.out = io.Discard
 	}
@@ -73,7 +74,7 @@ func (p *progress) text(report ImportReport, bytes int64, took time.Duration) st
 		fmt.Fprintf(&text, "%3.0f %%  ", done*100)
 	}
 	perSecond := float64(report.Follows+report.Duplicates) / max(took.Seconds(), 0.001)
-	fmt.Fprintf(&text, "%s rows  %s follows/s", grouped(report.Rows), grouped(int64(perSecond)))
+	fmt.Fprintf(&text, "%s rows  %s %s/s", grouped(report.Rows), grouped(int64(perSecond)), p.unit)
 	if worked := bytes - p.skipped; p.size > 0 && worked > 0 {
 		left := time.Duration(float64(took) * float64(p.size-bytes) / float64(worked))
 		fmt.Fprintf(&text, "  %s left", max(left, 0).Round(time.Second))

@@ -17,7 +17,6 @@ import (
 const (
 	maxLineBytes = 4096
 	sampleBytes  = 64 << 10 // of the start of a file, to know it again
-	looseBadFile = "import-follows.bad"
 )
 
 var (
@@ -32,6 +31,7 @@ type source struct {
 	size     int64 // in bytes as stored; 0: unknown
 	line     int64 // the number of the last line read, from 1
 
+	form    form
 	file    *os.File
 	counter *countingReader
 	reader  *bufio.Reader
@@ -50,7 +50,8 @@ func (c *countingReader) Read(p []byte) (int, error) {
 }
 
 func openSource(opts ImportOptions) (*source, error) {
-	s := &source{badPath: looseBadFile, counter: &countingReader{Reader: opts.Input}}
+	form := opts.formOf()
+	s := &source{badPath: "import-" + form.name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
 	if opts.File == "-" {
 		if opts.Input == nil {
 			return nil, services.Errorf(services.Invalid, "there is no standard input to import from")
@@ -79,7 +80,7 @@ func (s *source) identify(opts ImportOptions) error {
 		return services.Wrapf(services.Invalid, err, "the file cannot be read")
 	}
 	if info.IsDir() {
-		return services.Errorf(services.Invalid, "%s is a folder: a CSV file is needed", opts.File)
+		return services.Errorf(services.Invalid, "%s is a folder: a file is needed", opts.File)
 	}
 	if !info.Mode().IsRegular() {
 		return nil
@@ -96,7 +97,7 @@ func (s *source) identify(opts ImportOptions) error {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)
 	}
 	_, _ = fmt.Fprintf(hash, "\x00%s\x00%d\x00%t\x00%s", path, info.Size(), opts.Both, opts.Prefix)
-	s.identity = fmt.Sprintf("follows:%x", hash.Sum(nil))
+	s.identity = fmt.Sprintf("%s:%x", s.form.name, hash.Sum(nil))
 	s.size = info.Size()
 	s.badPath = opts.File + ".bad"
 	return nil
@@ -104,7 +105,8 @@ func (s *source) identify(opts ImportOptions) error {
 
 // unpack looks at the first bytes: gzip is known by them, not by the name of the file.
 func (s *source) unpack(name string) error {
-	raw := bufio.NewReaderSize(s.counter, 32<<10)
+	room := max(64<<10, s.form.longest+2) // a line that is not too long fits
+	raw := bufio.NewReaderSize(s.counter, room)
 	s.reader = raw
 	if start, err := raw.Peek(len(gzipMagic)); err != nil && err != io.EOF {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", name)
@@ -113,7 +115,7 @@ func (s *source) unpack(name string) error {
 		if err != nil {
 			return services.Wrapf(services.Invalid, err, "%s begins like gzip and is not", name)
 		}
-		s.reader = bufio.NewReaderSize(unpacked, 64<<10)
+		s.reader = bufio.NewReaderSize(unpacked, room)
 	}
 	if start, _ := s.reader.Peek(len(byteOrder)); bytes.Equal(start, byteOrder) {
 		_, _ = s.reader.Discard(len(byteOrder))
@@ -121,8 +123,8 @@ func (s *source) unpack(name string) error {
 	return nil
 }
 
-// next is the next line without its end, good until the call after. Of a line that is longer than maxLineBytes it has
-// one byte more than that. io.EOF comes after the last line; with another error the line is not whole.
+// next is the next line without its end, good until the call after. Of a line that is longer than its form allows it
+// has one byte more than that. io.EOF comes after the last line; with another error the line is not whole.
 func (s *source) next() ([]byte, error) {
 	line, err := s.reader.ReadSlice('\n')
 	if err == io.EOF && len(line) == 0 {
@@ -130,7 +132,7 @@ func (s *source) next() ([]byte, error) {
 	}
 	s.line++
 	if err == bufio.ErrBufferFull {
-		line = bytes.Clone(line[:maxLineBytes+1])
+		line = bytes.Clone(line[:s.form.longest+1])
 		for err == bufio.ErrBufferFull {
 			_, err = s.reader.ReadSlice('\n')
 		}
@@ -139,7 +141,7 @@ func (s *source) next() ([]byte, error) {
 		return nil, err
 	}
 	line = bytes.TrimRight(line, "\r\n")
-	return line[:min(len(line), maxLineBytes+1)], nil
+	return line[:min(len(line), s.form.longest+1)], nil
 }
 
 // bytes is how much of the file was read, as it is stored.

@@ -78,8 +78,8 @@ func (tx *Tx) InsertSiteMessage(ctx context.Context, m services.SiteMessage, imp
 }
 
 // SiteMessageByKey finds a message by the name that an import gave it: its id, type, title and content.
-func (tx *Tx) SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error) {
-	found, err = tx.one(ctx, messageByKey, []any{importKey}, &m.ID, &m.Type, &m.Title, &m.Content)
+func (s *Store) SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error) {
+	found, err = s.one(ctx, messageByKey, []any{importKey}, &m.ID, &m.Type, &m.Title, &m.Content)
 	return m, found, err
 }
 

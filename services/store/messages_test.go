@@ -174,16 +174,11 @@ func TestSiteMessageKeys(t *testing.T) {
 		b.write(func(tx *store.Tx) error { return tx.InsertSiteMessage(b.ctx, m, "spring") })
 		b.message(6, "general")
 		b.message(7, "general") // no key is no name: two of them are no conflict
-		b.write(func(tx *store.Tx) error {
-			got, found, err := tx.SiteMessageByKey(b.ctx, "spring")
-			if err == nil && (!found || got != m) {
-				b.t.Errorf("found %v %+v", found, got)
-			}
-			if _, found, err := tx.SiteMessageByKey(b.ctx, ""); err != nil || found {
-				b.t.Errorf("without a key: found %v, %v", found, err)
-			}
-			return err
-		})
+		got, found, err := b.SiteMessageByKey(b.ctx, "spring")
+		equal(b.t, must(got, err)(b.t), m)
+		equal(b.t, found, true)
+		_, found, err = b.SiteMessageByKey(b.ctx, "")
+		equal(b.t, must(found, err)(b.t), false)
 	})
 }
 

@@ -1,0 +1,291 @@
+package social
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// messages is the form of a file of site messages.
+var messages = form{
+	name: "messages", lines: `JSON Lines like {"key":"spring","title":"...","content":"...","to":["alice"]}`, unit: "recipients", longest: 1 << 20,
+}
+
+// MessageStore is what an import of site messages needs of the database.
+type MessageStore interface {
+	ImportStore
+	// SiteMessageByKey finds a message by the name that an import gave it.
+	SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error)
+}
+
+// MessagesReport says what became of an import of site messages. It stands also beside an error.
+type MessagesReport struct {
+	ResumedAfter int64 // the line after which this run went on; 0: from the start
+	Lines        int64 // the last line that was looked at
+	Rows         int64 // good rows of this run
+	Messages     int64 // messages that are new
+	Recipients   int64 // named by the rows of this run; who has a message already does not get it again
+	Bad          int64 // lines that could not be used, those of the runs before included
+	BadFile      string
+	Took         time.Duration
+}
+
+// String is the report for a person, in one line.
+func (r MessagesReport) String() string {
+	var text strings.Builder
+	if r.ResumedAfter > 0 {
+		fmt.Fprintf(&text, "after line %s: ", grouped(r.ResumedAfter))
+	}
+	fmt.Fprintf(&text, "%s rows: %s messages are new, to %s recipients", grouped(r.Rows), grouped(r.Messages), grouped(r.Recipients))
+	if r.Bad > 0 {
+		fmt.Fprintf(&text, "; %s bad lines are in %s", grouped(r.Bad), r.BadFile)
+	}
+	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
+	return text.String()
+}
+
+// messageRow is one line: a message and some of its recipients. Further lines of the same key name more of them, and need
+// not repeat the text.
+type messageRow struct {
+	Key     string   `json:"key"`
+	Type    string   `json:"type"`
+	Title   string   `json:"title"`
+	Content string   `json:"content"`
+	To      []string `json:"to"`
+
+	message services.PostID
+	text    messageText
+}
+
+// messageText is what all lines of a key agree in.
+type messageText struct{ kind, title, content string }
+
+// messageImport is one import of site messages under way.
+type messageImport struct {
+	db       MessageStore
+	ids      interface{ Next() services.PostID }
+	types    []string
+	opts     ImportOptions
+	source   *source
+	bad      *badLines
+	progress *progress
+	started  time.Time
+	report   MessagesReport
+
+	batch      []messageRow // since the last commit
+	recipients int          // of the batch
+	fresh      map[string]messageRow
+	bytes      int // of the texts of fresh
+}
+
+// mostText bounds the texts of a batch, in bytes.
+const mostText = 8 << 20
+
+// ImportMessages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, so
+// that lines, runs and files may share one, and nobody gets it twice. What is in is sent when the server runs: the
+// database has the text and the list of recipients. Bad lines, and what stands after a file that broke off, are as in
+// ImportFollows; types are the types of messages that there are, the default first.
+func ImportMessages(ctx context.Context, db MessageStore, ids interface{ Next() services.PostID }, types []string, opts ImportOptions) (MessagesReport, error) {
+	opts.form = messages
+	opts = opts.withDefaults()
+	source, err := openSource(opts)
+	if err != nil {
+		return MessagesReport{}, err
+	}
+	im := &messageImport{
+		db: db, ids: ids, types: types, opts: opts, source: source, started: opts.Clock.Now(), fresh: map[string]messageRow{},
+		bad: &badLines{path: source.badPath, out: opts.Out, longest: messages.longest},
+	}
+	im.progress = newProgress(opts, source.size, im.started)
+	err = im.run(ctx)
+	im.progress.end()
+	for _, closing := range []func() error{im.bad.close, source.close} {
+		if fault := closing(); err == nil {
+			err = fault
+		}
+	}
+	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
+	im.report.Took = opts.Clock.Now().Sub(im.started)
+	return im.report, err
+}
+
+func (im *messageImport) run(ctx context.Context) (err error) {
+	if im.report.ResumedAfter, err = resume(ctx, im.db, im.opts, im.source, im.bad, im.progress); err != nil {
+		return err
+	}
+	for {
+		line, err := im.source.next()
+		im.report.Lines = im.source.line
+		if err == io.EOF {
+			return im.commit(ctx, 0)
+		}
+		if err != nil {
+			im.report.Lines-- // the line that broke off was not whole
+			if fault := im.commit(ctx, im.report.Lines); fault != nil {
+				return fault
+			}
+			return services.Wrapf(services.Invalid, err, "%s breaks off after line %d: what stands before is in", im.opts.File, im.report.Lines)
+		}
+		if err := im.take(ctx, line); err != nil {
+			return err
+		}
+		if im.recipients >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch {
+			if err := im.commit(ctx, im.report.Lines); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take looks at one line: a good one enters the batch, a bad one is put aside.
+func (im *messageImport) take(ctx context.Context, line []byte) error {
+	if isBlank(line) {
+		return nil
+	}
+	row, err := im.row(ctx, line)
+	if services.IsUnavailable(err) {
+		return err
+	}
+	if err == nil {
+		im.batch = append(im.batch, row)
+		im.recipients += len(row.To)
+		return nil
+	}
+	im.progress.end()
+	im.bad.add(im.source.line, line, err)
+	if len(im.batch) == 0 && im.report.Rows == 0 && im.report.ResumedAfter == 0 && im.bad.count >= hopeless {
+		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", im.opts.File, hopeless, messages.lines)
+	}
+	return nil
+}
+
+// row reads a line and finds its message, by what was read before or is in the database.
+func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
+	if len(line) > messages.longest {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", messages.longest)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&row); err != nil || decoder.More() {
+		return row, services.Errorf(services.Invalid, "not one JSON object with key, type, title, content and to: %v", err)
+	}
+	if err := services.CheckText("key", row.Key, 1, 64); err != nil {
+		return row, err
+	}
+	if n := len(row.To); n == 0 || n > services.MaxMessageRecipients {
+		return row, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed in a line, got %d", services.MaxMessageRecipients, n)
+	}
+	for i, key := range row.To {
+		row.To[i] = im.opts.Prefix + key
+		if err := services.CheckUserKey(row.To[i]); err != nil {
+			return row, services.Errorf(services.Invalid, "to: %s", err)
+		}
+	}
+	given := messageText{row.Type, row.Title, row.Content}
+	known, found := im.fresh[row.Key]
+	if !found {
+		stored, ok, err := im.db.SiteMessageByKey(ctx, row.Key)
+		if err != nil {
+			return row, err
+		}
+		known, found = messageRow{message: stored.ID, text: messageText{stored.Type, stored.Title, stored.Content}}, ok
+	}
+	if found {
+		row.message, row.text = known.message, known.text
+		return row, given.fits(known.text, row.Key)
+	}
+	if row.text, err = im.checked(given); err != nil {
+		return row, err
+	}
+	row.message = im.ids.Next()
+	im.fresh[row.Key] = row
+	im.bytes += len(row.text.content)
+	return row, nil
+}
+
+// fits says whether a further line of a key may be one: what it says of the text is what was said before.
+func (t messageText) fits(known messageText, key string) error {
+	for _, part := range []struct{ field, given, known string }{
+		{"type", t.kind, known.kind}, {"title", t.title, known.title}, {"content", t.content, known.content},
+	} {
+		if part.given != "" && part.given != part.known {
+			return services.Errorf(services.Conflict, "key: %s is a message with another %s", services.Quote(key), part.field)
+		}
+	}
+	return nil
+}
+
+func (im *messageImport) checked(t messageText) (messageText, error) {
+	if t.kind == "" {
+		t.kind = im.types[0]
+	}
+	if err := services.CheckMessageType(t.kind, im.types); err != nil {
+		return t, err
+	}
+	if err := services.CheckMessageTitle(t.title); err != nil {
+		return t, err
+	}
+	return t, services.CheckMessageContent(t.content)
+}
+
+// commit writes the batch and the place in the file, 0 when the file has come to its end.
+func (im *messageImport) commit(ctx context.Context, line int64) error {
+	if err := im.bad.flush(); err != nil {
+		return err
+	}
+	var keys []string
+	for _, row := range im.batch {
+		keys = append(keys, row.To...)
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	err := im.db.Write(ctx, func(tx *store.Tx) error {
+		numbers, err := tx.EnsureUsers(ctx, keys)
+		if err != nil {
+			return err
+		}
+		for key, row := range im.fresh {
+			m := services.SiteMessage{ID: row.message, Type: row.text.kind, Title: row.text.title, Content: row.text.content}
+			if err := tx.InsertSiteMessage(ctx, m, key); err != nil {
+				return err
+			}
+		}
+		for _, row := range im.batch {
+			users := make([]services.UserNumber, len(row.To))
+			for i, key := range row.To {
+				users[i] = numbers[key]
+			}
+			jobs, err := fanout.DeliverJobs(row.message, users)
+			if err != nil {
+				return err
+			}
+			if err := tx.Enqueue(ctx, jobs...); err != nil {
+				return err
+			}
+		}
+		if im.source.identity == "" {
+			return nil
+		}
+		return tx.SetImportProgress(ctx, im.source.identity, line)
+	})
+	if err != nil {
+		return fmt.Errorf("%s, lines to %d: %w", im.opts.File, im.report.Lines, err)
+	}
+	im.report.Rows += int64(len(im.batch))
+	im.report.Messages += int64(len(im.fresh))
+	im.report.Recipients += int64(im.recipients)
+	im.batch, im.recipients = im.batch[:0], 0
+	clear(im.fresh)
+	im.bytes = 0
+	im.progress.show(ImportReport{Rows: im.report.Rows, Follows: im.report.Recipients}, im.source.bytes())
+	return nil
+}

@@ -1,0 +1,167 @@
+package social
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+var messageTypes = []string{"general", "offer"}
+
+func (im *importer) messages(opts ImportOptions) (MessagesReport, error) {
+	im.now = im.now.Add(time.Minute) // ids are of their moment
+	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
+	return ImportMessages(im.t.Context(), im.db, services.NewIDClock(im, 1), messageTypes, opts)
+}
+
+func (im *importer) mustImport(opts ImportOptions) MessagesReport {
+	im.t.Helper()
+	report, err := im.messages(opts)
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	report.Took = 0
+	return report
+}
+
+const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is here.","to":["ann","bob","ann"]}
+{"key":"spring","to":["carl","ann"]}
+
+{"key":"rules","title":"Rules","to":["bob"]}
+`
+
+// given is what the recipients have when the jobs are done: user -> titles.
+func given(t *testing.T, w *fanouttest.World, keys ...string) map[string]string {
+	t.Helper()
+	w.Quiet(w.Fanout)
+	numbers, err := w.Store.UserNumbers(t.Context(), keys)
+	w.Must(err)
+	has := map[string]string{}
+	for _, key := range keys {
+		list, err := w.Store.SiteMessages(t.Context(), numbers[key], messageTypes, true, services.MaxPostID, 100)
+		w.Must(err)
+		for _, message := range list {
+			has[key] += fmt.Sprintf("%s/%s/%s ", message.Type, message.Title, message.Content)
+		}
+	}
+	return has
+}
+
+// A file is sent once to everyone, however often it is imported, whole or broken off, on both engines.
+func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
+		im := newImporter(t, w.Store)
+		file := im.file("spring.jsonl", spring)
+		want := MessagesReport{Lines: 4, Rows: 3, Messages: 2, Recipients: 6}
+		if diff := cmp.Diff(want, im.mustImport(ImportOptions{File: file, Batch: 1})); diff != "" {
+			t.Errorf("the report (-want +got):\n%s", diff)
+		}
+		text := "offer/Spring/It is here. "
+		has := map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}
+		if diff := cmp.Diff(has, given(t, w, "ann", "bob", "carl", "dora")); diff != "" {
+			t.Errorf("they have (-want +got):\n%s", diff)
+		}
+		want.Messages = 0
+		if diff := cmp.Diff(want, im.mustImport(ImportOptions{File: file})); diff != "" {
+			t.Errorf("the report of the second time (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(has, given(t, w, "ann", "bob", "carl")); diff != "" {
+			t.Errorf("after the second time they have (-want +got):\n%s", diff)
+		}
+		more := im.mustImport(ImportOptions{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
+		if more.Messages != 0 || more.Rows != 1 {
+			t.Errorf("another file of the same key: %+v", more)
+		}
+		if got := given(t, w, "dora")["dora"]; got != text {
+			t.Errorf("dora has %q", got)
+		}
+	})
+}
+
+// departing fails the nth transaction.
+type departing struct {
+	MessageStore
+	left int
+}
+
+func (b *departing) Write(ctx context.Context, fn func(tx *store.Tx) error) error {
+	if b.left--; b.left < 0 {
+		return services.Errorf(services.Unavailable, "the database went away")
+	}
+	return b.MessageStore.Write(ctx, fn)
+}
+
+func TestAnImportOfMessagesGoesOnWhereItStopped(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	im := newImporter(t, w.Store)
+	file := im.file("spring.jsonl", spring)
+	_, err := ImportMessages(t.Context(), &departing{w.Store, 1}, services.NewIDClock(im, 1), messageTypes, ImportOptions{File: file, Batch: 1, Out: &im.out})
+	if services.CodeOf(err) != services.Unavailable {
+		t.Fatalf("broken off: %v", err)
+	}
+	got := im.mustImport(ImportOptions{File: file})
+	if diff := cmp.Diff(MessagesReport{ResumedAfter: 1, Lines: 4, Rows: 2, Messages: 1, Recipients: 3}, got); diff != "" {
+		t.Errorf("the report of the rest (-want +got):\n%s", diff)
+	}
+	if text := got.String(); text != "after line 1: 2 rows: 1 messages are new, to 3 recipients; 0.0 s" {
+		t.Errorf("it reads %q", text)
+	}
+	text := "offer/Spring/It is here. "
+	if diff := cmp.Diff(map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}, given(t, w, "ann", "bob", "carl")); diff != "" {
+		t.Errorf("they have (-want +got):\n%s", diff)
+	}
+}
+
+// Bad lines are told, put aside and nobody's message; the others go in.
+func TestBadLinesOfMessages(t *testing.T) {
+	im := sqliteImporter(t)
+	bad := []struct{ line, says string }{
+		{`not JSON`, "not one JSON object"},
+		{`{"key":"a","to":["x"],"extra":1}`, "extra"},
+		{`{"key":"a","title":"t","to":["x"]} {}`, "not one JSON object"},
+		{`{"title":"t","to":["x"]}`, "key: 1 to 64 characters are allowed, got 0"},
+		{`{"key":"a","title":"t","to":[]}`, "to: 1 to 10000 recipients"},
+		{`{"key":"a","title":"t","to":["a b"]}`, "to: user key"},
+		{`{"key":"a","to":["x"]}`, "title: 1 to 255 characters are allowed, got 0"},
+		{`{"key":"a","title":"` + strings.Repeat("t", 256) + `","to":["x"]}`, "title: 1 to 255 characters are allowed, got 256"},
+		{`{"key":"a","title":"t","type":"noise","to":["x"]}`, `type: "noise" is not a type`},
+		{`{"key":"a","title":"t","content":"` + strings.Repeat("c", 65537) + `","to":["x"]}`, "content: up to 65536 bytes"},
+		{`{"key":"good","title":"another","to":["x"]}`, `key: "good" is a message with another title`},
+		{`{"key":"a","title":"` + strings.Repeat("t", 1<<20) + `","to":["x"]}`, "longer than 1048576 bytes"},
+	}
+	lines := []string{`{"key":"good","title":"Good","to":["x"]}`}
+	for _, line := range bad {
+		lines = append(lines, line.line)
+	}
+	lines = append(lines, `{"key":"last","title":"Last","to":["y"]}`)
+	file := im.file("m.jsonl", strings.Join(lines, "\n"))
+	report := im.mustImport(ImportOptions{File: file})
+	if diff := cmp.Diff(MessagesReport{Lines: 14, Rows: 2, Messages: 2, Recipients: 2, Bad: 12, BadFile: file + ".bad"}, report); diff != "" {
+		t.Errorf("the report (-want +got):\n%s", diff)
+	}
+	told, aside := im.out.String(), im.read(file+".bad")
+	for i, line := range bad {
+		if want := fmt.Sprintf("line %d: ", i+2); !strings.Contains(told, want) || !strings.Contains(told, line.says) {
+			t.Errorf("%.60s is not told of with %q", line.line, line.says)
+		}
+		if !strings.Contains(aside, line.line[:min(len(line.line), 1<<20)]) {
+			t.Errorf("%.60s was not put aside", line.line)
+		}
+	}
+	if _, err := im.messages(ImportOptions{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := im.messages(ImportOptions{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+		t.Errorf("another kind of file: %v", err)
+	}
+}
