@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/services"
 )
@@ -277,6 +278,16 @@ func (r *room) checkSome(day string, users []string) {
 		person, unread, mentions := r.people[user], 0, 0
 		if person.in {
 			unread, mentions = person.waits(r.head)
+		}
+		if read[i].Conversations.Total.Precision == services.Stale { // a busy machine: Redis missed its deadline
+			eventually(r.t, 30*time.Second, "Redis answers", func() bool {
+				again, err := r.n.badge.Read(r.t.Context(), list[i])
+				if err != nil {
+					r.t.Fatal(err)
+				}
+				read[i] = again
+				return again.Conversations.Total.Precision != services.Stale
+			})
 		}
 		if got := read[i].Conversations; got.Total.Value != unread || got.Mentions.Value != mentions || got.Total.Precision != services.Exact {
 			r.t.Fatalf("%s, person %s: %+v and %d mentions, a count over the log makes %d and %d", day, user, got.Total, got.Mentions.Value, unread, mentions)

@@ -113,6 +113,26 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 	}
 }
 
+// While members are being told of the other way, each message is still carried to each: it does not matter who has the flag.
+func TestWritingGoesOnUntilEverybodyHasTheFlag(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteLoad = 12 })
+	users := n.Users(3)
+	group := n.create(services.RoomConversation, users...)
+	quick := n.fan.Workers(1)[0] // the flags are carried by the other one
+	total := 0
+	for range 8 {
+		n.send(users[0], group)
+		total++
+		n.Clock.Advance(101 * time.Millisecond)
+		_, err := quick.RunOnce(t.Context())
+		n.Must(err)
+		n.want("flags on their way", users[1], total, 0)
+	}
+	if way := n.counting(group); way != services.ToReadSide {
+		t.Errorf("counted by %s", way)
+	}
+}
+
 // Above the number of members a message is carried to nobody: the actor's row and those of the mentioned are all there is.
 func TestALargeConversationIsCountedWhenSomebodyReads(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })

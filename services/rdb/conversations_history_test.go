@@ -36,6 +36,8 @@ type talks struct {
 	waits  []func() error
 	// readsFirst is a bug: a rebuild that reads the facts before it marks the document.
 	readsFirst bool
+	// forgetsLeft is another: a rebuild that brings nothing of what was left.
+	forgetsLeft bool
 }
 
 func newTalks(ctx context.Context, c *Client, seed uint64) *talks {
@@ -99,7 +101,7 @@ func (w *talks) rebuild(user services.UserNumber) error {
 	}
 	merge := func(stamp Stamp, states []services.Membership) error {
 		results, _, err := w.c.PutMemberships(w.ctx, states)
-		if err != nil || results[0].Status == Missing {
+		if err != nil || len(results) > 0 && results[0].Status == Missing {
 			return err // lost again meanwhile: the next reader begins anew
 		}
 		_, err = w.c.EndRebuild(w.ctx, FeedFacts{Reader: user, Stamp: stamp, Lifetime: time.Hour})
@@ -127,7 +129,9 @@ func (w *talks) rebuild(user services.UserNumber) error {
 
 func (w *talks) read(user services.UserNumber) (states []services.Membership) {
 	for _, id := range slices.Sorted(maps.Keys(w.facts)) {
-		states = append(states, w.facts[id].snapshot(user))
+		if state := w.facts[id].snapshot(user); !state.Left || !w.forgetsLeft {
+			states = append(states, state)
+		}
 	}
 	return states
 }

@@ -1,6 +1,7 @@
 package rdb
 
 import (
+	"strings"
 	"testing"
 
 	"tidings/services"
@@ -85,13 +86,15 @@ func TestTheHistoriesOfTalksFindEveryPlantedBug(t *testing.T) {
 		"left and counted":           {scripts: []replacement{{put, "flagged(f, 'l') or ", ""}}},
 		"no correction":              {scripts: []replacement{{put, "f.head - f.base + f.k,", "f.head - f.base,"}}},
 		"read and then marked":       {},
+		"what was left forgotten":    {},
 		"a place that ignores k":     {scripts: []replacement{{put, "f.base - f.k", "f.base"}}},
 		"a second entry of one name": {scripts: []replacement{{put, "until not at or at % 8 == 1", "until true"}, {put, "if not at then", "if true then"}}},
 	}
 	plant(t, bugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
 		for number = range 500 {
 			w := newTalks(t.Context(), client, uint64(number))
-			w.readsFirst = bug.scripts == nil
+			w.readsFirst = strings.HasSuffix(t.Name(), "read_and_then_marked")
+			w.forgetsLeft = strings.HasSuffix(t.Name(), "what_was_left_forgotten")
 			if err = w.run(40); err != nil {
 				break
 			}
