@@ -1,0 +1,259 @@
+package resolvers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+const sendMutation = `mutation($to: [ID!]!, $title: String!, $content: String!, $type: String) {
+	sendSiteMessage(input: {to: $to, title: $title, content: $content, type: $type}) { message { id title recipients readCount } } }`
+
+// sent sends a message as the host application and answers its id, when all have it.
+func (a *api) sent(title string, to ...string) string {
+	a.t.Helper()
+	got := a.host(sendMutation, map[string]any{"to": to, "title": title, "content": "text"})
+	id, ok := got.at("sendSiteMessage", "message", "id").(string)
+	if !ok {
+		a.t.Fatalf("%s: %+v", title, got.Errors)
+	}
+	a.Clock.Advance(time.Second)
+	a.Quiet(a.Fanout)
+	return id
+}
+
+// unreadMessages reads the number and the list of a viewer, which have to agree.
+func (a *api) unreadMessages(key string) (titles string) {
+	a.t.Helper()
+	got := a.must(key, `{ viewer { badges { total { value } siteMessages { total { value } types { type count { value } } } }
+		siteMessages(unreadOnly: true) { edges { node { title readAt } } } } }`, nil)
+	edges, _ := got.at("viewer", "siteMessages", "edges").([]any)
+	for i := range edges {
+		titles += got.at("viewer", "siteMessages", "edges", i, "node", "title").(string) + " "
+	}
+	for _, path := range [][]any{{"total", "value"}, {"siteMessages", "total", "value"}, {"siteMessages", "types", 0, "count", "value"}} {
+		if count := got.at(append([]any{"viewer", "badges"}, path...)...); count != float64(len(edges)) {
+			a.t.Errorf("%v of %s is %v, he is listed %q", path, key, count, titles)
+		}
+	}
+	return strings.TrimSpace(titles)
+}
+
+func (a *api) wantMessages(key, want string) {
+	a.t.Helper()
+	if got := a.unreadMessages(key); got != want {
+		a.t.Errorf("%s has unread %q, want %q", key, got, want)
+	}
+}
+
+func TestSiteMessages(t *testing.T) {
+	a := newAPI(t)
+	a.wantMessages("alice", "")
+	first, second, third := a.sent("one", "user:alice", "user:bob", "user:alice"), a.sent("two", "user:alice"), a.sent("three", "user:alice", "user:bob")
+	a.wantMessages("alice", "three two one")
+	a.wantMessages("bob", "three one")
+	read := func(input string) {
+		t.Helper()
+		a.must("alice", `mutation { markSiteMessagesRead(input: {`+input+`}) { badges { total { value } } } }`, nil)
+	}
+	read(fmt.Sprintf("upTo: %q", first))
+	a.wantMessages("alice", "three two")
+	read(fmt.Sprintf("ids: [%q, %q]", second, second))
+	a.wantMessages("alice", "three")
+	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesUnread(input: {ids: [%q]}) { badges { version } } }`, first), nil)
+	a.wantMessages("alice", "three one")
+	read(`type: "general"`)
+	a.wantMessages("alice", "")
+	a.wantMessages("bob", "three one") // his are his
+	edited := a.host(fmt.Sprintf(`mutation { editSiteMessage(input: {siteMessageId: %q, title: "eins"}) { message { title content recipients readCount } } }`, first), nil)
+	if edited.at("editSiteMessage", "message", "title") != "eins" || edited.at("editSiteMessage", "message", "recipients") != 2.0 || edited.at("editSiteMessage", "message", "readCount") != 1.0 {
+		t.Errorf("edited: %+v", edited)
+	}
+	a.wantMessages("alice", "")
+	a.wantMessages("bob", "three eins")
+	report := a.ask("root", []services.Scope{services.ScopeAdmin}, fmt.Sprintf(`{ admin { siteMessage(id: %q) { title recipients readCount } } }`, third), nil)
+	if report.at("admin", "siteMessage", "recipients") != 2.0 || report.at("admin", "siteMessage", "readCount") != 1.0 {
+		t.Errorf("the report: %+v", report)
+	}
+}
+
+func TestPagesOfSiteMessages(t *testing.T) {
+	a := newAPI(t)
+	var want []string
+	for i := range 5 {
+		want = append([]string{fmt.Sprint("m", i)}, want...)
+		a.sent(want[0], "user:alice")
+	}
+	var got []string
+	after := any(nil)
+	for {
+		page := a.must("alice", `query($after: String) { viewer { siteMessages(first: 2, after: $after) { edges { cursor node { title } } pageInfo { hasNextPage endCursor } } } }`, map[string]any{"after": after})
+		edges, _ := page.at("viewer", "siteMessages", "edges").([]any)
+		for i := range edges {
+			got = append(got, page.at("viewer", "siteMessages", "edges", i, "node", "title").(string))
+		}
+		after = page.at("viewer", "siteMessages", "pageInfo", "endCursor")
+		if page.at("viewer", "siteMessages", "pageInfo", "hasNextPage") != true {
+			break
+		}
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("paged through %v, want %v", got, want)
+	}
+	other := a.as("bob", `query($after: String) { viewer { siteMessages(after: $after) { edges { cursor } } } }`, map[string]any{"after": after})
+	if other.code() != services.Invalid {
+		t.Errorf("with another's cursor: %+v", other)
+	}
+}
+
+// Only who has a message sees it, and only the host application sends.
+func TestSiteMessagesOfOthers(t *testing.T) {
+	a := newAPI(t)
+	mine, others := a.sent("mine", "user:alice"), a.sent("others", "user:bob")
+	node := a.must("alice", `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on SiteMessage { title } } }`, map[string]any{"ids": []string{mine, others}})
+	if node.at("nodes", 0, "title") != "mine" || node.at("nodes", 1) != nil {
+		t.Errorf("alice fetches %+v", node.Data)
+	}
+	for query, want := range map[string]services.Code{
+		fmt.Sprintf(`mutation { markSiteMessagesRead(input: {ids: [%q, %q]}) { badges { version } } }`, mine, others): services.NotFound,
+		fmt.Sprintf(`mutation { markSiteMessagesRead(input: {upTo: %q}) { badges { version } } }`, others):            services.NotFound,
+		fmt.Sprintf(`mutation { markSiteMessagesUnread(input: {ids: [%q]}) { badges { version } } }`, others):         services.NotFound,
+		fmt.Sprintf(`mutation { editSiteMessage(input: {siteMessageId: %q, title: "x"}) { message { id } } }`, mine):  services.Forbidden,
+		`mutation { sendSiteMessage(input: {title: "x", to: ["user:alice"]}) { message { id } } }`:                    services.Forbidden,
+		fmt.Sprintf(`{ admin { siteMessage(id: %q) { id } } }`, mine):                                                 services.Forbidden,
+	} {
+		if got := a.as("alice", query, nil); got.code() != want {
+			t.Errorf("%s answers %+v, want %s", query, got, want)
+		}
+	}
+	a.wantMessages("alice", "mine")
+	a.wantMessages("bob", "others")
+}
+
+func TestBadSiteMessages(t *testing.T) {
+	a := newAPI(t)
+	id := a.sent("one", "user:alice")
+	many := make([]string, 10_001)
+	for i := range many {
+		many[i] = fmt.Sprint("user:u", i)
+	}
+	send := func(to []string, title, content string, kind any) answer {
+		return a.host(sendMutation, map[string]any{"to": to, "title": title, "content": content, "type": kind})
+	}
+	one := []string{"user:alice"}
+	for what, got := range map[string]answer{
+		"to: 1 to 10000 recipients are allowed, got 0":          send([]string{}, "t", "", nil),
+		"to: 1 to 10000 recipients are allowed, got 10001":      send(many, "t", "", nil),
+		`to: "alice" is not the id of a user`:                   send([]string{"alice"}, "t", "", nil),
+		"title: 1 to 255 characters are allowed, got 0":         send(one, "", "", nil),
+		"title: 1 to 255 characters are allowed, got 256":       send(one, strings.Repeat("t", 256), "", nil),
+		"content: up to 65536 bytes are allowed, got 65537":     send(one, "t", strings.Repeat("c", 65537), nil),
+		`type: "noise" is not a type of site messages: general`: send(one, "t", "", "noise"),
+		"title and content: at least one":                       a.host(`mutation($id: ID!) { editSiteMessage(input: {siteMessageId: $id}) { message { id } } }`, map[string]any{"id": id}),
+		"ids: they exclude type, all and upTo":                  a.as("alice", `mutation($id: ID!) { markSiteMessagesRead(input: {ids: [$id], all: true}) { badges { version } } }`, map[string]any{"id": id}),
+		"type and all: only one":                                a.as("alice", `mutation { markSiteMessagesRead(input: {type: "general", all: true}) { badges { version } } }`, nil),
+		"ids, type, all or upTo: one of them is needed":         a.as("alice", `mutation { markSiteMessagesRead(input: {}) { badges { version } } }`, nil),
+		"ids: 1 to 500 are allowed, got 0":                      a.as("alice", `mutation { markSiteMessagesRead(input: {ids: []}) { badges { version } } }`, nil),
+		`ids: "post:1" is not the id of a siteMessage`:          a.as("alice", `mutation { markSiteMessagesUnread(input: {ids: ["post:1"]}) { badges { version } } }`, nil),
+		`type: "none" is not a type`:                            a.as("alice", `{ viewer { siteMessages(type: "none") { edges { cursor } } } }`, nil),
+		"first: 1 to 100":                                       a.as("alice", `{ viewer { siteMessages(first: 0) { edges { cursor } } } }`, nil),
+	} {
+		if got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, what) {
+			t.Errorf("want INVALID %q, got %+v", what, got.Errors)
+		}
+	}
+	if got := send(many[:10_000], strings.Repeat("名", 255), strings.Repeat("c", 65536), "general"); len(got.Errors) > 0 {
+		t.Errorf("at the limits: %+v", got.Errors)
+	}
+	a.wantMessages("alice", "one")
+}
+
+// What the host application does in a batch is what the mutations do, and once under its key.
+func TestEventsOfSiteMessagesAndViews(t *testing.T) {
+	a := newAPI(t)
+	at := a.Clock.Now().Format(time.RFC3339)
+	a.must("alice", `mutation { touchView(input: {code: "news", id: "town"}) { view { unread { value } } } }`, nil)
+	a.Clock.Advance(time.Minute)
+	later := a.Clock.Now().Format(time.RFC3339)
+	events := []map[string]any{
+		{"sendSiteMessage": map[string]any{"title": "hello", "to": []string{"user:alice"}, "key": "m"}},
+		{"addViewItem": map[string]any{"code": "news", "id": "town", "item": "a", "at": later, "key": "v"}},
+		{"addViewItem": map[string]any{"code": "news", "id": "town", "item": "b", "at": at}},
+		{"addViewItem": map[string]any{"code": "home_page", "id": "x", "item": "b", "at": at}},
+		{"removeViewItem": map[string]any{"code": "news", "id": "town", "item": "z"}},
+	}
+	for range 2 {
+		got := a.ingest(events...)
+		for i, code := range []any{nil, nil, nil, "INVALID", "NOT_FOUND"} {
+			if got.at("ingest", "results", i, "error", "code") != code {
+				t.Errorf("event %d: %+v", i, got.at("ingest", "results", i))
+			}
+		}
+		a.Quiet(a.Fanout)
+		a.wantMessages("alice", "hello")
+		if got := a.views("alice"); got != "news/town 1 EXACT" {
+			t.Errorf("alice's views are %s", got)
+		}
+	}
+	marked := a.ingest(map[string]any{"markSiteMessagesRead": map[string]any{"as": "user:alice", "all": true}},
+		map[string]any{"touchView": map[string]any{"as": "user:alice", "code": "news", "id": "town"}},
+		map[string]any{"removeViewItem": map[string]any{"code": "news", "id": "town", "item": "a"}})
+	a.Quiet(a.Fanout)
+	a.wantMessages("alice", "")
+	if got := a.views("alice"); got != "news/town 0 EXACT" {
+		t.Errorf("after %+v alice's views are %s", marked, got)
+	}
+}
+
+// views prints what a viewer is shown of the views of the code news.
+func (a *api) views(key string) string {
+	a.t.Helper()
+	got := a.must(key, `{ viewer { badges { total { value } } views(codes: ["news"], first: 100) { edges { node { code id unread { value precision inTotal } } } } } }`, nil)
+	var list []string
+	edges, _ := got.at("viewer", "views", "edges").([]any)
+	for i := range edges {
+		node := func(path ...any) any { return got.at(append([]any{"viewer", "views", "edges", i, "node"}, path...)...) }
+		list = append(list, fmt.Sprint(node("code"), "/", node("id"), " ", node("unread", "value"), " ", node("unread", "precision")))
+		if node("unread", "inTotal") != false {
+			a.t.Errorf("a view is in the total")
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func TestViewsPageAndRefuse(t *testing.T) {
+	a := newAPI(t)
+	for i := range 5 {
+		a.must("alice", fmt.Sprintf(`mutation { touchView(input: {code: "news", id: "v%d"}) { view { upTo lastAccessAt } badges { version } } }`, i), nil)
+	}
+	page := a.must("alice", `{ viewer { views(codes: ["news", "topic"], first: 3) { edges { node { id } } pageInfo { hasNextPage endCursor } } } }`, nil)
+	rest := a.must("alice", `query($after: String) { viewer { views(codes: ["news"], after: $after) { edges { node { id } } pageInfo { hasNextPage } } } }`,
+		map[string]any{"after": page.at("viewer", "views", "pageInfo", "endCursor")})
+	if page.at("viewer", "views", "pageInfo", "hasNextPage") != true || rest.at("viewer", "views", "edges", 0, "node", "id") != "v3" ||
+		rest.at("viewer", "views", "edges", 2) != nil || rest.at("viewer", "views", "pageInfo", "hasNextPage") != false {
+		t.Errorf("pages: %+v, %+v", page.Data, rest.Data)
+	}
+	future := a.Clock.Now().Add(time.Hour).Format(time.RFC3339)
+	for query, want := range map[string]string{
+		`mutation { touchView(input: {code: "news", id: "v", upTo: "` + future + `"}) { view { id } } }`: "upTo",
+		`mutation { touchView(input: {code: "News", id: "v"}) { view { id } } }`:                         "code",
+		`mutation { touchView(input: {code: "news", id: ""}) { view { id } } }`:                          "id",
+		`{ viewer { views(codes: ["home_page"]) { edges { cursor } } } }`:                                "reserved",
+		`{ viewer { views(codes: []) { edges { cursor } } } }`:                                           "codes",
+		`{ viewer { views(codes: ["news"], after: "x") { edges { cursor } } } }`:                         "after",
+	} {
+		if got := a.as("alice", query, nil); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, want) {
+			t.Errorf("%s: want INVALID with %q, got %+v", query, want, got.Errors)
+		}
+	}
+	add := `mutation { addViewItem(input: {code: "news", id: "v", item: "a", at: "2026-01-01T00:00:00Z"}) { item } }`
+	if got := a.as("alice", add, nil); got.code() != services.Forbidden {
+		t.Errorf("a viewer reports: %+v", got)
+	}
+	if got := a.host(add, nil); got.at("addViewItem", "item") != "a" {
+		t.Errorf("the host reports: %+v", got)
+	}
+}
