@@ -14,6 +14,7 @@ import (
 // everything is the world with every source in it. Each source adds what it does and how it looks to a person.
 type everything struct {
 	*world
+	talk          talk
 	announcements []*worldAnnouncement
 	read          map[string]int            // person -> announcements he has read the places of
 	raised        map[string]int            // dot -> when it was raised last, by the count of raises
@@ -40,6 +41,7 @@ func newEverything(n *node, flush, lose func()) *everything {
 		n.badges(person) // who comes is given his place in the announcements
 		e.cleared[person], e.outOfTotal[person] = map[string]int{}, map[string]bool{}
 	}
+	e.startTalk()
 	return e
 }
 
@@ -156,6 +158,7 @@ func (e *everything) compareAll(t *rapid.T) {
 				t.Fatalf("%s: %s is in the total %v", person, source, count.InTotal)
 			}
 		}
+		e.compareTalk(t, person, got)
 		e.explain(t, person, got)
 	}
 }
@@ -199,6 +202,7 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 	for name, action := range map[string]func(*rapid.T){
 		"announce": e.announce, "withdraw": e.withdraw, "read announcements": e.markAnnouncements, "raise": e.raise, "clear": e.clear,
 		"choose": e.choose, "comment": e.comment, "read notifications": e.readNotifications, "compare": e.compareAll,
+		"say": e.say, "say again": e.say, "recall": e.recall, "read talk": e.readTalk, "mute": e.mute, "send": e.send, "mark message": e.markMessage,
 	} {
 		actions[name] = action
 	}

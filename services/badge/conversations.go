@@ -51,14 +51,67 @@ func (s *Service) conversationFacts(ctx context.Context, user services.UserNumbe
 		for _, state := range states {
 			after, state = state.Conversation, s.fanout.Counted(state)
 			document.Conversations.Mentions += int(state.UnreadMentions())
-			if state.Muted {
-				document.Conversations.Unread += int(state.UnreadMentions())
-			} else {
-				document.Conversations.Unread += int(state.Unread())
+			document.Conversations.Unread += inBadge(state)
+		}
+		if len(states) < page {
+			return nil
+		}
+	}
+}
+
+// inBadge is how much of a conversation is in the badges: of a muted one its mentions.
+func inBadge(state services.Membership) int {
+	if state.Muted {
+		return int(state.UnreadMentions())
+	}
+	return int(state.Unread())
+}
+
+// eachConversation goes through a user's conversations, the last active first, until do says that it is enough.
+func (s *Service) eachConversation(ctx context.Context, user services.UserNumber, do func(state services.ConversationState) bool) error {
+	const page = 200
+	before, last := s.clock.Now().Add(day), services.ConversationID(0) // a node's clock may be behind the one that wrote
+	for {
+		states, err := s.store.ConversationsOf(ctx, user, before, last, page)
+		if err != nil {
+			return err
+		}
+		for _, state := range states {
+			before, last = state.LastAt, state.ID
+			if !do(state) {
+				return nil
 			}
 		}
 		if len(states) < page {
 			return nil
 		}
 	}
+}
+
+func (s *Service) explainConversations(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
+	explanation := services.Explanation{Source: services.SourceConversations, Count: badges.Conversations.Total}
+	err := s.eachConversation(ctx, user, func(state services.ConversationState) bool {
+		if count := inBadge(s.fanout.Counted(state.Own)); count > 0 {
+			id := state.ID.GlobalID()
+			explanation.Items = append(explanation.Items, services.Item{
+				ID: id, At: state.LastAt, Count: count, ClearedBy: clearedBy("markConversationRead", "conversationId", id),
+			})
+		}
+		return len(explanation.Items) < mostExplained
+	})
+	return []services.Explanation{explanation}, err
+}
+
+// digestConversations counts the conversations in which something was said.
+func (s *Service) digestConversations(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+	count := 0
+	err := s.eachConversation(ctx, user, func(state services.ConversationState) bool {
+		recent := !state.LastAt.Before(since)
+		if recent && state.Head > 0 {
+			count++
+		}
+		return recent && count < mostExplained
+	})
+	brings(digest, services.SourceConversations, "", count, mostExplained)
+	return err
 }
