@@ -109,7 +109,7 @@ func TestEventsAreCalledLikeMutations(t *testing.T) {
 		}
 	}
 	for _, mutation := range types["Mutation"].Fields {
-		if mutation.Name == "ingest" {
+		if mutation.Name == "ingest" || mutation.Name == "recountBadges" { // which changes no fact
 			continue
 		}
 		if types["IngestEvent"].Fields.ForName(mutation.Name) == nil {

@@ -1108,6 +1108,18 @@ type RecallMessagePayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type RecountBadgesInput struct {
+	// Whose badges: user:KEY.
+	UserID string `json:"userId"`
+}
+
+type RecountBadgesPayload struct {
+	// His badges, made anew from the facts.
+	Badges services.Badges `json:"badges"`
+	// Which parts of what Redis held differed from the facts; empty when it was right. What was on its way to it just then counts too.
+	Differed []string `json:"differed"`
+}
+
 type RemoveMembersInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`

@@ -306,6 +306,7 @@ type ComplexityRoot struct {
 		QuitConversation       func(childComplexity int, input QuitConversationInput) int
 		RaiseDot               func(childComplexity int, input RaiseDotInput) int
 		RecallMessage          func(childComplexity int, input RecallMessageInput) int
+		RecountBadges          func(childComplexity int, input RecountBadgesInput) int
 		RemoveMembers          func(childComplexity int, input RemoveMembersInput) int
 		RemoveViewItem         func(childComplexity int, input RemoveViewItemInput) int
 		SendMessage            func(childComplexity int, input SendMessageInput) int
@@ -422,6 +423,11 @@ type ComplexityRoot struct {
 	RecallMessagePayload struct {
 		Badges  func(childComplexity int) int
 		Message func(childComplexity int) int
+	}
+
+	RecountBadgesPayload struct {
+		Badges   func(childComplexity int) int
+		Differed func(childComplexity int) int
 	}
 
 	RemoveViewItemPayload struct {
@@ -1615,6 +1621,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RecallMessage(childComplexity, args["input"].(RecallMessageInput)), true
+	case "Mutation.recountBadges":
+		if e.ComplexityRoot.Mutation.RecountBadges == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_recountBadges_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RecountBadges(childComplexity, args["input"].(RecountBadgesInput)), true
 	case "Mutation.removeMembers":
 		if e.ComplexityRoot.Mutation.RemoveMembers == nil {
 			break
@@ -2110,6 +2127,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RecallMessagePayload.Message(childComplexity), true
+
+	case "RecountBadgesPayload.badges":
+		if e.ComplexityRoot.RecountBadgesPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecountBadgesPayload.Badges(childComplexity), true
+	case "RecountBadgesPayload.differed":
+		if e.ComplexityRoot.RecountBadgesPayload.Differed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecountBadgesPayload.Differed(childComplexity), true
 
 	case "RemoveViewItemPayload.item":
 		if e.ComplexityRoot.RemoveViewItemPayload.Item == nil {
@@ -2658,6 +2688,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputQuitConversationInput,
 		ec.unmarshalInputRaiseDotInput,
 		ec.unmarshalInputRecallMessageInput,
+		ec.unmarshalInputRecountBadgesInput,
 		ec.unmarshalInputRemoveMembersInput,
 		ec.unmarshalInputRemoveViewItemInput,
 		ec.unmarshalInputSendMessageInput,
@@ -2762,7 +2793,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "badges.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls" "views.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls" "views.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -2774,6 +2805,7 @@ func sourceData(filename string) string {
 }
 
 var sources = []*ast.Source{
+	{Name: "admin.graphqls", Input: sourceData("admin.graphqls"), BuiltIn: false},
 	{Name: "badges.graphqls", Input: sourceData("badges.graphqls"), BuiltIn: false},
 	{Name: "chat.graphqls", Input: sourceData("chat.graphqls"), BuiltIn: false},
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
@@ -3457,6 +3489,16 @@ func (ec *executionContext) childFields_RecallMessagePayload(ctx context.Context
 		return ec.fieldContext_RecallMessagePayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RecallMessagePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RecountBadgesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_RecountBadgesPayload_badges(ctx, field)
+	case "differed":
+		return ec.fieldContext_RecountBadgesPayload_differed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RecountBadgesPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_RemoveViewItemPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -18,6 +18,19 @@ func (r *Resolver) number(ctx context.Context, field, id string) (services.UserN
 	return r.Social.Number(ctx, key)
 }
 
+// mentioned is the user of a global id, if he was ever mentioned: naming him here does not make him.
+func (r *Resolver) mentioned(ctx context.Context, field, id string) (services.UserNumber, error) {
+	key, err := services.ParseUserID(field, id)
+	if err != nil {
+		return 0, err
+	}
+	number, known, err := r.Social.Known(ctx, key)
+	if err == nil && !known {
+		err = services.Errorf(services.NotFound, "%s: there is no user %s", field, services.Quote(key))
+	}
+	return number, err
+}
+
 // pair is the viewer and the other user of a mutation.
 func (r *Resolver) pair(ctx context.Context, userID string) (*graph.Viewer, services.UserNumber, error) {
 	viewer, err := r.viewer(ctx)

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+)
+
+// metric reads one of the node's numbers.
+func (n *node) metric(name string) (value float64) {
+	n.tb.Helper()
+	response, err := http.Get(n.url + "/metrics")
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		n.tb.Fatalf("there is no metric %s", name)
+	}
+	if value, err = strconv.ParseFloat(string(found[1]), 64); err != nil {
+		n.tb.Fatal(err)
+	}
+	return value
+}
+
+// Redis is changed by other hands under an open subscription, on which the wrong number is seen, too: the audit finds it,
+// makes it right, pushes it and counts it, and finds nothing else in a program that is used all the while.
+func TestAuditRepairsAndPushes(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), change: func(cfg *Config) { cfg.AuditEvery = 2 * time.Second }})
+	n.follow("reader", "author")
+	n.publish("author", "one")
+	n.publish("author", "two")
+	w := openWatch(t, n.url, "reader")
+	w.shows(t, convergence, 2, 0)
+	key := fmt.Sprintf("{u%d}:b", n.numbersOf("reader")[0])
+	for i, spoil := range []func(){
+		func() { server.Do("HSET", key, "fc", "77") },
+		func() { server.Do("HSET", key, "fc", "0", "T", "7ZZZZZZZZZZZZ") },
+		func() { server.Do("HSET", key, "NLIKE", "9000;0;30000;5,0,0,0,0,0,0,0") },
+	} {
+		spoil()
+		server.Do("HINCRBY", key, "n", "1") // the sweep sees to it that the wrong number is shown
+		eventually(t, 30*time.Second, "it is found", func() bool {
+			n.publish("somebody", "life goes on")
+			return n.metric("tidings_badge_drift_total") == float64(i+1)
+		})
+		w.shows(t, convergence, 2, 0)
+		if got := n.badges("reader"); got.HomeFeed.Value != 2 || got.Total.Value != 2 || got.Total.Precision != "EXACT" {
+			t.Errorf("after %d: %+v", i, got)
+		}
+	}
+	if visited := n.metric("tidings_badge_audited_total"); visited < 3 {
+		t.Errorf("%v were visited", visited)
+	}
+}
+
+// An operator has one user's badges made anew. Nobody else may, and who was never mentioned is not made by it.
+func TestRecountBadges(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), manual: true})
+	n.follow("reader", "author")
+	n.publish("author", "one")
+	n.settle()
+	const mutation = `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed badges{` + badgeFields + `}}}`
+	recount := func(want ...string) {
+		t.Helper()
+		var data struct {
+			R struct {
+				Differed []string
+				Badges   badges
+			}
+		}
+		n.must("root:admin", mutation, map[string]any{"u": "user:reader"}, &data)
+		if fmt.Sprint(data.R.Differed) != fmt.Sprint(want) || data.R.Badges.HomeFeed.Value != 1 {
+			t.Errorf("%+v, want %q", data.R, want)
+		}
+	}
+	recount()
+	server.Do("HSET", fmt.Sprintf("{u%d}:b", n.numbersOf("reader")[0]), "fc", "9")
+	recount("home feed: count")
+	recount()
+	for _, c := range []struct{ as, user, code string }{
+		{"reader", "user:reader", "FORBIDDEN"}, {"root:ingest", "user:reader", "FORBIDDEN"}, {"", "user:reader", "UNAUTHENTICATED"},
+		{"root:admin", "user:nobody", "NOT_FOUND"}, {"root:admin", "post:01J8ZQ4M9V000", "INVALID"}, {"root:admin", "user:", "INVALID"},
+	} {
+		if got := n.ask(c.as, mutation, map[string]any{"u": c.user}).code(); got != c.code {
+			t.Errorf("%s recounts %s: %q, want %s", c.as, c.user, got, c.code)
+		}
+	}
+	server.Kill()
+	if got := n.ask("root:admin", mutation, map[string]any{"u": "user:reader"}).code(); got != "UNAVAILABLE" {
+		t.Errorf("without Redis: %q", got)
+	}
+}
