@@ -36,6 +36,7 @@ func (s *server) metrics() http.Handler {
 	counter("badge_audited_total", "Users whose badges were compared with the facts.", func() uint64 { return s.audit.Stats().Visited })
 	counter("badge_mended_total", "Users of whose badges Redis had lost something that the audit brought back.", func() uint64 { return s.audit.Stats().Mended })
 	counter("badge_drift_total", "Users whose badges were wrong, found and repaired by the audit.", func() uint64 { return s.audit.Stats().Drifted })
+	counter("unread_clamped_total", "Numbers of unread messages that were found below nought. It stays 0.", s.fanout.Clamped)
 	gauge("badge_audit_lap_seconds", "How long the audit had been in its lap at this node's last turn: more than audit-every says that it does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
 	registry.MustRegister(&jobCollector{store: s.store})
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})

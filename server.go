@@ -129,7 +129,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	}
 	root := s.wire()
 	s.sockets = transport.NewSockets(transport.SocketConfig{
-		Identity: identity, Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
+		Identity: identity, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
 		Subscriptions: cfg.SocketSubscriptions, Clock: s.clock, Log: log,
 	})
@@ -184,6 +184,21 @@ func (s *server) wire() *resolvers.Resolver {
 			MaxWriteMembers: s.cfg.MaxWriteMembers, MaxWriteLoad: s.cfg.MaxWriteLoad, Lease: s.cfg.InsideLease,
 		}),
 		Badge: s.badge, Notify: notify.New(notify.Config{Store: s.store, Fanout: s.fanout, Expiry: expiry}), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
+	}
+}
+
+// deviceGone ends what a device had open once its last socket is closed.
+func (s *server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
+	return func(viewer services.Viewer) {
+		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.OperationTimeout)
+		defer cancel()
+		number, known, err := root.Social.Known(ctx, viewer.Key)
+		if err == nil && known {
+			err = root.Chat.DeviceGone(ctx, number, viewer.Device)
+		}
+		if err != nil {
+			s.log.Warn("a device that is gone stays inside its conversations until its lease ends", "error", err)
+		}
 	}
 }
 

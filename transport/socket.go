@@ -164,6 +164,7 @@ func (s *socket) init(payload map[string]any) {
 		var viewer services.Viewer
 		if viewer, expires, err = s.sockets.cfg.Identity.Viewer(s.ctx, token, asked.actAs, device); err == nil {
 			s.ctx = services.WithViewer(s.ctx, viewer)
+			s.sockets.devices.arrive(viewer)
 		}
 	}
 	if err != nil {
@@ -320,6 +321,9 @@ func (s *socket) shut() bool {
 // end is the last of a socket.
 func (s *socket) end() {
 	s.cut()
+	if viewer, err := services.ViewerFrom(s.ctx); err == nil && s.sockets.devices.depart(viewer) && s.sockets.cfg.Gone != nil && !s.sockets.isDraining() {
+		s.sockets.cfg.Gone(viewer)
+	}
 	s.sockets.remove(s)
 }
 

@@ -29,6 +29,10 @@ type SocketConfig struct {
 	Wake   WakeFunc
 	Waking []string
 
+	// Gone is told, by the last goroutine of the device's last socket, that a device which has a name is connected no more;
+	// not while draining, when its client is about to come back elsewhere. nil: nobody is told.
+	Gone func(viewer services.Viewer)
+
 	Origins []string // as in Config
 
 	InitTimeout       time.Duration // connection_init must come within this; default 3 s
@@ -74,6 +78,7 @@ type Sockets struct {
 	upgrader websocket.Upgrader
 	workers  workers
 	shared   shared
+	devices  devices
 
 	mu       sync.Mutex
 	open     map[*socket]struct{}

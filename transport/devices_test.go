@@ -1,0 +1,64 @@
+package transport
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"tidings/services"
+)
+
+// A device is gone with its last socket; one without a name never is, and nobody is while the server drains.
+func TestADeviceIsGoneWithItsLastSocket(t *testing.T) {
+	var mu sync.Mutex
+	var gone []string
+	told := func() []string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(gone)
+	}
+	change := func(cfg *SocketConfig) {
+		cfg.Gone = func(viewer services.Viewer) {
+			mu.Lock()
+			defer mu.Unlock()
+			gone = append(gone, viewer.Key+"@"+viewer.Device)
+		}
+	}
+	inWorld(t, change, func(w *world) {
+		open := func(key, device string) *client {
+			header := http.Header{}
+			if device != "" {
+				header.Set("Tidings-Device", device)
+			}
+			c := w.connectWith(header, protocol)
+			c.send(`{"type":"connection_init","payload":{"authorization":"dev:` + key + `"}}`)
+			c.expect(`{"type":"connection_ack"}`)
+			return c
+		}
+		first, second, other, nameless := open("alice", "phone"), open("alice", "phone"), open("bob", "phone"), open("alice", "")
+		w.connect().conn.Close() // nobody yet
+		first.conn.Close()
+		nameless.conn.Close()
+		if got := told(); len(got) != 0 {
+			t.Errorf("gone: %v", got)
+		}
+		second.conn.Close()
+		if got := told(); !slices.Equal(got, []string{"alice@phone"}) {
+			t.Errorf("gone: %v", got)
+		}
+		open("alice", "phone").conn.Close()
+		if got := told(); len(got) != 2 {
+			t.Errorf("back and gone again: %v", got)
+		}
+		w.sockets.mu.Lock()
+		w.sockets.draining = true
+		w.sockets.mu.Unlock()
+		other.conn.Close()
+		if got := told(); len(got) != 2 {
+			t.Errorf("gone while draining: %v", got)
+		}
+	})
+}
