@@ -77,6 +77,14 @@ func (m *Mirror) RefreshNotices(ctx context.Context) error {
 	return nil
 }
 
+// CatchUpNotices sees to it that memory knows of a change by its stamp: many that were committed together are read once.
+func (m *Mirror) CatchUpNotices(ctx context.Context, stamp uint64) error {
+	if m.notices.stamp() >= stamp {
+		return nil
+	}
+	return m.RefreshNotices(ctx)
+}
+
 func (m *Mirror) loadNotices(ctx context.Context) error {
 	facts, err := m.facts.Notices(ctx)
 	if err != nil {

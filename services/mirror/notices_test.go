@@ -141,8 +141,12 @@ func TestNoticesFollowTheLog(t *testing.T) {
 	}
 	e.notices = newest
 	e.notices.Stamp = 8
-	if err := m.RefreshNotices(t.Context()); err != nil || told != 3 {
+	if err := m.CatchUpNotices(t.Context(), 8); err != nil || told != 3 {
 		t.Errorf("one's own change was told %d times, %v", told, err)
+	}
+	asked := e.sqlNotices
+	if err := m.CatchUpNotices(t.Context(), 8); err != nil || e.sqlNotices != asked {
+		t.Errorf("what is known was read again, %v", err)
 	}
 }
 

@@ -47,11 +47,11 @@ func New(cfg Config) *Service {
 // shared is the op of the host application that changes what all users share. change gets the stamp of the change and
 // answers the id that it made, "" for none, and what it changed.
 func (s *Service) shared(name, input string, change func(ctx context.Context, tx *store.Tx, stamp uint64) (id, changed string, err error)) *fanout.Op {
+	var stamp uint64
 	return &fanout.Op{
 		Name: name, Input: input,
-		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			stamp, err := tx.NextNotice(ctx)
-			if err != nil {
+		Apply: func(ctx context.Context, tx *store.Tx) (_ []string, err error) {
+			if stamp, err = tx.NextNotice(ctx); err != nil {
 				return nil, err
 			}
 			id, changed, err := change(ctx, tx, stamp)
@@ -64,7 +64,7 @@ func (s *Service) shared(name, input string, change func(ctx context.Context, tx
 			}
 			return ids, fanout.NoticeChanged(ctx, tx, changed)
 		},
-		Own: s.mirror.RefreshNotices,
+		Own: func(ctx context.Context) error { return s.mirror.CatchUpNotices(ctx, stamp) },
 	}
 }
 
