@@ -1,0 +1,99 @@
+package notify
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store/storetest"
+)
+
+// box is the site messages of one node on real engines.
+type box struct {
+	*fanouttest.World
+	service *Messages
+}
+
+func newBox(w *fanouttest.World) box {
+	return box{w, NewMessages(MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs})}
+}
+
+func keysTo(count int) []string {
+	keys := make([]string, count)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("reader%05d", i)
+	}
+	return keys
+}
+
+func (b box) send(m NewMessage) services.PostID {
+	b.TB.Helper()
+	op, err := b.service.Send(m)
+	b.Must(err)
+	b.Must(b.Fanout.Commit(b.TB.Context(), op)[0])
+	id, err := services.ParseSiteMessageID("id", op.IDs()[0])
+	b.Must(err)
+	return id
+}
+
+// What was answered is on disk: nothing is delivered yet, and everybody gets it all the same, once, whichever of several
+// nodes does which part.
+func TestSeveralNodesDeliverAMessage(t *testing.T) {
+	b := newBox(fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)}))
+	const readers = 3000
+	keys := keysTo(readers)
+	id := b.send(NewMessage{Title: "to many", To: append(keys, keys[:100]...)})
+	if report, err := b.service.Report(t.Context(), id); err != nil || report.Recipients != 0 {
+		t.Fatalf("before any work: %+v, %v", report, err)
+	}
+	var nodes sync.WaitGroup
+	for _, node := range []*fanout.Fanout{b.Fanout, b.Another(), b.Another()} {
+		for _, worker := range node.Workers(2) {
+			nodes.Go(func() {
+				for {
+					if claimed, err := worker.RunOnce(t.Context()); err != nil || claimed == 0 {
+						return
+					}
+				}
+			})
+		}
+	}
+	nodes.Wait()
+	b.Quiet(b.Fanout)
+	report, err := b.service.Report(t.Context(), id)
+	b.Must(err)
+	if _, dead := b.Jobs(); report.Recipients != readers || report.ReadCount != 0 || dead > 0 {
+		t.Errorf("%+v, %d dead jobs", report, dead)
+	}
+	numbers, err := b.Store.UserNumbers(t.Context(), keys[:1])
+	b.Must(err)
+	states, err := b.Store.MessageStates(t.Context(), numbers[keys[0]])
+	b.Must(err)
+	if len(states) != 1 || states[0].Unread != 1 {
+		t.Errorf("who was named twice has %+v", states)
+	}
+}
+
+// The same key and message is sent once; the same key with another recipient is refused.
+func TestAMessageIsSentOnceUnderItsKey(t *testing.T) {
+	b := newBox(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	commit := func(to ...string) (*fanout.Op, error) {
+		op, err := b.service.Send(NewMessage{Title: "once", To: to})
+		b.Must(err)
+		op.Key = "key"
+		return op, b.Fanout.Commit(t.Context(), op)[0]
+	}
+	first, err := commit("ann", "bob")
+	b.Must(err)
+	second, err := commit("ann", "bob")
+	b.Must(err)
+	if first.IDs()[0] != second.IDs()[0] {
+		t.Errorf("sent twice: %v, %v", first.IDs(), second.IDs())
+	}
+	if _, err := commit("ann", "carl"); services.CodeOf(err) != services.Conflict {
+		t.Errorf("with another recipient: %v", err)
+	}
+}
