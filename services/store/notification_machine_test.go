@@ -247,7 +247,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				expiry: services.Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never}}
 			b.post(me, p.posts...)
 			p.ids = services.PostIDAt(b.clock.Now()) + services.PostID(me)<<10
-			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 15), 1, 40).Draw(t, "steps") {
+			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 19), 30, 60).Draw(t, "steps") {
 				switch {
 				case step <= 2:
 					p.like()
@@ -263,7 +263,7 @@ func TestNotificationsAgainstModel(t *testing.T) {
 					b.clock.advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
 				case step <= 10:
 					p.look()
-				case step <= 12:
+				case step <= 15:
 					p.report()
 				default:
 					if len(p.late) > 0 {

@@ -1,0 +1,103 @@
+package fanout_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+const (
+	hotPosts = 100
+	hotBatch = 500 // what ingest commits at once
+)
+
+// likeOps are likes of one person's posts by people who never did before.
+func likeOps(author services.UserNumber, posts []services.PostID, first, count int) []*fanout.Op {
+	ops := make([]*fanout.Op, count)
+	for i := range ops {
+		n := first + i
+		post, liker := posts[n%len(posts)], services.UserNumber(1_000_000+n/len(posts))
+		ops[i] = &fanout.Op{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			if _, err := tx.InsertLike(ctx, post, liker); err != nil {
+				return nil, err
+			}
+			job, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+			if err != nil {
+				return nil, err
+			}
+			return nil, tx.Enqueue(ctx, job)
+		}}
+	}
+	return ops
+}
+
+// BenchmarkHotRecipient has everybody like one person, in batches as ingest commits them, while a worker carries it: how
+// many likes a second are taken, how many are carried, and what somebody else's badges cost meanwhile and before.
+func BenchmarkHotRecipient(b *testing.B) {
+	w := fanouttest.New(b, fanouttest.Options{})
+	users := w.Users(2)
+	author, other := users[0], users[1]
+	posts := w.Posts(author, hotPosts)
+	w.Must(w.Fanout.Refill(b.Context(), author))
+	read := func() time.Duration {
+		started := time.Now()
+		w.Document(other) // what a badge query reads
+		return time.Since(started)
+	}
+	var before, during []time.Duration
+	for range 2000 {
+		before = append(before, read())
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	for _, worker := range w.Fanout.Workers(1) {
+		running.Go(func() { _ = worker.Run(ctx) }) // it ends by stop
+	}
+	var reading atomic.Bool
+	reading.Store(true)
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		pause := time.NewTicker(time.Millisecond)
+		defer pause.Stop()
+		for reading.Load() {
+			during = append(during, read())
+			<-pause.C
+		}
+	})
+	b.ResetTimer()
+	started := time.Now()
+	for n := 0; n < b.N; n += hotBatch {
+		for _, err := range w.Fanout.Commit(b.Context(), likeOps(author, posts, n, min(hotBatch, b.N-n))...) {
+			w.Must(err)
+		}
+	}
+	taken := time.Since(started)
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for waiting := 1; waiting > 0; waiting, _ = w.Jobs() {
+		<-look.C
+		w.Clock.Advance(50 * time.Millisecond) // the jobs that repeat what was carried at once become due
+	}
+	carried := time.Since(started)
+	b.StopTimer()
+	reading.Store(false)
+	readers.Wait()
+	stop()
+	running.Wait()
+	w.Agree(author)
+	b.ReportMetric(float64(b.N)/taken.Seconds(), "taken/s")
+	b.ReportMetric(float64(b.N)/carried.Seconds(), "carried/s")
+	for name, times := range map[string][]time.Duration{"before": before, "during": during} {
+		slices.Sort(times)
+		b.ReportMetric(float64(times[len(times)/2].Microseconds()), "µs/badges-"+name+"-p50")
+		b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "µs/badges-"+name+"-p99")
+	}
+}

@@ -1,0 +1,191 @@
+package feed
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// draft publishes and answers the post's id.
+func (n node) draft(author services.UserNumber, draft Draft) services.PostID {
+	n.TB.Helper()
+	op, err := n.Publish(author, draft)
+	n.Must(err)
+	n.Must(n.do(op))
+	id, err := services.ParsePostGlobalID("id", op.IDs()[0])
+	n.Must(err)
+	return id
+}
+
+// told counts a user's unseen notifications by category, once all jobs are done, and holds the document to the facts.
+func (n node) told(user services.UserNumber) map[services.Category]int {
+	n.TB.Helper()
+	n.Quiet(n.fan)
+	n.Agree(user)
+	states, err := n.Store.NotificationStates(n.TB.Context(), user)
+	n.Must(err)
+	told := map[services.Category]int{}
+	for _, state := range states {
+		for _, groups := range state.Days {
+			told[state.Category] += groups
+		}
+	}
+	return told
+}
+
+func (n node) wants(user services.UserNumber, when string, category services.Category, want int) {
+	n.TB.Helper()
+	if got := n.told(user)[category]; got != want {
+		n.TB.Errorf("%s: %d of %s, want %d", when, got, category, want)
+	}
+}
+
+func (n node) key(user services.UserNumber) string {
+	n.TB.Helper()
+	users, err := n.Store.Users(n.TB.Context(), []services.UserNumber{user})
+	n.Must(err)
+	return users[user].Key
+}
+
+// Comments and replies notify whom they answer, are in no feed, and stop notifying with their post or by themselves.
+func TestCommentsAndReplies(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.pair()
+		post := n.draft(author, Draft{Body: "a post"})
+		comment := n.draft(reader, Draft{Body: "a comment", Parent: post})
+		reply := n.draft(author, Draft{Body: "a reply", Parent: comment})
+		n.draft(author, Draft{Body: "to oneself", Parent: post})
+		n.wants(author, "a comment", services.CategoryComment, 1)
+		n.wants(reader, "a reply", services.CategoryComment, 1)
+		posts, err := n.Store.Posts(t.Context(), []services.PostID{post, comment, reply})
+		n.Must(err)
+		for id, kind := range map[services.PostID]services.PostKind{post: services.PostKindPost, comment: services.PostKindComment, reply: services.PostKindReply} {
+			if posts[id].Kind != kind || posts[id].OffFeed == (kind == services.PostKindPost) {
+				t.Errorf("%+v is no %s", posts[id], kind)
+			}
+		}
+		for _, user := range []services.UserNumber{author, reader} {
+			page, err := n.Page(t.Context(), user, services.MaxPostID, 20)
+			if err != nil || len(page.Items) != 1 || page.Items[0].Post.ID != post {
+				t.Errorf("the feed of %d is %+v, %v", user, page.Items, err)
+			}
+		}
+		if count := n.Document(reader).FeedCount; count != 1 {
+			t.Errorf("%d posts count, one is", count)
+		}
+		n.Must(n.do(n.Service.Delete(reader, comment)))
+		n.wants(author, "the comment is deleted", services.CategoryComment, 0)
+		n.wants(reader, "what the reply answered is deleted", services.CategoryComment, 0)
+	})
+}
+
+// Mentions come from the list and from the body, once each; whom nobody knows is text in the body, and exists by the list.
+func TestMentions(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		users := n.Users(4)
+		author, bob, carol, dora := users[0], users[1], users[2], users[3]
+		body := fmt.Sprintf("hello @%s and @%s, @nobody and %s@%s!", n.key(bob), n.key(author), "mail", n.key(dora))
+		post := n.draft(author, Draft{Body: body, Mentions: []string{n.key(carol), n.key(bob), n.key(carol), "newcomer"}})
+		numbers, err := n.Store.UserNumbers(t.Context(), []string{"nobody", "newcomer"})
+		n.Must(err)
+		if _, known := numbers["nobody"]; known || numbers["newcomer"] == 0 {
+			t.Errorf("of the two strangers %v exist", numbers)
+		}
+		mentioned, err := n.Store.PostMentions(t.Context(), post)
+		n.Must(err)
+		if !slices.Equal(mentioned, []services.UserNumber{author, bob, carol, numbers["newcomer"]}) {
+			t.Errorf("mentioned are %v", mentioned)
+		}
+		for user, want := range map[services.UserNumber]int{author: 0, bob: 1, carol: 1, dora: 0} {
+			n.wants(user, "mentioned", services.CategoryMention, want)
+		}
+		answer := n.draft(bob, Draft{Body: "@" + n.key(author), Parent: post})
+		n.wants(author, "an answer that mentions", services.CategoryMention, 1)
+		n.wants(author, "an answer that mentions", services.CategoryComment, 0)
+		n.Must(n.do(n.Service.Delete(bob, answer)))
+		n.Must(n.do(n.Service.Delete(author, post)))
+		for _, user := range []services.UserNumber{author, bob, carol} {
+			n.wants(user, "all deleted", services.CategoryMention, 0)
+		}
+	})
+}
+
+func TestDraftsThatAreRefused(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	author := n.Users(1)[0]
+	gone := n.draft(author, Draft{Body: "soon gone"})
+	n.Must(n.do(n.Service.Delete(author, gone)))
+	keys := make([]string, services.MaxMentions+1)
+	for i := range keys {
+		keys[i] = fmt.Sprint("friend", i)
+	}
+	n.draft(author, Draft{Body: "as many as can be", Mentions: append(keys[:services.MaxMentions:services.MaxMentions], keys[0])})
+	for what, bad := range map[string]struct {
+		Draft
+		code services.Code
+		says string
+	}{
+		"a deleted parent":     {Draft{Body: "b", Parent: gone}, services.NotFound, "parentId"},
+		"no such parent":       {Draft{Body: "b", Parent: 77}, services.NotFound, "parentId"},
+		"too many in the list": {Draft{Body: "b", Mentions: keys}, services.Invalid, "at most 50"},
+		"too many together":    {Draft{Body: "@" + keys[0] + " @" + n.key(author), Mentions: keys[:services.MaxMentions]}, services.Invalid, "got 51"},
+		"a bad key":            {Draft{Body: "b", Mentions: []string{"a b"}}, services.Invalid, "mentions"},
+		"an empty body":        {Draft{Parent: gone}, services.Invalid, "body"},
+	} {
+		op, err := n.Publish(author, bad.Draft)
+		if err == nil {
+			err = n.do(op)
+		}
+		if services.CodeOf(err) != bad.code || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	posts, err := n.Store.AuthorPosts(t.Context(), author, 10)
+	if err != nil || len(posts) != 1 {
+		t.Errorf("what was refused left %v, %v", posts, err)
+	}
+}
+
+// The same key stands for the same draft: another parent or other mentions are another.
+func TestDraftsAreToldApart(t *testing.T) {
+	seen := map[string]Draft{}
+	for _, draft := range []Draft{{Body: "b"}, {Body: "b", Parent: 1}, {Body: "b", Mentions: []string{"a"}}, {Body: "b", Mentions: []string{"a", "c"}}, {Body: "b", Parent: 2}} {
+		if other, twice := seen[draft.input()]; twice {
+			t.Errorf("%+v and %+v are one", draft, other)
+		}
+		seen[draft.input()] = draft
+	}
+}
+
+// Which kinds enter feeds is one setting: listed, counted and refilled alike.
+func TestKindsThatEnterFeeds(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	n := node{w, New(Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
+		Kinds: []services.PostKind{services.PostKindComment}}), w.Fanout}
+	author, reader := n.pair()
+	post := n.draft(author, Draft{Body: "a post"})
+	comment := n.draft(author, Draft{Body: "a comment", Parent: post})
+	n.Quiet(n.fan)
+	n.Agree(author, reader)
+	n.Must(n.fan.Refill(t.Context(), reader))
+	n.Agree(reader)
+	entries, err := n.Store.HomeFeed(t.Context(), reader, services.MaxPostID, 10)
+	if err != nil || len(entries) != 1 || entries[0].Post != comment || n.Document(reader).FeedCount != 1 {
+		t.Errorf("the feed is %+v, %v", entries, err)
+	}
+	var seen services.PostID
+	n.Must(w.Store.Write(t.Context(), func(tx *store.Tx) (err error) {
+		seen, err = tx.RaisePosition(t.Context(), reader, store.HomePage, "", comment)
+		return err
+	}))
+	if count, err := n.Store.CountNew(t.Context(), reader, seen, 10); count != 0 || err != nil {
+		t.Errorf("%d are new, %v", count, err)
+	}
+}

@@ -1,0 +1,285 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// listed is what the list of user 1 shows.
+func (b *bundle) listed(filter store.NotificationFilter, categories ...services.Category) []services.Notification {
+	b.t.Helper()
+	if len(categories) == 0 {
+		categories = services.Categories
+	}
+	page := must(b.Notifications(b.ctx, store.NotificationQuery{User: 1, Categories: categories, Filter: filter, Before: services.MaxPostID, Limit: 100}))(b.t)
+	return page.Notifications
+}
+
+func (b *bundle) wants(when string, unseen, unread int) {
+	b.t.Helper()
+	if got := len(b.listed(store.UnseenNotifications)); got != unseen {
+		b.t.Errorf("%s: %d unseen, want %d", when, got, unseen)
+	}
+	if got := len(b.listed(store.UnreadNotifications)); got != unread {
+		b.t.Errorf("%s: %d unread, want %d", when, got, unread)
+	}
+}
+
+// marks runs a mark of user 1 and answers its error.
+func (b *bundle) marks(mark func(tx *store.Tx) error) error {
+	b.t.Helper()
+	return b.Write(b.ctx, mark)
+}
+
+func (b *bundle) reads(read store.ReadMark) error {
+	return b.marks(func(tx *store.Tx) error { _, err := tx.ReadNotifications(b.ctx, 1, read); return err })
+}
+
+func (b *bundle) readsAll(gen uint64) (until time.Time) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) (err error) { _, until, err = tx.ReadAllNotifications(b.ctx, 1, 0, gen); return err })
+	return until
+}
+
+func (b *bundle) undoes() error {
+	return b.marks(func(tx *store.Tx) error { _, err := tx.UndoReadAllNotifications(b.ctx, 1); return err })
+}
+
+func (b *bundle) unreads(place services.PostID) error {
+	return b.marks(func(tx *store.Tx) error { _, err := tx.UnreadNotification(b.ctx, 1, place); return err })
+}
+
+// three likes three posts of user 1 and answers the places, the oldest first.
+func (b *bundle) three() (places []services.PostID) {
+	b.t.Helper()
+	b.post(1, 5, 6, 7)
+	for _, post := range []services.PostID{5, 6, 7} {
+		b.like(post, 2)
+		places = append(places, b.apply(cause(post, 2))[0].Head)
+	}
+	return places
+}
+
+func (b *bundle) answers(id, parent services.PostID, author services.UserNumber, mentions ...services.UserNumber) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) error {
+		if err := tx.InsertPost(b.ctx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
+			return err
+		}
+		return tx.InsertPostMentions(b.ctx, id, mentions)
+	})
+	b.apply(store.Cause{Recipient: 1, Category: services.CategoryComment, Subject: parent, Actor: author, Object: id},
+		store.Cause{Recipient: 1, Category: services.CategoryMention, Subject: id, Actor: author})
+}
+
+func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5)
+		at := services.PostIDAt(b.clock.Now())
+		for i := range services.PostID(12) {
+			b.answers(at+i, 5, services.UserNumber(2+i%10))
+		}
+		list := b.listed(store.AllNotifications)
+		if len(list) != 1 || list[0].Actors != 10 || len(list[0].Sample) != services.SampleActors || list[0].Sample[0] != 3 || list[0].Subject != 5 {
+			t.Fatalf("twelve comments of ten people are %+v", list)
+		}
+		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{list[0].Place}, Gen: store.AnyGen}), nil)
+		b.wants("read", 0, 0)
+		b.answers(at+20, 5, 3) // who commented before comments again
+		b.wants("a further comment of the same person", 1, 1)
+		b.remove(at + 20)
+		b.apply(store.Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: at + 20})
+		b.wants("deleted", 0, 0)
+	})
+}
+
+// Who answers somebody and names him too has notified him once, of the mention.
+func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5)
+		at := services.PostIDAt(b.clock.Now())
+		b.answers(at, 5, 2, 1)
+		b.answers(at+1, 5, 1, 1) // one's own
+		b.answers(at+2, 0, 3, 4) // of others, to others
+		list := b.listed(store.AllNotifications)
+		if len(list) != 1 || list[0].Category != services.CategoryMention || list[0].Subject != at {
+			t.Fatalf("the list is %+v", list)
+		}
+	})
+}
+
+func TestAFollowThatComesBackIsNotNew(t *testing.T) {
+	each(t, func(b *bundle) {
+		follow := store.Cause{Recipient: 1, Category: services.CategoryFollow, Actor: 2}
+		at := services.PostIDAt(b.clock.Now())
+		b.follow(services.Edge{Follower: 2, Followee: 1, Since: at})
+		b.apply(follow)
+		b.wants("followed", 1, 1)
+		b.write(func(tx *store.Tx) error { _, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, 0); return err })
+		b.write(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.ctx, 2, 1); return err })
+		b.apply(follow)
+		equal(b.t, len(b.listed(store.AllNotifications)), 0)
+		b.follow(services.Edge{Follower: 2, Followee: 1, Since: at + 9})
+		b.apply(follow)
+		b.wants("followed again", 0, 1)
+	})
+}
+
+// One place marks all categories, and the mentions page clears the mentions alone.
+func TestPlacesAreOfAllCategories(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.three()
+		b.answers(services.PostIDAt(b.clock.Now()), 0, 2, 1)
+		b.wants("three likes and a mention", 4, 4)
+		mention := b.listed(store.AllNotifications)[0]
+		mentions := []services.Category{services.CategoryMention}
+		b.write(func(tx *store.Tx) error { _, err := tx.RaiseNotificationsSeen(b.ctx, 1, mentions, mention.Place); return err })
+		b.wants("the mentions seen", 3, 4)
+		b.write(func(tx *store.Tx) error {
+			_, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, mention.Place)
+			return err
+		})
+		b.wants("all seen up to the mention", 0, 4)
+	})
+}
+
+func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
+	each(t, func(b *bundle) {
+		mine := b.three()
+		b.post(9, 50)
+		b.like(50, 2)
+		b.clock.advance(-time.Hour) // so that it lies below mine
+		others := b.apply(store.Cause{Recipient: 9, Category: like, Subject: 50, Actor: 2})[0].Head
+		for what, refused := range map[string]struct {
+			err  error
+			code services.Code
+		}{
+			"read another's, with one's own": {b.reads(store.ReadMark{IDs: []services.PostID{mine[0], others}}), services.NotFound},
+			"read up to another's":           {b.reads(store.ReadMark{Categories: services.Categories, UpTo: others}), services.NotFound},
+			"unread another's":               {b.unreads(others), services.NotFound},
+			"seen up to another's": {b.marks(func(tx *store.Tx) error {
+				_, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, others)
+				return err
+			}), services.NotFound},
+			"all read beyond the end": {b.marks(func(tx *store.Tx) error {
+				_, _, err := tx.ReadAllNotifications(b.ctx, 1, mine[2]+1, store.AnyGen)
+				return err
+			}), services.Invalid},
+		} {
+			if services.CodeOf(refused.err) != refused.code {
+				t.Errorf("%s: %v, want %s", what, refused.err, refused.code)
+			}
+		}
+		b.wants("after what was refused", 3, 3)
+		equal(b.t, len(must(b.NotificationsAt(b.ctx, 1, []services.PostID{others}, nil))(b.t)), 0)
+	})
+}
+
+// A row that was read is unread again when somebody joins, as far as the mark did not reach.
+func TestReadingReachesAsFarAsWasShown(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5)
+		b.like(5, 2)
+		shown := b.apply(cause(5, 2))[0].Head
+		b.like(5, 3)
+		joined := b.apply(cause(5, 3))[0].Head
+		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{shown}, Gen: store.AnyGen}), nil)
+		b.wants("an older id was read", 1, 1)
+		b.unlike(5, 3)
+		b.apply(cause(5, 3))
+		b.wants("who joined is gone", 0, 0)
+		b.like(5, 3)
+		b.apply(cause(5, 3))
+		equal(b.t, b.reads(store.ReadMark{IDs: []services.PostID{joined}, Gen: store.AnyGen}), nil)
+		b.wants("all of it read", 0, 0)
+		found := must(b.NotificationsAt(b.ctx, 1, []services.PostID{shown, joined}, nil))(b.t)
+		if len(found) != 2 || found[0].Place == found[1].Place || found[0].Actors != 2 || !found[0].Read {
+			t.Errorf("by its two ids it is %+v", found)
+		}
+	})
+}
+
+// Mark unread brings the row back, and the number only above what was seen; a late mark of a list shown before leaves it.
+func TestUnreadOpensAGeneration(t *testing.T) {
+	each(t, func(b *bundle) {
+		places := b.three()
+		equal(b.t, b.reads(store.ReadMark{IDs: places, Gen: store.AnyGen}), nil)
+		b.wants("read", 0, 0)
+		equal(b.t, b.unreads(places[1]), nil)
+		b.wants("one unread again, never seen", 1, 1)
+		old := store.ReadMark{IDs: places, Gen: 0}
+		equal(b.t, b.reads(old), nil)
+		b.wants("a late mark by ids", 1, 1)
+		equal(b.t, b.reads(store.ReadMark{Categories: services.Categories, Gen: 0}), nil)
+		b.readsAll(0)
+		b.wants("late marks of everything", 1, 1)
+		b.write(func(tx *store.Tx) error { _, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, 0); return err })
+		b.wants("seen", 0, 1)
+		equal(b.t, b.unreads(places[0]), nil)
+		b.wants("another unread again, which was seen", 0, 2)
+		old.Gen = 2
+		equal(b.t, b.reads(old), nil)
+		b.wants("a mark of now", 0, 0)
+	})
+}
+
+func TestMarkAllReadAndUndo(t *testing.T) {
+	each(t, func(b *bundle) {
+		places := b.three()
+		equal(b.t, b.reads(store.ReadMark{IDs: places[:1], Gen: store.AnyGen}), nil)
+		until := b.readsAll(store.AnyGen)
+		equal(b.t, until, b.clock.Now().Add(30*time.Second))
+		b.wants("all read", 0, 0)
+		b.clock.advance(10 * time.Second)
+		equal(b.t, b.readsAll(store.AnyGen), until) // a second tap changes nothing
+		equal(b.t, b.reads(store.ReadMark{IDs: places[1:2], Gen: store.AnyGen}), nil)
+		b.like(7, 3)
+		b.apply(cause(7, 3))
+		b.clock.advance(20 * time.Second)
+		equal(b.t, b.undoes(), nil)
+		b.wants("undone at the last moment, but for what was read by itself", 1, 1)
+		coded(b.t, b.undoes(), services.Conflict) // once
+		equal(b.t, b.reads(store.ReadMark{Categories: services.Categories, Gen: 0}), nil)
+		b.wants("a late repetition of what was undone", 1, 1)
+		b.readsAll(store.AnyGen)
+		b.clock.advance(30*time.Second + time.Microsecond)
+		err := b.undoes()
+		coded(b.t, err, services.Conflict)
+		if !strings.Contains(err.Error(), "30 s") {
+			t.Errorf("it does not name the limit: %v", err)
+		}
+		b.wants("too late", 0, 0)
+	})
+}
+
+// What was undone when everything was marked read was read with it: it comes back as read.
+func TestAllReadHoldsForWhatIsUndone(t *testing.T) {
+	each(t, func(b *bundle) {
+		places := b.three()
+		b.unlike(7, 2)
+		b.apply(cause(7, 2))
+		b.wants("two left", 2, 2)
+		coded(b.t, b.unreads(places[2]), services.NotFound)
+		b.readsAll(store.AnyGen)
+		b.like(7, 2)
+		b.apply(cause(7, 2))
+		b.wants("the third again", 0, 0)
+		equal(b.t, b.undoes(), nil)
+		b.wants("undone", 3, 3)
+	})
+}
+
+// A mark of some categories, or up to a place, ends the undo of the mark before.
+func TestAnotherMarkEndsTheUndo(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.three()
+		b.readsAll(store.AnyGen)
+		equal(b.t, b.reads(store.ReadMark{Categories: []services.Category{like}, Gen: store.AnyGen}), nil)
+		coded(b.t, b.undoes(), services.Conflict)
+		b.wants("all read", 0, 0)
+	})
+}
