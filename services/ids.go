@@ -54,6 +54,13 @@ func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)
 // PostIDAt is the smallest id of a moment: every id made earlier is less.
 func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
 
+// FirstPlace is the least place that a user's notifications get at a moment. Two users' places of one millisecond are far
+// apart, so that a place names its list too, but for about one in a million.
+func FirstPlace(t time.Time, user UserNumber) PostID {
+	const spread = 0x9E3779B1 // odd: no two users next to each other share their low bits
+	return PostIDAt(t) + PostID(uint32(user-1)*spread>>(32-idLowBits))
+}
+
 // ParsePostID reads what String prints. Anything else is INVALID.
 func ParsePostID(text string) (PostID, error) {
 	if len(text) != PostIDLetters {

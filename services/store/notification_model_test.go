@@ -118,7 +118,7 @@ func (m *panelModel) apply(now time.Time, causes []store.Cause) {
 	}
 	slices.SortFunc(fresh, func(a, b store.Cause) int { return cmp.Or(facts[a].Compare(facts[b]), byName(a, b)) })
 	for _, c := range fresh {
-		m.head = max(m.head+1, services.PostIDAt(now))
+		m.head = max(m.head+1, services.FirstPlace(now, m.me))
 		m.known[c], m.heads[c.Category], changed[c.Category] = &told{m.head, facts[c], true}, m.head, true
 		if m.read[m.cluster(c)] == nil {
 			m.read[m.cluster(c)] = &reading{}

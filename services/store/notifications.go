@@ -255,7 +255,7 @@ func (b *boxes) place(missing []raised) {
 	for i := range missing {
 		r := &missing[i]
 		h := b.heads[r.Recipient]
-		h.place, h.changed = max(h.place+1, services.PostIDAt(b.tx.Now)), true
+		h.place, h.changed = max(h.place+1, services.FirstPlace(b.tx.Now, r.Recipient)), true
 		r.place = h.place
 		b.marks[inbox{r.Recipient, r.Category}].head = h.place
 	}

@@ -1,0 +1,282 @@
+package resolvers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+const panelQuery = `query($first: Int, $after: String, $unseen: Boolean, $unread: Boolean, $categories: [NotificationCategory!]) { viewer {
+	badges { total { value } homeFeed { value } notifications { newest total { value } like { value } comment { value } mention { value } follow { value }
+		older { like comment mention follow } } }
+	notifications(first: $first, after: $after, unseenOnly: $unseen, unreadOnly: $unread, categories: $categories) {
+		readToken pageInfo { hasNextPage endCursor startCursor }
+		edges { cursor node { id category subject { id } actors { key } actorCount at seen read older } } } } }`
+
+// panel lists a viewer's notifications, as "CATEGORY actors" with what their marks say, and holds the number to the list.
+func (a *api) panel(key string) (lines, ids []string) {
+	a.t.Helper()
+	a.Quiet(a.Fanout)
+	got := a.must(key, panelQuery, nil)
+	edges, _ := got.at("viewer", "notifications", "edges").([]any)
+	for i := range edges {
+		node := func(field string) any { return got.at("viewer", "notifications", "edges", i, "node", field) }
+		line := fmt.Sprintf("%v %v", node("category"), node("actorCount"))
+		for _, mark := range []string{"seen", "read", "older"} {
+			if node(mark) == true {
+				line += " " + mark
+			}
+		}
+		lines, ids = append(lines, line), append(ids, node("id").(string))
+	}
+	unseen := a.must(key, panelQuery, map[string]any{"unseen": true})
+	listed, _ := unseen.at("viewer", "notifications", "edges").([]any)
+	if number := got.at("viewer", "badges", "notifications", "total", "value"); number != float64(len(listed)) {
+		a.t.Errorf("%s: the number is %v, and the list has %d", key, number, len(listed))
+	}
+	return lines, ids
+}
+
+func (a *api) wantPanel(key, when string, want ...string) (ids []string) {
+	a.t.Helper()
+	lines, ids := a.panel(key)
+	if !slices.Equal(lines, want) {
+		a.t.Errorf("%s: %s is listed %q, want %q", when, key, lines, want)
+	}
+	return ids
+}
+
+func (a *api) answerTo(key, parent, body string, mentions ...string) string {
+	a.t.Helper()
+	a.Clock.Advance(time.Second)
+	got := a.must(key, `mutation($i: PublishPostInput!) { publishPost(input: $i) { post { id kind parentId } } }`,
+		map[string]any{"i": map[string]any{"body": body, "parentId": parent, "mentions": mentions}})
+	if got.at("publishPost", "post", "parentId") != parent {
+		a.t.Errorf("the answer is %+v", got.Data)
+	}
+	return got.at("publishPost", "post", "id").(string)
+}
+
+// everything makes four notifications for alice, one of each category: a like, a follower, a comment and a mention.
+func (a *api) everything() (post, comment string) {
+	a.t.Helper()
+	post = a.publish("alice")
+	a.must("bob", `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
+	a.Quiet(a.Fanout)
+	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
+	a.Quiet(a.Fanout)
+	comment = a.answerTo("bob", post, "nice")
+	a.Quiet(a.Fanout)
+	a.answerTo("carol", comment, "yes, @alice")
+	a.Quiet(a.Fanout)
+	return post, comment
+}
+
+func TestOneOfEachCategory(t *testing.T) {
+	a := newAPI(t)
+	post, comment := a.everything()
+	a.wantPanel("alice", "four things", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	a.wantPanel("bob", "a reply to his comment", "COMMENT 1")
+	a.wantPanel("carol", "nothing")
+	got := a.must("alice", panelQuery, map[string]any{"categories": []string{"LIKE"}})
+	if got.at("viewer", "notifications", "edges", 1) != nil || got.at("viewer", "notifications", "edges", 0, "node", "subject", "id") != post ||
+		got.at("viewer", "notifications", "edges", 0, "node", "actors", 0, "key") != "bob" {
+		t.Errorf("the likes are %+v", got.Data)
+	}
+	a.must("bob", `mutation($p: ID!) { deletePost(input: {postId: $p}) { postId } }`, map[string]any{"p": comment})
+	a.must("bob", `mutation($p: ID!) { unlikePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
+	a.must("bob", `mutation { unfollow(input: {userId: "user:alice"}) { user { id } } }`, nil)
+	a.wantPanel("alice", "all undone but the mention", "MENTION 1")
+	a.wantPanel("bob", "what was replied to is gone")
+}
+
+// The mentions page clears the mentions alone; opening a row takes it out of the number; unread brings the row back.
+func TestTwoMarks(t *testing.T) {
+	a := newAPI(t)
+	a.everything()
+	a.must("alice", `mutation { markNotificationsSeen(input: {categories: [MENTION]}) { badges { total { value } } } }`, nil)
+	ids := a.wantPanel("alice", "mentions seen", "MENTION 1 seen", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	got := a.must("alice", `mutation($i: MarkNotificationsReadInput!) { markNotificationsRead(input: $i) { badges { notifications { total { value } } } } }`,
+		map[string]any{"i": map[string]any{"ids": []string{ids[1], ids[0]}}})
+	if got.at("markNotificationsRead", "badges", "notifications", "total", "value") != 2.0 {
+		t.Errorf("the answer's badges are %+v", got.Data)
+	}
+	a.wantPanel("alice", "two read", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1", "LIKE 1")
+	got = a.must("alice", `mutation($n: ID!) { markNotificationUnread(input: {id: $n}) { notification { id read } badges { notifications { total { value } } } } }`, map[string]any{"n": ids[0]})
+	if got.at("markNotificationUnread", "notification", "read") != false || got.at("markNotificationUnread", "notification", "id") != ids[0] {
+		t.Errorf("unread again: %+v", got.Data)
+	}
+	a.wantPanel("alice", "the mention is unread, and was seen", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1", "LIKE 1")
+	a.must("alice", `mutation($n: ID!) { markNotificationsRead(input: {upTo: $n}) { badges { version } } }`, map[string]any{"n": ids[2]})
+	a.wantPanel("alice", "read up to the follower", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
+}
+
+// A screen that shows an old list does not take back what another device marked unread, if it sends its token.
+func TestALateMarkLeavesWhatWasMarkedUnread(t *testing.T) {
+	a := newAPI(t)
+	a.everything()
+	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	token := a.must("alice", panelQuery, nil).at("viewer", "notifications", "readToken")
+	a.must("alice", `mutation($n: ID!) { markNotificationUnread(input: {id: $n}) { badges { version } } }`, map[string]any{"n": ids[3]})
+	late := `mutation($t: String) { markNotificationsRead(input: {all: true, readToken: $t}) { badges { version } } }`
+	a.must("alice", late, map[string]any{"t": token})
+	a.wantPanel("alice", "a late mark", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1")
+	a.must("alice", late, nil)
+	a.wantPanel("alice", "a mark of now", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
+}
+
+func TestMarkAllReadAndItsUndo(t *testing.T) {
+	a := newAPI(t)
+	a.everything()
+	all := `mutation { markAllRead(input: {idempotencyKey: "k"}) { undoUntil badges { notifications { total { value } } } } }`
+	undo := `mutation { undoMarkAllRead(input: {}) { badges { notifications { total { value } } } } }`
+	if got := a.as("alice", undo, nil); got.code() != services.Conflict {
+		t.Errorf("nothing to undo: %+v", got)
+	}
+	first, again := a.must("alice", all, nil), a.must("alice", all, nil)
+	until := first.at("markAllRead", "undoUntil")
+	if until == nil || until != again.at("markAllRead", "undoUntil") || first.at("markAllRead", "badges", "notifications", "total", "value") != 0.0 {
+		t.Errorf("all read: %+v, and again %+v", first.Data, again.Data)
+	}
+	a.Clock.Advance(30 * time.Second)
+	if got := a.must("alice", undo, nil); got.at("undoMarkAllRead", "badges", "notifications", "total", "value") != 4.0 {
+		t.Errorf("undone: %+v", got.Data)
+	}
+	a.wantPanel("alice", "undone", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	a.must("alice", `mutation { markAllRead(input: {}) { undoUntil } }`, nil)
+	a.Clock.Advance(31 * time.Second)
+	got := a.as("alice", undo, nil)
+	if got.code() != services.Conflict || !strings.Contains(got.Errors[0].Message, "30 s") {
+		t.Errorf("too late: %+v", got)
+	}
+	a.wantPanel("alice", "too late", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
+	if got := a.must("alice", `mutation { markAllRead(input: {}) { undoUntil } }`, nil); got.at("markAllRead", "undoUntil") != nil {
+		t.Errorf("nothing was read: %+v", got.Data)
+	}
+}
+
+// Days take the unseen out of the number, and leave them in the list.
+func TestOlderNotifications(t *testing.T) {
+	a := newAPI(t)
+	a.everything()
+	a.Clock.Advance(8 * 24 * time.Hour)
+	a.wantPanel("alice", "after eight days", "MENTION 1 older", "COMMENT 1 older", "FOLLOW 1 older", "LIKE 1 older")
+	got := a.must("alice", panelQuery, nil)
+	for _, category := range []string{"like", "comment", "mention", "follow"} {
+		if got.at("viewer", "badges", "notifications", "older", category) != 1.0 {
+			t.Errorf("%s: %+v", category, got.at("viewer", "badges", "notifications"))
+		}
+	}
+}
+
+func TestPagesOfNotifications(t *testing.T) {
+	a := newAPI(t)
+	a.everything()
+	_, want := a.panel("alice")
+	var walked []string
+	var after any
+	for range 10 {
+		got := a.must("alice", panelQuery, map[string]any{"first": 1, "after": after})
+		walked = append(walked, got.at("viewer", "notifications", "edges", 0, "node", "id").(string))
+		after = got.at("viewer", "notifications", "pageInfo", "endCursor")
+		if got.at("viewer", "notifications", "pageInfo", "hasNextPage") == false {
+			break
+		}
+	}
+	if !slices.Equal(walked, want) {
+		t.Errorf("one by one they are %v, at once %v", walked, want)
+	}
+	if got := a.as("bob", panelQuery, map[string]any{"after": after}); got.code() != services.Invalid {
+		t.Errorf("another's cursor: %+v", got)
+	}
+	feed := a.must("alice", `{ viewer { homeFeed { pageInfo { endCursor } } } }`, nil).at("viewer", "homeFeed", "pageInfo", "endCursor")
+	if got := a.as("alice", panelQuery, map[string]any{"after": feed}); got.code() != services.Invalid {
+		t.Errorf("a feed's cursor: %+v", got)
+	}
+}
+
+// A notification is a node for its recipient alone, by the id that it has and by those that it had.
+func TestNotificationsAreTheViewersNodes(t *testing.T) {
+	a := newAPI(t)
+	post, _ := a.everything()
+	_, before := a.panel("alice")
+	like := before[3]
+	a.must("carol", `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
+	_, after := a.panel("alice")
+	if after[0] == like {
+		t.Fatal("who joined left the id as it was")
+	}
+	query := `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Notification { actorCount } } }`
+	got := a.must("alice", query, map[string]any{"ids": []string{like, post, after[0], "notification:0000000000009"}})
+	if got.at("nodes", 0, "id") != like || got.at("nodes", 0, "actorCount") != 2.0 || got.at("nodes", 2, "actorCount") != 2.0 || got.at("nodes", 1, "id") != post || got.at("nodes", 3) != nil {
+		t.Errorf("the nodes are %+v", got.Data)
+	}
+	if got := a.must("bob", query, map[string]any{"ids": []string{like, before[0]}}); got.at("nodes", 0) != nil || got.at("nodes", 1) != nil {
+		t.Errorf("another reads them: %+v", got.Data)
+	}
+}
+
+func TestMarksThatAreRefused(t *testing.T) {
+	a := newAPI(t)
+	post, _ := a.everything()
+	_, mine := a.panel("alice")
+	_, bobs := a.panel("bob")
+	read := func(input string) string {
+		return `mutation { markNotificationsRead(input: {` + input + `}) { badges { version } } }`
+	}
+	many := strings.Repeat(`"`+mine[0]+`",`, 501)
+	for what, bad := range map[string]struct {
+		query string
+		code  services.Code
+		says  string
+	}{
+		"nothing named":         {read(``), services.Invalid, "ids, upTo, categories or all"},
+		"ids and a range":       {read(`ids: ["` + mine[0] + `"], categories: [LIKE]`), services.Invalid, "ids, all"},
+		"all and a range":       {read(`all: true, upTo: "` + mine[0] + `"`), services.Invalid, "ids, all"},
+		"too many ids":          {read(`ids: [` + many + `]`), services.Invalid, "1 to 500"},
+		"an id of another list": {read(`ids: ["` + post + `"]`), services.Invalid, "notification"},
+		"another's id":          {read(`ids: ["` + mine[0] + `", "` + bobs[0] + `"]`), services.NotFound, "not a notification of yours"},
+		"up to a post":          {read(`upTo: "` + post + `"`), services.Invalid, "upTo"},
+		"up to the beginning":   {read(`upTo: "notification:0000000000000"`), services.NotFound, "upTo"},
+		"beyond the end":        {read(`upTo: "notification:7ZZZZZZZZZZZZ"`), services.Invalid, "beyond the newest"},
+		"a broken token":        {read(`all: true, readToken: "7"`), services.Invalid, "readToken"},
+		"an unknown category":   {read(`categories: [SHOE]`), services.Invalid, "SHOE"},
+		"seen beyond the end":   {`mutation { markNotificationsSeen(input: {upTo: "notification:7ZZZZZZZZZZZZ"}) { badges { version } } }`, services.Invalid, "beyond the newest"},
+		"all beyond the end":    {`mutation { markAllRead(input: {upTo: "notification:7ZZZZZZZZZZZZ"}) { badges { version } } }`, services.Invalid, "beyond the newest"},
+		"unread another's":      {`mutation { markNotificationUnread(input: {id: "notification:0000000000007"}) { badges { version } } }`, services.NotFound, "not a notification of yours"},
+		"unread a post":         {`mutation { markNotificationUnread(input: {id: "` + post + `"}) { badges { version } } }`, services.Invalid, "id"},
+	} {
+		if got := a.as("alice", bad.query, nil); got.code() != bad.code || !strings.Contains(got.Errors[0].Message, bad.says) {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	a.wantPanel("alice", "after what was refused", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+}
+
+// The host application marks for its users, and its posts answer and mention.
+func TestNotificationEvents(t *testing.T) {
+	a := newAPI(t)
+	post, _ := a.everything()
+	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	got := a.ingest(
+		event{"publishPost": event{"as": "user:dora", "body": "hello", "parentId": post, "mentions": []string{"user:bob"}}},
+		event{"publishPost": event{"as": "user:dora", "body": "hello", "parentId": "post:0000000000001"}},
+		event{"markNotificationsRead": event{"as": "user:alice", "ids": []string{ids[0]}}},
+		event{"markNotificationUnread": event{"as": "user:alice", "id": ids[0]}},
+		event{"markAllRead": event{"as": "user:alice"}},
+		event{"undoMarkAllRead": event{"as": "user:alice"}},
+		event{"undoMarkAllRead": event{"as": "user:alice"}},
+		event{"markNotificationsRead": event{"as": "user:alice", "categories": []string{"LIKE"}}},
+	)
+	for i, code := range []any{nil, "NOT_FOUND", nil, nil, nil, nil, "CONFLICT", nil} {
+		if is := got.at("ingest", "results", i, "error", "code"); is != code {
+			t.Errorf("event %d: %v, want %v", i, got.at("ingest", "results", i), code)
+		}
+	}
+	a.wantPanel("alice", "after the events", "COMMENT 2", "MENTION 1", "FOLLOW 1", "LIKE 1 seen read")
+	a.wantPanel("bob", "mentioned", "MENTION 1", "COMMENT 1")
+}
