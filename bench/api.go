@@ -69,6 +69,15 @@ func like(who, post string) event {
 	return event{"likePost": map[string]any{"as": "user:" + who, "postId": post}}
 }
 
+// mention is a post that mentions somebody.
+func mention(who, whom string) event {
+	return event{"publishPost": map[string]any{"as": "user:" + who, "body": "Have you seen this?", "mentions": []string{"user:" + whom}}}
+}
+
+func comment(who, post string) event {
+	return event{"publishPost": map[string]any{"as": "user:" + who, "body": "I think so too.", "parentId": post}}
+}
+
 func profile(who, name string) event {
 	return event{"setProfile": map[string]any{"as": "user:" + who, "name": name, "avatarUrl": "https://images.example/" + who + ".jpg"}}
 }

@@ -115,9 +115,8 @@ func (b *bench) checkEveryone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own := *b
-	own.folder = filepath.Join(b.folder, "everyone")
-	if err := os.MkdirAll(own.folder, 0o700); err != nil {
+	own, err := b.aside("everyone", everyoneDatabase)
+	if err != nil {
 		return err
 	}
 	b.say("everyone: importing %s", filepath.Base(b.follows))
@@ -128,7 +127,7 @@ func (b *bench) checkEveryone(ctx context.Context) error {
 	if err := b.redis.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	server, err := own.startServer(ctx)
+	server, err := own.start(ctx)
 	if err != nil {
 		return err
 	}

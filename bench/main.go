@@ -31,7 +31,10 @@ const (
 )
 
 // rowNames are what --only takes.
-var rowNames = []string{"badge", "feed", "sockets", "import", "everyone"}
+var rowNames = []string{"badge", "feed", "sockets", "import", "every", "million", "conversations", "group", "recipient", "locks", "everyone", "scripts"}
+
+// longRow takes minutes, also with --quick: that leaves it out unless it is named.
+const longRow = "everyone"
 
 // options are the flags.
 type options struct {
@@ -48,6 +51,7 @@ type options struct {
 	volleys      int // in a round
 	socketRounds int
 	importRounds int
+	worlds       worlds
 	limit        time.Duration // of the whole run
 }
 
@@ -102,10 +106,10 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	}
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	o.readers, o.volleys, o.limit = 16, 5, time.Hour
+	o.readers, o.volleys, o.limit, o.worlds = 16, 5, time.Hour, wholeWorlds
 	o.socketRounds, o.importRounds = min(o.rounds, 3), min(o.rounds, 3)
 	if o.quick {
-		o.readers, o.volleys, o.limit, o.socketRounds, o.importRounds = 2, 2, 10*time.Minute, 1, 1
+		o.readers, o.volleys, o.limit, o.socketRounds, o.importRounds, o.worlds = 2, 2, 10*time.Minute, 1, 1, quickWorlds
 		set := func(name string, change func()) {
 			if !given[name] {
 				change()
@@ -117,6 +121,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		set("sockets", func() { o.sockets = 300 })
 		set("follows", func() { o.follows = quickFollowsFile })
 		set("results", func() { o.results = "-" })
+		set("only", func() { *only = strings.Replace(*only, ","+longRow, "", 1) })
 	}
 	for _, name := range strings.Split(*only, ",") {
 		if !slices.Contains(rowNames, name) {
@@ -146,6 +151,7 @@ type bench struct {
 	redisURL  string
 	usersFile string
 	numbers   map[string]uint32 // key -> user number
+	scripts   scriptTimes
 	report    *report
 	progress  io.Writer
 }
@@ -209,28 +215,35 @@ func (b *bench) measure(ctx context.Context) error {
 	defer engine.stop()
 	defer client.Close()
 	b.redis, b.redisURL, b.redisPID = client, url, engine.pid()
-	if b.wants("badge") || b.wants("feed") || b.wants("sockets") {
-		if err := b.prepare(ctx); err != nil {
+	for _, row := range []struct {
+		name    string
+		wanted  bool
+		measure func(context.Context) error
+	}{
+		{"what the peers read", b.wants("badge") || b.wants("feed") || b.wants("sockets"), b.prepare},
+		{"queries", b.wants("badge") || b.wants("feed"), b.measureQueries},
+		{"sockets", b.wants("sockets"), b.measureSockets},
+		{"import", b.wants("import"), b.measureImport},
+		{"every", b.wants("every"), b.measureEvery},
+		{"million", b.wants("million"), b.measureMillion},
+		{"conversations", b.wants("conversations"), b.measureConversations},
+		{"group", b.wants("group"), b.measureGroup},
+		{"recipient", b.wants("recipient"), b.measureRecipient},
+		{"locks", b.wants("locks"), b.measureLocks},
+		{"everyone", b.wants("everyone"), b.checkEveryone},
+	} {
+		if !row.wanted {
+			continue
+		}
+		if err := row.measure(ctx); err != nil {
+			return fmt.Errorf("%s: %w", row.name, err)
+		}
+		if err := b.scripts.collect(ctx, client); err != nil {
 			return err
 		}
 	}
-	if b.wants("badge") || b.wants("feed") {
-		if err := b.measureQueries(ctx); err != nil {
-			return err
-		}
-	}
-	if b.wants("sockets") {
-		if err := b.measureSockets(ctx); err != nil {
-			return err
-		}
-	}
-	if b.wants("import") {
-		if err := b.measureImport(ctx); err != nil {
-			return err
-		}
-	}
-	if b.wants("everyone") {
-		return b.checkEveryone(ctx)
+	if b.wants("scripts") {
+		b.reportScripts()
 	}
 	return nil
 }

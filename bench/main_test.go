@@ -26,6 +26,12 @@ func TestOptions(t *testing.T) {
 	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.results != "-" || o.sockets > 1000 || o.limit > 10*time.Minute {
 		t.Errorf("--quick: %+v, %v", o, err)
 	}
+	if strings.Contains(strings.Join(o.only, " "), longRow) || len(o.only) != len(rowNames)-1 || o.worlds.users != quickWorlds.users {
+		t.Errorf("--quick: %+v", o)
+	}
+	if o, err = parseOptions([]string{"--quick", "--only", longRow}, io.Discard); err != nil || len(o.only) != 1 {
+		t.Errorf("a long row that is named: %+v, %v", o, err)
+	}
 	if o, err = parseOptions([]string{"--rounds", "2"}, io.Discard); err != nil || o.rounds != 2 || o.socketRounds != 2 {
 		t.Errorf("--rounds 2: %+v, %v", o, err)
 	}

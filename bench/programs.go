@@ -44,7 +44,8 @@ func startRedis(ctx context.Context, folder string) (p *process, client *redis.C
 		return nil, nil, "", err
 	}
 	p, err = start(ctx, folder, "redis", folder, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "",
-		"--appendonly", "no", "--zset-max-listpack-entries", listpackEntries)
+		"--appendonly", "no", "--zset-max-listpack-entries", listpackEntries,
+		"--slowlog-log-slower-than", strconv.Itoa(int(slowFrom.Microseconds())), "--slowlog-max-len", strconv.Itoa(slowKept))
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -75,11 +76,51 @@ func startProgram(ctx context.Context, folder, name, dir, path string, arguments
 	return &program{process: p, address: address, control: address, api: newAPI(address)}, nil
 }
 
-// startServer starts Tidings on the data and the Redis.
+// startServer starts Tidings on the data and the Redis that the peers read.
 func (b *bench) startServer(ctx context.Context) (*program, error) {
-	return startProgram(ctx, b.folder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
-		return []string{"--listen", "127.0.0.1:" + port, "--data", filepath.Join(b.folder, "data"), "--redis", b.redisURL, "--node", node, "--log-level", "warn", "--drain", "0s"}
+	return b.place().start(ctx)
+}
+
+// place is where a server has its data: a folder, and a database of the Redis.
+type place struct{ folder, redisURL, node string }
+
+// place is the one that the peers know.
+func (b *bench) place() place { return place{b.folder, b.redisURL, node} }
+
+// aside makes a place for one row alone.
+func (b *bench) aside(name string, database int) (place, error) {
+	p := place{filepath.Join(b.folder, name), b.redisURL + "/" + strconv.Itoa(database), node + "-" + name}
+	return p, os.MkdirAll(filepath.Join(p.folder, "data"), 0o700)
+}
+
+// file is the database.
+func (p place) file() string { return filepath.Join(p.folder, "data", "tidings.db") }
+
+// start starts Tidings there. A place has one server at a time.
+func (p place) start(ctx context.Context, arguments ...string) (*program, error) {
+	return startProgram(ctx, p.folder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
+		return append([]string{"--listen", "127.0.0.1:" + port, "--data", filepath.Join(p.folder, "data"), "--redis", p.redisURL, "--node", p.node,
+			"--log-level", "warn", "--drain", "0s"}, arguments...)
 	}, func(address string) func(context.Context) error { return answers("http://" + address + "/readyz") })
+}
+
+// connect opens the place's database of the Redis.
+func (p place) connect() (*redis.Client, error) {
+	options, err := redis.ParseURL(p.redisURL)
+	if err != nil {
+		return nil, err
+	}
+	options.ContextTimeoutEnabled = true
+	return redis.NewClient(options), nil
+}
+
+// forget drops what a place has in Redis: the next row's memory is its own.
+func (p place) forget(ctx context.Context) error {
+	client, err := p.connect()
+	if err != nil {
+		return err
+	}
+	return errors.Join(client.FlushDB(ctx).Err(), client.Close())
 }
 
 // startMercurius starts the Node peer with a number of processes. Its packages are fetched when they are not there.

@@ -14,4 +14,13 @@ const (
 
 	badgeSubscription = `subscription { badgesChanged { version total ` + countFields + ` homeFeed ` + countFields +
 		` notifications { newest total ` + countFields + ` like ` + countFields + ` } } }`
+
+	// everyFields is the whole document.
+	everyFields = `version total ` + countFields + ` homeFeed ` + countFields + ` notifications { newest total ` + countFields + ` like ` + countFields +
+		` comment ` + countFields + ` mention ` + countFields + ` follow ` + countFields + ` } siteMessages { total ` + countFields + ` types { type count ` +
+		countFields + ` } } announcements ` + countFields + ` conversations { total ` + countFields + ` mentions ` + countFields + ` } dots { name lit }`
+
+	everyQuery = `{ viewer { badges { ` + everyFields + ` } } }`
+
+	everySubscription = `subscription { badgesChanged { ` + everyFields + ` } }`
 )

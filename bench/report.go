@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -90,7 +91,9 @@ type report struct {
 	details []detail
 	// everyone says, for each time that everybody was read, how many were right.
 	everyone []string
-	notes    []string
+	// scripts says, for each Lua script, how long its slowest call took.
+	scripts []string
+	notes   []string
 }
 
 var (
@@ -104,7 +107,7 @@ func (r *report) print(out io.Writer) error {
 	for _, l := range r.lines {
 		rows = append(rows, l.cells())
 	}
-	_, err := io.WriteString(out, aligned(rows)+strings.Join(append(r.everyone, ""), "\n"))
+	_, err := io.WriteString(out, aligned(rows)+strings.Join(append(slices.Concat(r.everyone, r.scripts), ""), "\n"))
 	return err
 }
 
@@ -133,21 +136,26 @@ func (r *report) markdown(out io.Writer) error {
 		rows = append(rows, d.cells())
 	}
 	writeTable(&text, rows)
-	if len(r.everyone) > 0 {
-		text.WriteString("\n## Everyone\n\nA real follow graph is imported, some publish, and every person's badge and feed, read through the API, is held " +
-			"against a count straight from the rows of the file.\n\n")
-		for _, line := range r.everyone {
-			text.WriteString("- " + line + "\n")
-		}
-	}
-	if len(r.notes) > 0 {
-		text.WriteString("\n## To be known\n\n")
-		for _, note := range r.notes {
-			text.WriteString("- " + note + "\n")
-		}
-	}
+	section(&text, "Everyone", "A real follow graph is imported, some publish, and every person's badge and feed, read through the API, is held "+
+		"against a count straight from the rows of the file.", r.everyone)
+	section(&text, "Scripts", "The slowest call of each Lua script, by Redis' own clock, over all that this run did.", r.scripts)
+	section(&text, "To be known", "", r.notes)
 	_, err := io.WriteString(out, text.String())
 	return err
+}
+
+// section writes a list under a heading, unless it is empty.
+func section(text *strings.Builder, heading, about string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	text.WriteString("\n## " + heading + "\n\n")
+	if about != "" {
+		text.WriteString(about + "\n\n")
+	}
+	for _, item := range items {
+		text.WriteString("- " + item + "\n")
+	}
 }
 
 func writeTable(text *strings.Builder, rows [][]string) {

@@ -124,6 +124,23 @@ func TestMarkdownSaysThatAQuickRunProvesNothing(t *testing.T) {
 	}
 }
 
+func TestSectionsThatHaveNothingAreLeftOut(t *testing.T) {
+	r := newReport()
+	r.everyone, r.scripts, r.notes = []string{"10 of 10 badges right"}, []string{"inbox_add: 0.30 ms"}, nil
+	var out strings.Builder
+	if err := r.markdown(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"## Everyone\n\nA real follow graph", "\n\n- 10 of 10 badges right\n\n## Scripts\n\n", "\n\n- inbox_add: 0.30 ms\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "To be known") {
+		t.Errorf("a heading without anything below it in\n%s", out.String())
+	}
+}
+
 func TestPrint(t *testing.T) {
 	var out strings.Builder
 	if err := newReport().print(&out); err != nil {

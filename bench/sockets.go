@@ -36,11 +36,16 @@ type fleet struct {
 	origin  time.Time // what the sockets' times count from
 	pending atomic.Int64
 	all     atomic.Pointer[chan struct{}] // closed when pending gets to 0
+	watch   atomic.Pointer[watching]      // gets every event; nil: nobody wants them
 }
+
+// watching is told of an event: of which socket, what and when.
+type watching func(i int, payload []byte, at time.Time)
 
 // socket is one connection. Its last event's time is nanoseconds after the fleet's origin.
 type socket struct {
 	fleet  *fleet
+	index  int
 	conn   net.Conn
 	buffer []byte
 	filled int // bytes in the buffer
@@ -90,7 +95,7 @@ func (f *fleet) open(ctx context.Context, address string, i int, open opening) e
 	if err != nil {
 		return err
 	}
-	s := &socket{fleet: f, conn: conn, buffer: make([]byte, readBuffer)}
+	s := &socket{fleet: f, index: i, conn: conn, buffer: make([]byte, readBuffer)}
 	f.sockets[i] = s
 	if err := conn.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
 		return err
@@ -153,6 +158,9 @@ func (s *socket) read() {
 		case opcode == opClose:
 			err = io.EOF
 		case bytes.Contains(payload, nextType):
+			if watch := s.fleet.watch.Load(); watch != nil {
+				(*watch)(s.index, payload, time.Now())
+			}
 			s.event()
 		case bytes.Contains(payload, []byte(`"type":"ping"`)):
 			err = s.write(opText, []byte(`{"type":"pong"}`))
@@ -239,6 +247,11 @@ func (s *socket) write(opcode byte, payload []byte) error {
 
 // subscribe opens graphql-transport-ws for a token, subscribes to the badges and reads the first state.
 func subscribe(address string, token func(i int) string) opening {
+	return subscribeTo(address, badgeSubscription, token)
+}
+
+// subscribeTo does it with a subscription of one's own.
+func subscribeTo(address, subscription string, token func(i int) string) opening {
 	const messageLimit = 8
 	return func(s *socket, i int) error {
 		if err := s.upgrade(address); err != nil {
@@ -253,7 +266,7 @@ func subscribe(address string, token func(i int) string) opening {
 			case err != nil:
 				return err
 			case opcode == opText && bytes.Contains(payload, []byte(`"type":"connection_ack"`)):
-				query := `{"id":"1","type":"subscribe","payload":{"query":` + strconv.Quote(badgeSubscription) + `}}`
+				query := `{"id":"1","type":"subscribe","payload":{"query":` + strconv.Quote(subscription) + `}}`
 				if err := s.write(opText, []byte(query)); err != nil {
 					return err
 				}

@@ -227,3 +227,12 @@ func (c *Client) scriptsMissing() {
 		c.raiseListEntries(ctx)
 	})
 }
+
+// ScriptNames names every script by its SHA-1, which is what EVALSHA and the slow log of Redis call it.
+func ScriptNames() map[string]string {
+	names := make(map[string]string, len(loaded))
+	for _, s := range loaded {
+		names[s.sha1] = s.name
+	}
+	return names
+}

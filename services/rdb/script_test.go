@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -241,5 +243,18 @@ func TestAScriptOfAFileBeginsWithTheHelpers(t *testing.T) {
 		if !strings.HasPrefix(s.source, luaFile("lib")) || !strings.HasSuffix(s.source, luaFile(s.name)) || len(s.sha1) != 40 {
 			t.Errorf("script %s (%s) is not lib.lua and its own file", s.name, s.sha1)
 		}
+	}
+}
+
+func TestScriptNamesAreOfWhatRedisKnows(t *testing.T) {
+	c := connect(t, Options{URL: "embedded"})
+	names := ScriptNames()
+	sums := slices.Sorted(maps.Keys(names))
+	known, err := c.rds().ScriptExists(t.Context(), sums...).Result()
+	if err != nil || len(known) != len(loaded) || slices.Contains(known, false) {
+		t.Errorf("%d scripts are loaded; of the names %v Redis knows %v, %v", len(loaded), names, known, err)
+	}
+	if !slices.Contains(slices.Collect(maps.Values(names)), "registers_put") {
+		t.Errorf("no registers_put in %v", names)
 	}
 }

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"tidings/services"
+)
+
+// group is a conversation in which the first members talk and the others listen.
+type group struct {
+	api              *api
+	prefix, id       string
+	members, talkers int
+	seen             []arrivals // of each member
+
+	mu   sync.Mutex
+	said []said
+	last []int64 // the number of each talker's last message
+}
+
+// said is a message: its number in the group, and when its mutation had answered.
+type said struct {
+	number int64
+	at     time.Time
+}
+
+// arrivals are the numbers that were pushed to one member.
+type arrivals struct {
+	mu     sync.Mutex
+	counts []count
+}
+
+type count struct {
+	value int64
+	at    time.Time
+}
+
+func (g *group) key(i int) string   { return fmt.Sprint(g.prefix, i) }
+func (g *group) token(i int) string { return "dev:" + g.key(i) }
+
+func (g *group) create(ctx context.Context) error {
+	var others []string
+	for i := 1; i < g.members; i++ {
+		others = append(others, "user:"+g.key(i))
+	}
+	g.last = make([]int64, g.talkers)
+	ids, err := g.api.ingest(ctx, []event{{"createConversation": map[string]any{"as": "user:" + g.key(0), "kind": "GROUP", "title": "Harbour", "memberIds": others}}})
+	if err != nil {
+		return err
+	}
+	g.id = ids[0]
+	return nil
+}
+
+// watch notes what is pushed.
+func (g *group) watch(i int, payload []byte, at time.Time) {
+	value, found := conversationCount(payload)
+	if !found {
+		return
+	}
+	g.seen[i].mu.Lock()
+	defer g.seen[i].mu.Unlock()
+	g.seen[i].counts = append(g.seen[i].counts, count{value, at})
+}
+
+// talk lets everyone who talks say something once in a while, spread over it, until it is told to end; without a pause
+// each says the next thing as soon as the last one is answered.
+func (g *group) talk(ctx context.Context, every time.Duration) error {
+	start := time.Now()
+	errs := make([]error, g.talkers)
+	var group sync.WaitGroup
+	for i := range g.talkers {
+		group.Go(func() {
+			for turn := 0; ctx.Err() == nil && errs[i] == nil; turn++ {
+				due := start.Add(time.Duration(turn)*every + every*time.Duration(i)/time.Duration(g.talkers))
+				if every > 0 && pause(ctx, time.Until(due)) != nil {
+					return
+				}
+				errs[i] = g.say(context.WithoutCancel(ctx), i) // what was begun is waited for: it counts in the end
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (g *group) say(ctx context.Context, talker int) error {
+	const mutation = `mutation($id: ID!, $body: String!) { sendMessage(input: {conversationId: $id, body: $body}) { message { id } } }`
+	var data struct {
+		SendMessage struct{ Message struct{ ID string } }
+	}
+	if err := g.api.do(ctx, g.token(talker), mutation, map[string]any{"id": g.id, "body": "The ferry is late again."}, &data); err != nil {
+		return err
+	}
+	now := time.Now()
+	id, err := services.ParseMessageID("message", data.SendMessage.Message.ID)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.said = append(g.said, said{id.Number(), now})
+	g.last[talker] = id.Number()
+	return nil
+}
+
+// spoken lets members talk and waits until all who listen have the right number. It answers the messages' rate, and
+// how long after each one's answer the last listener had it.
+func (g *group) spoken(ctx context.Context, talk func() error) (sample, error) {
+	g.mu.Lock()
+	first := len(g.said)
+	g.mu.Unlock()
+	start := time.Now()
+	if err := talk(); err != nil {
+		return sample{}, err
+	}
+	took := time.Since(start)
+	g.mu.Lock()
+	messages := slices.Clone(g.said[first:])
+	g.mu.Unlock()
+	if len(messages) == 0 {
+		return sample{}, errors.New("nobody said anything")
+	}
+	head := slices.MaxFunc(messages, func(a, b said) int { return int(a.number - b.number) }).number
+	deadline := time.Now().Add(volleyLimit)
+	for i := g.talkers; i < g.members; i++ {
+		for g.seen[i].greatest() < head {
+			if time.Now().After(deadline) {
+				return sample{}, fmt.Errorf("%s has %d unread messages %v after the last of %d", g.key(i), g.seen[i].greatest(), volleyLimit, head)
+			}
+			if err := pause(ctx, 5*time.Millisecond); err != nil {
+				return sample{}, err
+			}
+		}
+	}
+	late := make([]time.Duration, len(messages))
+	for i := g.talkers; i < g.members; i++ {
+		g.seen[i].lateness(messages, late)
+	}
+	slices.Sort(late)
+	return newSample(late, took), nil
+}
+
+func (a *arrivals) greatest() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.counts) == 0 {
+		return 0
+	}
+	return a.counts[len(a.counts)-1].value // of who only listens it grows
+}
+
+// lateness raises late[i] to how long after message i was answered this listener's number had it.
+func (a *arrivals) lateness(messages []said, late []time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, message := range messages {
+		place, _ := slices.BinarySearchFunc(a.counts, message.number, func(c count, number int64) int { return int(c.value - number) })
+		if place < len(a.counts) {
+			late[i] = max(late[i], a.counts[place].at.Sub(message.at))
+		}
+	}
+}
+
+// check reads the badges of all members and holds them against what was said: all of it for who listens, what came
+// after one's own last message for who talks.
+func (g *group) check(ctx context.Context) error {
+	var head int64
+	for _, message := range g.said {
+		head = max(head, message.number)
+	}
+	for i := range g.members {
+		var data struct {
+			Viewer struct {
+				Badges struct {
+					Conversations struct{ Total struct{ Value int64 } }
+				}
+			}
+		}
+		if err := g.api.do(ctx, g.token(i), everyQuery, nil, &data); err != nil {
+			return err
+		}
+		want := head
+		if i < g.talkers {
+			want -= g.last[i]
+		}
+		if got := data.Viewer.Badges.Conversations.Total.Value; got != want {
+			return fmt.Errorf("%s has %d unread messages, %d were said since he said something", g.key(i), got, want)
+		}
+	}
+	return nil
+}
+
+var beforeCount = []byte(`"conversations":{"total":{"value":`)
+
+// conversationCount finds the number of unread messages in an event.
+func conversationCount(payload []byte) (value int64, found bool) {
+	_, rest, found := bytes.Cut(payload, beforeCount)
+	if !found {
+		return 0, false
+	}
+	end := bytes.IndexAny(rest, ",}")
+	if end < 0 {
+		return 0, false
+	}
+	value, err := strconv.ParseInt(string(rest[:end]), 10, 64)
+	return value, err == nil
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+func TestConversationCount(t *testing.T) {
+	for payload, want := range map[string]int64{
+		`{"badgesChanged":{"conversations":{"total":{"value":12,"display":"12"}}}}`: 12, `"conversations":{"total":{"value":0}}`: 0,
+		`{"conversations":{"total":{"value":`: -1, `"conversations":{"total":{"value":x}`: -1, `"total":{"value":3}`: -1, `"conversations":{"total":{"value":12`: -1,
+	} {
+		if got, found := conversationCount([]byte(payload)); found != (want >= 0) || found && got != want {
+			t.Errorf("%s: %d, %v", payload, got, found)
+		}
+	}
+}
+
+// The whole document is asked for in the order in which the count is looked for.
+func TestConversationCountFitsTheSubscription(t *testing.T) {
+	if !strings.Contains(everySubscription, "conversations { total { value ") {
+		t.Errorf("the count is looked for where it is not: %s", everySubscription)
+	}
+}
+
+func TestLateness(t *testing.T) {
+	start := time.Now()
+	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	messages := []said{{3, after(30)}, {1, after(5)}, {2, after(20)}, {9, after(90)}}
+	late := make([]time.Duration, len(messages))
+	quick := arrivals{counts: []count{{1, after(4)}, {2, after(21)}, {3, after(31)}, {9, after(95)}}}
+	slow := arrivals{counts: []count{{0, start}, {3, after(80)}}} // has not got the last one
+	quick.lateness(messages, late)
+	slow.lateness(messages, late)
+	want := []time.Duration{50, 75, 60, 5}
+	for i := range want {
+		want[i] *= time.Millisecond
+	}
+	if !slices.Equal(late, want) {
+		t.Errorf("got %v, want %v", late, want)
+	}
+	// Before its answer is early enough.
+	late = late[:1]
+	late[0] = 0
+	quick.lateness([]said{{1, after(5)}}, late)
+	if late[0] != 0 {
+		t.Errorf("a number that came before the answer is %v late", late[0])
+	}
+}
+
+// chatter is a server with one group, whose pushes go to the members at once.
+type chatter struct {
+	mu     sync.Mutex
+	head   int64
+	last   map[string]int64 // of each member
+	extra  int64            // what badges have too much
+	silent bool             // nothing is pushed
+	group  *group
+}
+
+func (c *chatter) answer(q question) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case strings.Contains(q.Query, "sendMessage"):
+		c.head++
+		c.last[q.token] = c.head
+		if !c.silent {
+			for i := range c.group.seen {
+				c.group.watch(i, fmt.Appendf(nil, `"conversations":{"total":{"value":%d}}`, c.head-c.last[c.group.token(i)]), time.Now())
+			}
+		}
+		return fmt.Sprintf(`{"data":{"sendMessage":{"message":{"id":%q}}}}`, services.NewMessageID(1, c.head).GlobalID())
+	case len(q.Variables.Events) > 0:
+		return results(q)
+	}
+	return fmt.Sprintf(`{"data":{"viewer":{"badges":{"conversations":{"total":{"value":%d}}}}}}`, c.head-c.last[q.token]+c.extra)
+}
+
+func newChatter(t *testing.T) *chatter {
+	t.Helper()
+	c := &chatter{last: map[string]int64{}}
+	c.group = &group{api: answering(t, c.answer), prefix: "m", members: 5, talkers: 2, seen: make([]arrivals, 5)}
+	if err := c.group.create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (g *group) talkFor(t *testing.T, length, every time.Duration) func() error {
+	return func() error {
+		ctx, end := context.WithTimeout(t.Context(), length)
+		defer end()
+		return g.talk(ctx, every)
+	}
+}
+
+func TestAGroupTalks(t *testing.T) {
+	c := newChatter(t)
+	result, err := c.group.spoken(t.Context(), c.group.talkFor(t, 200*time.Millisecond, 50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := len(c.group.said); said < 2 || said > 10 || int64(said) != c.head {
+		t.Errorf("%d messages of two who speak every 50 ms for 200 ms; the server has %d", said, c.head)
+	}
+	if result.p99 > 0 || !(result.rate > 0) {
+		t.Errorf("everybody was told before the answer: %+v", result)
+	}
+	before := c.head
+	if _, err := c.group.spoken(t.Context(), c.group.talkFor(t, 50*time.Millisecond, 0)); err != nil || c.head <= before {
+		t.Errorf("%d messages more, %v", c.head-before, err)
+	}
+	if err := c.group.check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	c.extra = 1
+	if err := c.group.check(t.Context()); err == nil {
+		t.Error("badges with one message too many are taken for right")
+	}
+}
+
+func TestAGroupThatIsNotTold(t *testing.T) {
+	c := newChatter(t)
+	if _, err := c.group.spoken(t.Context(), func() error { return nil }); err == nil {
+		t.Error("nobody said anything, and that was measured")
+	}
+	c.silent = true
+	ctx, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer end()
+	if _, err := c.group.spoken(ctx, c.group.talkFor(t, 10*time.Millisecond, 0)); err == nil {
+		t.Error("nobody was told, and that was measured")
+	}
+}
+
+func TestCountingsAreTwoWays(t *testing.T) {
+	ways := countings()
+	if len(ways) != 2 || slices.Equal(ways[0].arguments, ways[1].arguments) {
+		t.Errorf("%+v", ways)
+	}
+	b := &bench{options: options{worlds: wholeWorlds}, report: &report{}}
+	for _, way := range ways {
+		way.late = series{{rate: 100, p99: 150 * time.Millisecond}}
+		way.before, way.meanwhile = series{{rate: 3000}}, series{{rate: 1000}}
+	}
+	b.reportGroup(ways)
+	if len(b.report.lines) != 6 || b.report.lines[0].value != 150 || b.report.lines[1].value != 3 || b.report.lines[1].goal.verdict(3) != "no" {
+		t.Errorf("%+v", b.report.lines)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// measureConversations takes the row of the badge query by the number of conversations, half of which are counted when
+// somebody reads.
+func (b *bench) measureConversations(ctx context.Context) (err error) {
+	p, err := b.aside("conversations", conversationsDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	sizes := b.worlds.memberships
+	b.say("conversations: seeding %v of them for %d readers each", sizes, b.readers)
+	talker := services.UserNumber(len(sizes)*b.readers + 1)
+	if err := seedUsers(ctx, p.file(), int(talker)); err != nil {
+		return err
+	}
+	readers := make([][]services.UserNumber, len(sizes))
+	for i, conversations := range sizes {
+		for r := range b.readers {
+			readers[i] = append(readers[i], services.UserNumber(i*b.readers+r+1))
+		}
+		if err := seedConversations(ctx, p.file(), readers[i], talker, conversations); err != nil {
+			return err
+		}
+	}
+	server, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	client, err := p.connect()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	const what = "badge query by conversations"
+	var contenders []*contender
+	for i, conversations := range sizes {
+		if err := checkConversations(ctx, server.api, client, readers[i], conversations); err != nil {
+			return err
+		}
+		who := strconv.Itoa(conversations) + " conversations"
+		contenders = append(contenders, &contender{who: who, target: newTarget(server.address, server.pid(), everyQuery, memberTokens(readers[i]))})
+	}
+	if err := b.compete(ctx, what, contenders...); err != nil {
+		return err
+	}
+	least := contenders[0]
+	for _, more := range contenders[1:] {
+		b.report.lines = append(b.report.lines, line{
+			what: what + ", half counted when read: " + more.who, limit: "itself, " + least.who, ours: rate(more.values), theirs: rate(least.values),
+			value: ratio(least.values.rate(), more.values.rate()), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
+		})
+	}
+	return nil
+}
+
+func memberTokens(users []services.UserNumber) (tokens []string) {
+	for _, user := range users {
+		tokens = append(tokens, memberToken(int(user)-1))
+	}
+	return tokens
+}
+
+// checkConversations reads each reader's badges twice, first from SQL and then from Redis, and holds them and his
+// document against what was seeded.
+func checkConversations(ctx context.Context, a *api, client *redis.Client, readers []services.UserNumber, conversations int) error {
+	const placeBytes = 8 // of a conversation that is counted when somebody reads, in the document
+	for _, user := range readers {
+		for range 2 {
+			var data struct {
+				Viewer struct {
+					Badges struct {
+						Conversations struct {
+							Total struct {
+								Value     int
+								Precision string
+							}
+						}
+					}
+				}
+			}
+			if err := a.do(ctx, memberToken(int(user)-1), everyQuery, nil, &data); err != nil {
+				return err
+			}
+			if got := data.Viewer.Badges.Conversations.Total; got.Value != unreadEach*conversations || got.Precision != "EXACT" {
+				return fmt.Errorf("member %d of %d conversations has %d unread messages (%s), seeded were %d", user, conversations, got.Value, got.Precision, unreadEach*conversations)
+			}
+		}
+		places, err := client.HStrLen(ctx, fmt.Sprintf("{u%d}:b", user), "R").Result()
+		if err != nil {
+			return err
+		}
+		if places != int64(conversations/2*placeBytes) {
+			return fmt.Errorf("member %d: %d conversations are counted when he reads, %d should be", user, places/placeBytes, conversations/2)
+		}
+	}
+	return nil
+}

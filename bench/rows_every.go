@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+const (
+	stranger           = "stranger" // does what readers are notified of; nobody follows him
+	everyConversations = 20         // of each reader
+	everyNews          = 10         // site messages of each type, announcements, dots
+	countedQueries     = 500        // for the count of what is asked of Redis
+)
+
+// messageTypes are the types of site messages that the server is set up with.
+var messageTypes = []string{"general", "billing"}
+
+// measureEvery takes the rows of the badge query when every source has something.
+func (b *bench) measureEvery(ctx context.Context) (err error) {
+	p, err := b.aside("every", everyDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	types := []string{"--site-message-types", messageTypes[0] + "," + messageTypes[1]}
+	server, err := p.start(ctx, types...)
+	if err != nil {
+		return err
+	}
+	if err = seed(ctx, server.api, b.readers, 0, b.say); err == nil {
+		err = light(ctx, server.api, allReaders(b.readers))
+	}
+	server.stop()
+	if err != nil {
+		return err
+	}
+	if err := converse(ctx, p, allReaders(b.readers)); err != nil {
+		return err
+	}
+	if server, err = p.start(ctx, types...); err != nil {
+		return err
+	}
+	defer server.stop()
+	for range 2 { // first from SQL, then from Redis
+		for _, key := range allReaders(b.readers) {
+			if err := checkLit(ctx, server.api, key); err != nil {
+				return fmt.Errorf("user %s: %w", key, err)
+			}
+		}
+	}
+	const what = "badge query, every source lit"
+	ours := b.contender("Tidings, 200 followed", server, everyQuery, 200)
+	few := b.contender("Tidings, 10 followed", server, everyQuery, 10)
+	many := b.contender("Tidings, 2,000 followed", server, everyQuery, 2000)
+	static := b.contender(whoStatic, server, staticQuery, 200)
+	if err := b.compete(ctx, what, ours, static, few, many); err != nil {
+		return err
+	}
+	asked, err := b.askedOfRedis(ctx, server.api)
+	if err != nil {
+		return err
+	}
+	first := line{what: what + ", 200 followed", limit: whoStatic, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
+	first.compare(ours, static)
+	b.report.lines = append(b.report.lines, first,
+		line{
+			what: what + ", 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
+			ours: rate(many.values), theirs: rate(few.values), value: ratio(few.values.rate(), many.values.rate()),
+		},
+		line{what: what + ": commands to Redis", limit: "-", value: asked, unit: "a query", goal: atMost(1.05, "1: one round trip")})
+	return nil
+}
+
+// light gives each reader something of every source but conversations.
+func light(ctx context.Context, a *api, readers []string) error {
+	var events []event
+	for _, key := range readers {
+		events = append(events, publish(key, "What do you think?"))
+	}
+	posts, err := a.ingest(ctx, events)
+	if err != nil {
+		return err
+	}
+	events = nil
+	var everyone []string
+	for i, key := range readers {
+		everyone = append(everyone, "user:"+key)
+		events = append(events, follow(stranger, key), mention(stranger, key), comment(stranger, posts[i]))
+	}
+	for i := range everyNews {
+		for _, kind := range messageTypes {
+			events = append(events, event{"sendSiteMessage": map[string]any{"title": fmt.Sprint("Message ", i), "type": kind, "to": everyone}})
+		}
+		events = append(events,
+			event{"publishAnnouncement": map[string]any{"title": fmt.Sprint("News ", i)}},
+			event{"raiseDot": map[string]any{"name": fmt.Sprint("dot-", i)}})
+	}
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	for _, key := range readers {
+		var data any
+		const policy = `mutation { setDisplayPolicy(input: {sources: [{source: ANNOUNCEMENTS, style: DOT}, {source: SITE_MESSAGES, inTotal: false}]}) { badges { total { value } } } }`
+		if err := a.do(ctx, "dev:"+key, policy, nil, &data); err != nil {
+			return err
+		}
+	}
+	return a.waitForJobs(ctx)
+}
+
+// converse puts the readers into conversations, and leaves Redis as it was before anybody came.
+func converse(ctx context.Context, p place, readers []string) error {
+	numbers, err := numbersOf(ctx, p.file(), append(slices.Clone(readers), stranger))
+	if err != nil {
+		return err
+	}
+	last := len(numbers) - 1
+	if err := seedConversations(ctx, p.file(), numbers[:last], services.UserNumber(numbers[last]), everyConversations); err != nil {
+		return err
+	}
+	return p.forget(ctx)
+}
+
+// litCount is a count of the whole document.
+type litCount struct {
+	Value     int
+	Precision string
+}
+
+// litBadges are what everyQuery answers.
+type litBadges struct {
+	Total, HomeFeed, Announcements litCount
+	Notifications                  struct{ Like, Comment, Mention, Follow litCount }
+	SiteMessages                   struct {
+		Total litCount
+		Types []struct{ Count litCount }
+	}
+	Conversations struct{ Total litCount }
+	Dots          []struct{ Lit bool }
+}
+
+// dark says which source has nothing, or not for sure; "" when all are lit.
+func (l litBadges) dark() string {
+	counts := map[string]litCount{
+		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
+		"like": l.Notifications.Like, "comment": l.Notifications.Comment, "mention": l.Notifications.Mention, "follow": l.Notifications.Follow,
+	}
+	for i, one := range l.SiteMessages.Types {
+		counts[fmt.Sprint("siteMessages.types ", i)] = one.Count
+	}
+	for name, count := range counts {
+		if count.Value == 0 || count.Precision != "EXACT" {
+			return fmt.Sprintf("%s is %d (%s)", name, count.Value, count.Precision)
+		}
+	}
+	if len(l.SiteMessages.Types) != len(messageTypes) || len(l.Dots) != everyNews || slices.ContainsFunc(l.Dots, func(d struct{ Lit bool }) bool { return !d.Lit }) {
+		return fmt.Sprintf("%d types of site messages and these dots: %v", len(l.SiteMessages.Types), l.Dots)
+	}
+	return ""
+}
+
+func checkLit(ctx context.Context, a *api, key string) error {
+	var data struct{ Viewer struct{ Badges litBadges } }
+	if err := a.do(ctx, "dev:"+key, everyQuery, nil, &data); err != nil {
+		return err
+	}
+	if dark := data.Viewer.Badges.dark(); dark != "" {
+		return fmt.Errorf("not every source is lit: %s", dark)
+	}
+	return nil
+}
+
+// askedOfRedis is how many commands one badge query sends. Each would be a round trip if there were more than one in it.
+func (b *bench) askedOfRedis(ctx context.Context, a *api) (float64, error) {
+	before, err := commandsUntilNow(ctx, b.redis)
+	if err != nil {
+		return 0, err
+	}
+	keys := readersOf(200, b.readers)
+	for i := range countedQueries {
+		if err := checkLit(ctx, a, keys[i%len(keys)]); err != nil {
+			return 0, err
+		}
+	}
+	after, err := commandsUntilNow(ctx, b.redis)
+	return float64(after-before) / countedQueries, err
+}
+
+// commandsUntilNow are all commands that Redis has had, without our own.
+func commandsUntilNow(ctx context.Context, client *redis.Client) (total int, err error) {
+	text, err := client.Info(ctx, "commandstats").Result()
+	for name, calls := range commandCounts(text) {
+		if name != "info" {
+			total += calls
+		}
+	}
+	return total, err
+}

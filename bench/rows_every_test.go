@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lit is an answer to everyQuery in which everything is lit.
+func lit() string {
+	const one = `{"value":1,"precision":"EXACT"}`
+	dots := strings.TrimSuffix(strings.Repeat(`{"lit":true},`, everyNews), ",")
+	return fmt.Sprintf(`{"total":%[1]s,"homeFeed":%[1]s,"notifications":{"like":%[1]s,"comment":%[1]s,"mention":%[1]s,"follow":%[1]s},`+
+		`"siteMessages":{"total":%[1]s,"types":[{"count":%[1]s},{"count":%[1]s}]},"announcements":%[1]s,"conversations":{"total":%[1]s},"dots":[%[2]s]}`, one, dots)
+}
+
+func TestWhatIsDarkIsNamed(t *testing.T) {
+	for changed, want := range map[string]string{
+		"":                                    "",
+		`"comment":{"value":1`:                "comment",
+		`"conversations":{"total":{"value":1`: "conversations",
+		`"announcements":{"value":1`:          "announcements",
+		`{"count":{"value":1`:                 "siteMessages.types",
+	} {
+		text := lit()
+		if changed != "" {
+			text = strings.Replace(text, changed, strings.TrimSuffix(changed, "1")+"0", 1)
+		}
+		var badges litBadges
+		if err := json.Unmarshal([]byte(text), &badges); err != nil {
+			t.Fatal(err)
+		}
+		if got := badges.dark(); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("without %s: %q", changed, got)
+		}
+	}
+	for _, text := range []string{strings.Replace(lit(), "EXACT", "STALE", 1), strings.Replace(lit(), `"lit":true`, `"lit":false`, 1), strings.Replace(lit(), `{"lit":true},`, "", 1)} {
+		a := answering(t, func(question) string { return `{"data":{"viewer":{"badges":` + text + `}}}` })
+		if err := checkLit(t.Context(), a, "anna"); err == nil {
+			t.Errorf("%s is taken for lit", text)
+		}
+	}
+}
+
+func TestLight(t *testing.T) {
+	w := newWorld(`{"data":{}}`)
+	readers := []string{"anna", "bert"}
+	if err := light(t.Context(), answering(t, w.answer), readers); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"publishPost": 3 * 2, "follow": 2, "sendSiteMessage": 2 * everyNews, "publishAnnouncement": everyNews, "raiseDot": everyNews}
+	if fmt.Sprint(w.done) != fmt.Sprint(want) || len(w.visited) != 2 {
+		t.Errorf("lit %v, want %v; policies of %v", w.done, want, w.visited)
+	}
+}
+
+func TestWorlds(t *testing.T) {
+	for name, w := range map[string]worlds{"whole": wholeWorlds, "quick": quickWorlds} {
+		if w.users <= w.few || w.talkers >= w.group || len(w.memberships) != 3 || w.watching > w.few {
+			t.Errorf("%s: %+v", name, w)
+		}
+		for _, conversations := range w.memberships {
+			if conversations%2 > 0 {
+				t.Errorf("%s: %d conversations have no half", name, conversations)
+			}
+		}
+		// A dot is raised often enough that every one is lit in the end.
+		if w.publications < dots {
+			t.Errorf("%s: %d publications of %d dots", name, w.publications, dots)
+		}
+	}
+	b := &bench{options: options{seconds: 2, worlds: wholeWorlds}}
+	if b.turn() != 2*time.Second {
+		t.Errorf("a turn takes %v", b.turn())
+	}
+	if b.worlds = quickWorlds; b.turn() != quickWorlds.turn {
+		t.Errorf("a quick turn takes %v", b.turn())
+	}
+}

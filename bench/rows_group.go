@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// counting is one way in which the unread messages of a group are counted, and the settings that make it so.
+type counting struct {
+	name      string
+	arguments []string
+
+	late, lateAmong   series // from a mutation's answer until everybody's number is right: nobody else asks; others do
+	most              series // messages when everybody talks as fast as he can
+	before, meanwhile series // others' badge query
+	rush              series // the same while everybody talks as fast as he can
+}
+
+func countings() []*counting {
+	return []*counting{
+		{name: "counted when written", arguments: []string{"--max-write-members", "500", "--max-write-load", "100000000"}},
+		{name: "counted when read", arguments: []string{"--max-write-members", "1"}},
+	}
+}
+
+// measureGroup takes the rows of a group in which many talk at once, in both counting ways.
+func (b *bench) measureGroup(ctx context.Context) (err error) {
+	p, err := b.aside("group", groupDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	ways := countings()
+	seeded := false
+	for round := range b.socketRounds {
+		b.say("group: round %d of %d", round+1, b.socketRounds)
+		for i, way := range ways {
+			server, err := p.start(ctx, way.arguments...)
+			if err != nil {
+				return err
+			}
+			if !seeded {
+				err, seeded = seedOthers(ctx, server.api), true
+			}
+			if err == nil {
+				err = b.talk(ctx, server, way, fmt.Sprintf("talk-%d-%d-", round, i))
+			}
+			server.stop()
+			if err != nil {
+				return fmt.Errorf("%s: %w", way.name, err)
+			}
+		}
+	}
+	b.reportGroup(ways)
+	return nil
+}
+
+// talk is one round of one way: a new group, all of whose members are online.
+func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix string) error {
+	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: b.worlds.talkers}
+	g := &group{api: server.api, prefix: prefix, members: b.worlds.group, talkers: b.worlds.talkers, seen: make([]arrivals, b.worlds.group)}
+	if err := g.create(ctx); err != nil {
+		return err
+	}
+	f, err := openFleet(ctx, server.address, g.members, subscribeTo(server.address, everySubscription, g.token))
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	watch := watching(g.watch)
+	f.watch.Store(&watch)
+	before, err := others(server).load(ctx, othersConnections, b.turn())
+	if err != nil {
+		return err
+	}
+	late, err := g.spoken(ctx, func() error {
+		talking, end := context.WithTimeout(ctx, b.turn())
+		defer end()
+		return g.talk(talking, time.Second)
+	})
+	if err != nil {
+		return err
+	}
+	var meanwhile, rush sample
+	lateAmong, err := g.spoken(ctx, func() (err error) {
+		meanwhile, err = b.during(ctx, others(server), func(ctx context.Context) error { return g.talk(ctx, time.Second) })
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	most, err := g.spoken(ctx, func() error {
+		talking, end := context.WithTimeout(ctx, b.turn())
+		defer end()
+		return g.talk(talking, 0)
+	})
+	if err != nil {
+		return err
+	}
+	if _, err = g.spoken(ctx, func() (err error) {
+		rush, err = b.during(ctx, others(server), func(ctx context.Context) error { return g.talk(ctx, 0) })
+		return err
+	}); err != nil {
+		return err
+	}
+	for into, result := range map[*series]sample{
+		&way.before: before, &way.late: late, &way.lateAmong: lateAmong, &way.meanwhile: meanwhile, &way.most: most, &way.rush: rush,
+	} {
+		*into = append(*into, result)
+	}
+	return g.check(ctx)
+}
+
+func (b *bench) reportGroup(ways []*counting) {
+	what := fmt.Sprintf("messages into a group of %d, %d people talking", b.worlds.group, b.worlds.talkers)
+	for _, way := range ways {
+		name := what + ", " + way.name
+		b.report.lines = append(b.report.lines,
+			line{
+				what: name + ": p99 from the answer until everyone's number is right", limit: "-", ours: rate(way.late) + ", p50 " + milliseconds(way.late.p50()),
+				value: float64(way.late.p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(200, "<= 200 ms"),
+			},
+			othersLine(name+", at "+rate(way.lateAmong), way.before, way.meanwhile),
+			line{what: name + ": as fast as they can", limit: "-", ours: "p99 until right " + milliseconds(way.most.p99()), value: way.most.rate(), unit: "messages/s"})
+		for _, one := range []struct {
+			who    string
+			values series
+		}{
+			{"a message a second each, until everyone's number is right", way.late}, {"the same while others ask", way.lateAmong},
+			{"as fast as they can, until everyone's number is right", way.most}, {"others' badge query before", way.before},
+			{"others' badge query at a message a second each", way.meanwhile}, {"others' badge query while they talk as fast as they can", way.rush},
+		} {
+			b.report.details = append(b.report.details, detail{what: name, who: one.who, values: one.values})
+		}
+	}
+}

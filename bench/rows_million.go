@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// audience is a server with some users, a few of whom are online.
+type audience struct {
+	who     string
+	place   place
+	users   int
+	server  *program
+	redis   *redis.Client
+	fleet   *fleet
+	told    map[string]series // announcement, dot -> publishing
+	arrived series            // of an announcement, at everyone online
+	grown   map[string]int64  // announcement, dot -> bytes of its database of the Redis
+}
+
+// A publication is what costs the same for everybody as for a few.
+const (
+	announcement = "announcement"
+	dot          = "dot"
+	dots         = 10 // different ones; an installation has up to 100
+)
+
+// measureMillion takes the rows of what is published to a million users.
+func (b *bench) measureMillion(ctx context.Context) (err error) {
+	var all []*audience
+	defer func() {
+		for _, one := range all {
+			err = errors.Join(err, one.leave(context.WithoutCancel(ctx)))
+		}
+	}()
+	for i, users := range []int{b.worlds.users, b.worlds.few} {
+		one := &audience{who: thousands(int64(users)) + " users", users: users, told: map[string]series{}, grown: map[string]int64{}}
+		if one.place, err = b.aside("million-"+strconv.Itoa(i), manyDatabase+i); err != nil {
+			return err
+		}
+		all = append(all, one)
+		b.say("million: seeding %s", one.who)
+		if err := seedUsers(ctx, one.place.file(), users); err != nil {
+			return err
+		}
+		if err := one.arrive(ctx, min(b.worlds.watching, users)); err != nil {
+			return err
+		}
+	}
+	for round := range b.rounds + 1 {
+		if round > 0 {
+			b.say("million: round %d of %d", round, b.rounds)
+		}
+		count := b.worlds.publications
+		if round == 0 {
+			count = 3 // not counted: what is made once is made now
+		}
+		for _, what := range []string{announcement, dot} {
+			if err := publishInTurn(ctx, what, all, count, round > 0); err != nil {
+				return fmt.Errorf("%s: %w", what, err)
+			}
+		}
+	}
+	for _, one := range all {
+		if err := one.check(ctx, 3+b.rounds*b.worlds.publications); err != nil {
+			return fmt.Errorf("%s: %w", one.who, err)
+		}
+	}
+	b.reportMillion(all[0], all[1])
+	return nil
+}
+
+// arrive starts the server and brings some users online.
+func (o *audience) arrive(ctx context.Context, watching int) (err error) {
+	if o.redis, err = o.place.connect(); err != nil {
+		return err
+	}
+	if o.server, err = o.place.start(ctx); err != nil {
+		return err
+	}
+	o.fleet, err = openFleet(ctx, o.server.address, watching, subscribeTo(o.server.address, everySubscription, memberToken))
+	return err
+}
+
+func (o *audience) leave(ctx context.Context) error {
+	if o.fleet != nil {
+		o.fleet.close()
+	}
+	if o.server != nil {
+		o.server.stop()
+	}
+	if o.redis == nil {
+		return nil
+	}
+	return errors.Join(o.redis.Close(), o.place.forget(ctx))
+}
+
+// publishInTurn publishes to one audience after the other, again and again, so that what else the machine does weighs on
+// all of them. It notes how long each mutation took and what Redis holds afterwards.
+func publishInTurn(ctx context.Context, what string, all []*audience, count int, counts bool) error {
+	before, err := holdings(ctx, all)
+	if err != nil {
+		return err
+	}
+	latencies := make([][]time.Duration, len(all))
+	for i := range count {
+		for k, one := range all {
+			took, err := one.publish(ctx, what, i, counts)
+			if err != nil {
+				return fmt.Errorf("to %s: %w", one.who, err)
+			}
+			latencies[k] = append(latencies[k], took)
+		}
+	}
+	for _, one := range all {
+		if err := one.server.api.waitForJobs(ctx); err != nil {
+			return err
+		}
+	}
+	after, err := holdings(ctx, all)
+	if err != nil || !counts {
+		return err
+	}
+	for k, one := range all {
+		one.grown[what] += after[k] - before[k]
+		slices.Sort(latencies[k])
+		one.told[what] = append(one.told[what], newSample(latencies[k], sum(latencies[k])))
+	}
+	return nil
+}
+
+// holdings are the bytes of each audience's database of the Redis.
+func holdings(ctx context.Context, all []*audience) (sizes []int64, err error) {
+	for _, one := range all {
+		size, err := memoryOf(ctx, one.redis)
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes, nil
+}
+
+// publish publishes once and answers how long the mutation took. Of every tenth announcement it waits until everyone online has it.
+func (o *audience) publish(ctx context.Context, what string, i int, counts bool) (took time.Duration, err error) {
+	all := o.fleet.expect()
+	start := o.fleet.now()
+	if err := o.server.api.tell(ctx, what, i); err != nil {
+		return 0, err
+	}
+	took = time.Duration(o.fleet.now() - start)
+	if what == dot || i%10 > 0 {
+		return took, nil // a dot may be lit already, and then nobody is told
+	}
+	if err := o.fleet.wait(ctx, all); err != nil {
+		return 0, err
+	}
+	arrivals, err := o.fleet.latencies(func(int) int64 { return start })
+	if errors.Is(err, errEarly) || !counts {
+		return took, nil // the event was about the one before
+	}
+	slices.Sort(arrivals)
+	o.arrived = append(o.arrived, newSample(arrivals, slices.Max(arrivals)))
+	return took, err
+}
+
+func sum(latencies []time.Duration) (total time.Duration) {
+	for _, one := range latencies {
+		total += one
+	}
+	return total
+}
+
+// tell publishes for everybody.
+func (a *api) tell(ctx context.Context, what string, i int) error {
+	mutation := `mutation { publishAnnouncement(input: {title: "News for everybody", content: "The ferry is late."}) { announcement { id } } }`
+	if what == dot {
+		mutation = fmt.Sprintf(`mutation { raiseDot(input: {name: "dot-%d"}) { name } }`, i%dots)
+	}
+	var data any
+	return a.do(ctx, hostToken, mutation, nil, &data)
+}
+
+// check says whether those online have every announcement and every dot, and are nearly alone in Redis.
+func (o *audience) check(ctx context.Context, announcements int) error {
+	const most = 1000 // how many the list keeps
+	for i := range o.fleet.sockets {
+		var data struct {
+			Viewer struct {
+				Badges struct {
+					Announcements struct{ Value int }
+					Dots          []struct{ Lit bool }
+				}
+			}
+		}
+		if err := o.server.api.do(ctx, memberToken(i), everyQuery, nil, &data); err != nil {
+			return err
+		}
+		badges := data.Viewer.Badges
+		lit := 0
+		for _, one := range badges.Dots {
+			if one.Lit {
+				lit++
+			}
+		}
+		if badges.Announcements.Value != min(announcements, most) || lit != dots {
+			return fmt.Errorf("%s has %d announcements and %d lit dots, published were %d and %d", member(i+1), badges.Announcements.Value, lit, announcements, dots)
+		}
+	}
+	return nil
+}
+
+// memoryOf is what the keys of one database take. What the whole Redis takes also moves with its connections.
+func memoryOf(ctx context.Context, client *redis.Client) (size int64, err error) {
+	names := client.Scan(ctx, 0, "*", 1000).Iterator()
+	for names.Next(ctx) {
+		one, err := client.MemoryUsage(ctx, names.Val(), 0).Result()
+		if err != nil && !errors.Is(err, redis.Nil) { // it may just have expired
+			return 0, err
+		}
+		size += one
+	}
+	return size, names.Err()
+}
+
+func (b *bench) reportMillion(many, few *audience) {
+	for _, what := range []string{announcement, dot} {
+		published := "publishing an " + announcement
+		if what == dot {
+			published = "raising a " + dot
+		}
+		published += " for " + many.who
+		limit := "for " + few.who
+		l := line{
+			what: published + ": time of the mutation", limit: limit, ours: milliseconds(many.told[what].p50()), theirs: milliseconds(few.told[what].p50()),
+			unit: "x the time", goal: atMost(1.2, "same time (<= 1.2 x)"),
+		}
+		l.value = ratio(float64(many.told[what].p50()), float64(few.told[what].p50()))
+		kilobytes := func(size int64) string { return figure(float64(size)/1024) + " KB" }
+		b.report.lines = append(b.report.lines, l, line{
+			what: published + ": growth of Redis' keys, all of them together", limit: limit, ours: kilobytes(many.grown[what]), theirs: kilobytes(few.grown[what]),
+			value: float64(many.grown[what]-few.grown[what]) / 1024, unit: "KB more", goal: atMost(1, "same memory (<= 1 KB more)"),
+		})
+		for _, one := range []*audience{many, few} {
+			b.report.details = append(b.report.details, detail{
+				what: published, who: one.who + " in the store", values: one.told[what],
+			})
+		}
+	}
+	for _, one := range []*audience{many, few} {
+		b.report.details = append(b.report.details, detail{
+			what: "an announcement, from the mutation on at those online", who: fmt.Sprintf("%d of %s", len(one.fleet.sockets), one.who), values: one.arrived,
+		})
+	}
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What others notice of somebody else's rush: how long their badge query takes while it goes on, against before.
+const (
+	othersCount       = 16
+	othersFollow      = 10
+	othersPosts       = 20
+	othersConnections = 4 // few: what is asked for is the time of an answer, not how many a busy machine can give
+)
+
+func other(i int) string { return "other-" + strconv.Itoa(i) }
+
+func othersKeys() (keys []string) {
+	for i := range othersCount {
+		keys = append(keys, other(i))
+	}
+	return keys
+}
+
+// seedOthers makes users with a feed and unread posts, who have nothing to do with the rush.
+func seedOthers(ctx context.Context, a *api) error {
+	var events []event
+	for _, key := range othersKeys() {
+		for i := range othersFollow {
+			events = append(events, follow(key, author(i)))
+		}
+	}
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	if err := a.waitForJobs(ctx); err != nil {
+		return err
+	}
+	if err := visit(ctx, a, othersKeys()); err != nil {
+		return err
+	}
+	events = nil
+	for i := range othersPosts {
+		events = append(events, publish(author(i%othersFollow), postBody(i)))
+	}
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	return a.waitForJobs(ctx)
+}
+
+// others are who asks for badges meanwhile.
+func others(p *program) target {
+	return newTarget(p.address, p.pid(), everyQuery, tokens(othersKeys()))
+}
+
+// othersLine compares their times. In a closed loop the time of a query is the inverse of the rate.
+func othersLine(what string, before, during series) line {
+	return line{
+		what: what + ": others' badge query", limit: "itself, before", ours: rate(during), theirs: rate(before),
+		value: ratio(before.rate(), during.rate()), unit: "x the time", goal: atMost(2, "<= 2 x the time"),
+	}
+}
+
+// during loads a target while something else goes on, which is told to end afterwards.
+func (b *bench) during(ctx context.Context, t target, rush func(context.Context) error) (sample, error) {
+	rushing, end := context.WithCancel(ctx)
+	defer end()
+	done := make(chan error, 1)
+	go func() { done <- rush(rushing) }()
+	result, err := t.load(ctx, othersConnections, b.turn())
+	end()
+	return result, errors.Join(err, <-done)
+}
+
+const (
+	hotKey       = "celebrity"
+	likeClients  = 2 // one batch is on its way while another one is made
+	likesPerCall = batchSize
+	likesPaced   = 10_000 // a second: what ingest should take
+)
+
+func liker(i int) string { return "liker-" + strconv.Itoa(i) }
+
+// hotRecipient is somebody whose posts are liked as fast as the server takes it.
+type hotRecipient struct {
+	api    *api
+	posts  []string
+	likers int
+	next   atomic.Int64 // the next pair
+	taken  atomic.Int64
+}
+
+// like sends batches until it is told to end: so many likes a second, or as fast as they are taken (0). One likes every
+// post, then the next one does.
+func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
+	start := time.Now()
+	errs := make([]error, likeClients)
+	var batches atomic.Int64
+	var group sync.WaitGroup
+	for i := range likeClients {
+		group.Go(func() {
+			for ctx.Err() == nil && errs[i] == nil {
+				if perSecond > 0 {
+					due := start.Add(time.Duration(batches.Add(1)-1) * likesPerCall * time.Second / time.Duration(perSecond))
+					if pause(ctx, time.Until(due)) != nil {
+						return
+					}
+				}
+				errs[i] = h.batch(context.WithoutCancel(ctx)) // what was begun is waited for: it counts in the end
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (h *hotRecipient) batch(ctx context.Context) error {
+	events := make([]event, likesPerCall)
+	first := int(h.next.Add(likesPerCall) - likesPerCall)
+	if most := h.likers * len(h.posts); first+likesPerCall > most {
+		return fmt.Errorf("all %d likes are used up", most)
+	}
+	for i := range events {
+		pair := first + i
+		events[i] = like(liker(pair/len(h.posts)), h.posts[pair%len(h.posts)])
+	}
+	_, err := h.api.ingest(ctx, events)
+	if err == nil {
+		h.taken.Add(likesPerCall)
+	}
+	return err
+}
+
+// post makes the posts and their author's document.
+func (h *hotRecipient) post(ctx context.Context, posts int) (err error) {
+	if err := visit(ctx, h.api, []string{hotKey}); err != nil {
+		return err
+	}
+	var events []event
+	for i := range posts {
+		events = append(events, publish(hotKey, postBody(i)))
+	}
+	h.posts, err = h.api.ingest(ctx, events)
+	return err
+}
+
+// measureRecipient takes the row of likes on one person.
+func (b *bench) measureRecipient(ctx context.Context) (err error) {
+	p, err := b.aside("recipient", recipientDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	server, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: likeClients}
+	b.say("recipient: seeding %d people who like", b.worlds.likers)
+	if err := seedOthers(ctx, server.api); err != nil {
+		return err
+	}
+	var events []event
+	for i := range b.worlds.likers {
+		events = append(events, profile(liker(i), "Liker "+strconv.Itoa(i)))
+	}
+	if _, err := server.api.ingest(ctx, events); err != nil {
+		return err
+	}
+	h := &hotRecipient{api: server.api, likers: b.worlds.likers}
+	if err := h.post(ctx, b.worlds.posts); err != nil {
+		return err
+	}
+	var r recipientResults
+	for round := range b.socketRounds {
+		b.say("recipient: round %d of %d", round+1, b.socketRounds)
+		if err := b.recipientRound(ctx, server, h, &r); err != nil {
+			return err
+		}
+	}
+	b.reportRecipient(&r)
+	return nil
+}
+
+// recipientResults are the samples of the row.
+type recipientResults struct {
+	alone           series // likes, when nobody else asks
+	before          series // others' badge query
+	paced, flat     series // the same meanwhile
+	pacedIn, flatIn series // likes meanwhile
+	settled         series
+}
+
+func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecipient, r *recipientResults) error {
+	result, err := others(server).load(ctx, othersConnections, b.turn())
+	if err != nil {
+		return err
+	}
+	r.before = append(r.before, result)
+	if result, err = h.measure(func() error {
+		rushing, end := context.WithTimeout(ctx, b.turn())
+		defer end()
+		return errors.Join(h.like(rushing, 0), ctx.Err())
+	}); err != nil {
+		return err
+	}
+	r.alone = append(r.alone, result)
+	for _, rush := range []struct {
+		perSecond     int
+		others, taken *series
+	}{{likesPaced, &r.paced, &r.pacedIn}, {0, &r.flat, &r.flatIn}} {
+		taken, err := h.measure(func() error {
+			result, err := b.during(ctx, others(server), func(ctx context.Context) error { return h.like(ctx, rush.perSecond) })
+			*rush.others = append(*rush.others, result)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		*rush.taken = append(*rush.taken, taken)
+		if result, err = h.settle(ctx); err != nil {
+			return err
+		}
+	}
+	r.settled = append(r.settled, result)
+	return nil
+}
+
+// measure is how many likes a second were accepted while something went on.
+func (h *hotRecipient) measure(do func() error) (sample, error) {
+	before, start := h.taken.Load(), time.Now()
+	err := do()
+	return sample{rate: float64(h.taken.Load()-before) / time.Since(start).Seconds(), cpu: -1, bytesPerEntry: nan}, err
+}
+
+func (b *bench) reportRecipient(r *recipientResults) {
+	const what = "likes on one person, in batches of 500"
+	b.report.lines = append(b.report.lines,
+		line{what: what + ": accepted", limit: "-", ours: rate(r.alone), value: r.alone.rate(), unit: "a second", goal: atLeast(likesPaced, ">= 10,000 a second")},
+		othersLine(what+", at "+rate(r.pacedIn), r.before, r.paced),
+		othersLine(what+", as fast as they are taken", r.before, r.flat))
+	for _, one := range []struct {
+		who    string
+		values series
+	}{
+		{"accepted, nobody else asks", r.alone}, {"others' badge query before", r.before}, {"others' badge query at 10,000 likes a second", r.paced},
+		{"accepted meanwhile", r.pacedIn}, {"others' badge query at as many likes as are taken", r.flat}, {"accepted meanwhile", r.flatIn},
+		{"from the last one accepted until the number is right", r.settled},
+	} {
+		b.report.details = append(b.report.details, detail{what: what, who: one.who, values: one.values})
+	}
+}
+
+// settle waits until the person's number is right: the posts that anybody has liked.
+func (h *hotRecipient) settle(ctx context.Context) (sample, error) {
+	want := int(min(h.taken.Load(), int64(len(h.posts))))
+	start := time.Now()
+	if err := h.api.waitForJobs(ctx); err != nil {
+		return sample{}, err
+	}
+	took := time.Since(start)
+	var data struct {
+		Viewer struct {
+			Badges struct {
+				Notifications struct{ Like struct{ Value int } }
+			}
+		}
+	}
+	if err := h.api.do(ctx, "dev:"+hotKey, everyQuery, nil, &data); err != nil {
+		return sample{}, err
+	}
+	if got := data.Viewer.Badges.Notifications.Like.Value; got != want {
+		return sample{}, fmt.Errorf("%d likes on %d posts count as %d", h.taken.Load(), want, got)
+	}
+	return sample{rate: nan, p50: took, p99: took, cpu: -1, bytesPerEntry: nan}, nil
+}

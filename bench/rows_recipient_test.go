@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// liked is a server that counts the posts that somebody has liked.
+type liked struct {
+	pairs map[string]bool
+	posts map[string]bool
+	wrong int // how many posts its badges count too many
+	twice bool
+}
+
+func (l *liked) answer(q question) string {
+	for _, e := range q.Variables.Events {
+		if input, is := e["likePost"].(map[string]any); is {
+			pair := fmt.Sprint(input["as"], input["postId"])
+			l.twice = l.twice || l.pairs[pair]
+			l.pairs[pair], l.posts[fmt.Sprint(input["postId"])] = true, true
+		}
+	}
+	switch {
+	case len(q.Variables.Events) > 0:
+		return results(q)
+	case strings.Contains(q.Query, "jobs"):
+		return `{"data":{"admin":{"jobs":{"waiting":0,"dead":0}}}}`
+	}
+	return fmt.Sprintf(`{"data":{"viewer":{"badges":{"notifications":{"like":{"value":%d}}}}}}`, len(l.posts)+l.wrong)
+}
+
+func newHot(t *testing.T, likers, posts int) (*hotRecipient, *liked) {
+	t.Helper()
+	l := &liked{pairs: map[string]bool{}, posts: map[string]bool{}}
+	answers := make(chan struct{}, 1) // one at a time
+	h := &hotRecipient{likers: likers, api: answering(t, func(q question) string {
+		answers <- struct{}{}
+		defer func() { <-answers }()
+		return l.answer(q)
+	})}
+	if err := h.post(t.Context(), posts); err != nil || len(h.posts) != posts {
+		t.Fatalf("%d posts, %v", len(h.posts), err)
+	}
+	return h, l
+}
+
+func TestEveryLikeIsAnotherOne(t *testing.T) {
+	h, l := newHot(t, 1000, 20)
+	ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer end()
+	result, err := h.measure(func() error { return h.like(ctx, 0) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.twice || h.taken.Load() == 0 || int64(len(l.pairs)) != h.taken.Load() || !(result.rate > 0) {
+		t.Errorf("%d likes of %d pairs, one twice: %v, %+v", h.taken.Load(), len(l.pairs), l.twice, result)
+	}
+	if _, err := h.settle(t.Context()); err != nil || len(l.posts) != 20 {
+		t.Errorf("%d posts, %v", len(l.posts), err)
+	}
+	l.wrong = 1
+	if _, err := h.settle(t.Context()); err == nil {
+		t.Error("a wrong number is taken for right")
+	}
+}
+
+func TestLikesAreSpacedOut(t *testing.T) {
+	h, _ := newHot(t, 10_000, 20)
+	ctx, end := context.WithTimeout(t.Context(), 225*time.Millisecond)
+	defer end()
+	// A batch of 500 each 100 ms: at 0, 100 and 200.
+	if err := h.like(ctx, 5000); err != nil || h.taken.Load() > 3*likesPerCall || h.taken.Load() < likesPerCall {
+		t.Errorf("%d likes in 225 ms, %v", h.taken.Load(), err)
+	}
+}
+
+func TestLikesThatAreUsedUp(t *testing.T) {
+	h, _ := newHot(t, 30, 20)
+	if err := h.like(t.Context(), 0); err == nil || h.taken.Load() != likesPerCall {
+		t.Errorf("%d likes of 600, %v", h.taken.Load(), err)
+	}
+}
+
+func TestOthers(t *testing.T) {
+	w := newWorld(`{"data":{"viewer":{}}}`)
+	if err := seedOthers(t.Context(), answering(t, w.answer)); err != nil {
+		t.Fatal(err)
+	}
+	if w.done["follow"] != othersCount*othersFollow || w.done["publishPost"] != othersPosts || len(w.visited) != othersCount {
+		t.Errorf("seeded %v, visited %d", w.done, len(w.visited))
+	}
+	l := othersLine("rush", series{{rate: 900}}, series{{rate: 300}})
+	if l.value != 3 || l.goal.verdict(l.value) != "no" {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestDuringEndsTheRush(t *testing.T) {
+	target := target{address: "127.0.0.1:1"} // nobody answers
+	ended := false
+	b := &bench{options: options{seconds: 0.1}}
+	_, err := b.during(t.Context(), target, func(ctx context.Context) error {
+		<-ctx.Done()
+		ended = true
+		return nil
+	})
+	if err == nil || !ended {
+		t.Errorf("the rush has ended: %v, %v", ended, err)
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services/rdb"
+)
+
+// Redis tells of every call that took long: its slow log is read after each row, so that what a row did is not lost by
+// the next one.
+const (
+	slowFrom = 200 * time.Microsecond // a call that took less is not listed
+	slowKept = 50_000                 // how many Redis keeps between two readings
+	slowGoal = time.Millisecond
+)
+
+// scriptTime is what the log said of one script.
+type scriptTime struct {
+	slowest time.Duration
+	over    int // calls beyond the goal
+}
+
+// scriptTimes is what the log said until now.
+type scriptTimes struct {
+	names map[string]scriptTime
+	calls int  // of all scripts
+	full  bool // Redis may have dropped some
+}
+
+// collect reads the log and empties it.
+func (s *scriptTimes) collect(ctx context.Context, client *redis.Client) error {
+	entries, err := client.SlowLogGet(ctx, slowKept).Result()
+	if err != nil {
+		return err
+	}
+	s.add(entries, rdb.ScriptNames())
+	text, err := client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return err
+	}
+	counts := commandCounts(text)
+	s.calls = counts["evalsha"] + counts["eval"]
+	return client.SlowLogReset(ctx).Err()
+}
+
+// add takes the scripts out of the log. names are those of their sums.
+func (s *scriptTimes) add(entries []redis.SlowLog, names map[string]string) {
+	if s.names == nil {
+		s.names = map[string]scriptTime{}
+		for name := range maps.Values(names) {
+			s.names[name] = scriptTime{}
+		}
+	}
+	s.full = s.full || len(entries) >= slowKept
+	for _, entry := range entries {
+		name := scriptName(entry.Args, names)
+		if name == "" {
+			continue
+		}
+		time := s.names[name]
+		time.slowest = max(time.slowest, entry.Duration)
+		if entry.Duration >= slowGoal {
+			time.over++
+		}
+		s.names[name] = time
+	}
+}
+
+// scriptName says which of our scripts a command ran; "" for none.
+func scriptName(args []string, names map[string]string) string {
+	if len(args) < 2 || !strings.EqualFold(args[0], "evalsha") {
+		return ""
+	}
+	return names[strings.ToLower(args[1])]
+}
+
+// slowest is the script with the slowest call, and how many calls of all scripts were beyond the goal.
+func (s *scriptTimes) slowest() (name string, longest time.Duration, over int) {
+	for one, time := range s.names {
+		over += time.over
+		if time.slowest > longest {
+			name, longest = one, time.slowest
+		}
+	}
+	return name, longest, over
+}
+
+// list is one row for each script, the slowest first.
+func (s *scriptTimes) list() (rows []string) {
+	names := slices.SortedFunc(maps.Keys(s.names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.names[b].slowest, s.names[a].slowest), strings.Compare(a, b))
+	})
+	for _, name := range names {
+		row := name + ": under " + milliseconds(slowFrom)
+		if time := s.names[name]; time.slowest > 0 {
+			row = fmt.Sprintf("%s: %s", name, milliseconds(time.slowest))
+			if time.over > 0 {
+				row += fmt.Sprintf(" (%d beyond %s)", time.over, milliseconds(slowGoal))
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// reportScripts is the last row: what all rows before it made of the scripts.
+func (b *bench) reportScripts() {
+	l := line{what: "the slowest call of every script", limit: "-", goal: atMost(1, "< 1 ms"), unit: "ms"}
+	if b.scripts.calls == 0 {
+		l.absent = "no other row ran a script"
+		b.report.lines = append(b.report.lines, l)
+		return
+	}
+	name, longest, over := b.scripts.slowest()
+	l.value = float64(longest) / float64(time.Millisecond)
+	l.ours = fmt.Sprintf("%s; %d of %s calls beyond it", cmp.Or(name, "none over "+milliseconds(slowFrom)), over, thousands(int64(b.scripts.calls)))
+	b.report.lines = append(b.report.lines, l)
+	b.report.scripts = b.scripts.list()
+	if b.scripts.full {
+		b.report.notes = append(b.report.notes, "Redis' list of slow calls was full once: some may be missing from the scripts' times.")
+	}
+}
+
+// commandCounts reads INFO commandstats: command -> calls.
+func commandCounts(text string) map[string]int {
+	counts := map[string]int{}
+	for row := range strings.Lines(text) {
+		name, rest, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(row), "cmdstat_"), ":calls=")
+		var calls int
+		if _, err := fmt.Sscan(strings.ReplaceAll(rest, ",", " "), &calls); found && err == nil {
+			counts[name] = calls
+		}
+	}
+	return counts
+}

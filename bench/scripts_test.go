@@ -1,0 +1,67 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestScriptTimesKeepTheSlowest(t *testing.T) {
+	names := map[string]string{"aa": "add", "bb": "drop", "cc": "merge"}
+	call := func(took time.Duration, args ...string) redis.SlowLog {
+		return redis.SlowLog{Duration: took, Args: args}
+	}
+	var s scriptTimes
+	s.add([]redis.SlowLog{
+		call(300*time.Microsecond, "evalsha", "aa", "1"), call(2*time.Millisecond, "EVALSHA", "BB", "1"), call(900*time.Microsecond, "EVALSHA", "bb"),
+		call(time.Second, "KEYS", "*"), call(time.Second, "EVALSHA", "unknown"), call(time.Second, "EVALSHA"),
+	}, names)
+	s.add([]redis.SlowLog{call(time.Millisecond, "EVALSHA", "bb")}, names)
+	if name, longest, over := s.slowest(); name != "drop" || longest != 2*time.Millisecond || over != 2 {
+		t.Errorf("%s %v, %d beyond", name, longest, over)
+	}
+	want := []string{"drop: 2.00 ms (2 beyond 1.00 ms)", "add: 0.30 ms", "merge: under 0.20 ms"}
+	if got := s.list(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if s.full {
+		t.Error("the list was not full")
+	}
+	s.add(make([]redis.SlowLog, slowKept), names)
+	if !s.full {
+		t.Error("a full list is not noticed")
+	}
+}
+
+func TestReportScripts(t *testing.T) {
+	b := &bench{report: &report{}}
+	b.reportScripts()
+	if got := b.report.lines[0]; got.absent == "" {
+		t.Errorf("without any call: %+v", got)
+	}
+	b.scripts.add([]redis.SlowLog{{Duration: 1500 * time.Microsecond, Args: []string{"EVALSHA", "aa"}}}, map[string]string{"aa": "add"})
+	b.scripts.calls, b.scripts.full = 12_000, true
+	b.reportScripts()
+	got := b.report.lines[1]
+	if got.value != 1.5 || got.ours != "add; 1 of 12,000 calls beyond it" || got.goal.verdict(got.value) != "no" || len(b.report.scripts) != 1 || len(b.report.notes) != 1 {
+		t.Errorf("%+v, %q, %q", got, b.report.scripts, b.report.notes)
+	}
+	b = &bench{report: &report{}}
+	b.scripts.add(nil, map[string]string{"aa": "add"})
+	b.scripts.calls = 3
+	b.reportScripts()
+	if got := b.report.lines[0]; got.goal.verdict(got.value) != "yes" || !strings.Contains(got.ours, "none over 0.20 ms") {
+		t.Errorf("only quick calls: %+v", got)
+	}
+}
+
+func TestCommandCounts(t *testing.T) {
+	text := "# Commandstats\r\ncmdstat_evalsha:calls=12,usec=3,usec_per_call=0.25\r\ncmdstat_config|get:calls=7,usec=1\r\nnonsense\r\ncmdstat_x:calls=many\r\n"
+	got := commandCounts(text)
+	if len(got) != 2 || got["evalsha"] != 12 || got["config|get"] != 7 {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// What no API makes in a moment is written into the database before a server opens it: a million users, and conversations
+// of which every second one is counted when somebody reads.
+
+// member is a user of a seeded store: of n users they are member-1 to member-n, and these are their numbers.
+func member(number int) string { return "member-" + strconv.Itoa(number) }
+
+func memberToken(i int) string { return "dev:" + member(i+1) }
+
+// seedUsers makes a database in which there are that many users, all of whom were here today and have read everything.
+func seedUsers(ctx context.Context, file string, users int) error {
+	return inStore(ctx, file, func(tx *sql.Tx) error {
+		const counted = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)`
+		now := time.Now().UnixMicro()
+		return each(ctx, tx, []write{
+			{`INSERT INTO users (number, key, seen_at) ` + counted + ` SELECT i, 'member-' || i, ?2 FROM n`, []any{users, now}},
+			{`INSERT INTO user_notices (user_number, ver, position, dots_from) ` + counted + ` SELECT i, ?2, 0, 0 FROM n`, []any{users, now}},
+			{`UPDATE counters SET value = ?1 WHERE name = 'users'`, []any{users}},
+		})
+	})
+}
+
+// unreadEach is how many messages wait in each seeded conversation.
+const unreadEach = 3
+
+// seedConversations puts readers into conversations with somebody who has said something in each. Every second one is
+// counted when somebody reads.
+func seedConversations(ctx context.Context, file string, readers []services.UserNumber, talker services.UserNumber, conversations int) error {
+	return inStore(ctx, file, func(tx *sql.Tx) error {
+		now := time.Now().UnixMicro()
+		var last int
+		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'conversations'`).Scan(&last); err != nil {
+			return err
+		}
+		const added = `WITH RECURSIVE n(i) AS (SELECT ?1 + 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2)`
+		writes := []write{
+			{`INSERT INTO conversations (id, kind, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before) ` + added +
+				` SELECT i, 'GROUP', 'Conversation ' || i, ?3, ?4, ?5, ?6, CASE i % 2 WHEN 0 THEN 'READ' ELSE 'WRITE' END, 1, 0, 0, 0 FROM n`,
+				[]any{last, conversations, talker, unreadEach, now, len(readers) + 1}},
+			{`UPDATE counters SET value = value + ?1 WHERE name = 'conversations'`, []any{conversations}},
+		}
+		for number := range unreadEach {
+			writes = append(writes, write{`INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at) ` + added +
+				` SELECT i, ?4, ?3, 'Number ' || ?4, ?5, 0 FROM n`, []any{last, conversations, talker, number + 1, now + int64(number)}})
+		}
+		for i, user := range append([]services.UserNumber{talker}, readers...) {
+			base := 0
+			if i == 0 {
+				base = unreadEach // one's own are read
+			}
+			writes = append(writes, write{`INSERT INTO conversation_members (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at) ` + added +
+				` SELECT i, ?3, ?4, 0, 1, 0, 0, FALSE, FALSE, ?5, 0 FROM n`, []any{last, conversations, user, base, now}})
+		}
+		return each(ctx, tx, writes)
+	})
+}
+
+// write is a statement with what it is given.
+type write struct {
+	text string
+	args []any
+}
+
+func each(ctx context.Context, tx *sql.Tx, writes []write) error {
+	for _, w := range writes {
+		if _, err := tx.ExecContext(ctx, w.text, w.args...); err != nil {
+			return fmt.Errorf("%.60s: %w", w.text, err)
+		}
+	}
+	return nil
+}
+
+// inStore opens a database in which no server is, with the tables of today, for one transaction.
+func inStore(ctx context.Context, file string, write func(*sql.Tx) error) error {
+	tables, err := store.Open(ctx, store.Config{URL: "sqlite:" + file})
+	if err != nil {
+		return err
+	}
+	if err := tables.Close(); err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	if err := write(tx); err != nil {
+		return errors.Join(err, tx.Rollback(), db.Close())
+	}
+	return errors.Join(tx.Commit(), db.Close())
+}
+
+// numbersOf finds the numbers of users in a database in which no server is.
+func numbersOf(ctx context.Context, file string, keys []string) (numbers []services.UserNumber, err error) {
+	s, err := store.Open(ctx, store.Config{URL: "sqlite:" + file})
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.UserNumbers(ctx, keys)
+	for _, key := range keys {
+		number, found := known[key]
+		if !found && err == nil {
+			err = fmt.Errorf("there is no user %s", key)
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, errors.Join(err, s.Close())
+}

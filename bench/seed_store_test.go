@@ -1,0 +1,125 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// opened is a seeded database.
+func opened(t *testing.T, file string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestSeedUsers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tidings.db")
+	if err := seedUsers(t.Context(), file, 1234); err != nil {
+		t.Fatal(err)
+	}
+	if numbers, err := numbersOf(t.Context(), file, []string{member(7), member(1234)}); err != nil || numbers[0] != 7 || numbers[1] != 1234 {
+		t.Errorf("numbers %v, %v", numbers, err)
+	}
+	if _, err := numbersOf(t.Context(), file, []string{member(7), member(1235)}); err == nil {
+		t.Error("a user who was not seeded has a number")
+	}
+	s := opened(t, file)
+	active, err := s.ActiveUsers(t.Context(), 0, 10_000, time.Now().Add(-time.Hour))
+	if err != nil || len(active) != 1234 || active[1233] != 1234 {
+		t.Errorf("%d active users, %v", len(active), err)
+	}
+	notices, err := s.UserNotices(t.Context(), 99)
+	if err != nil || notices.IsNew(time.Now().Add(-time.Hour)) || notices.Position != 0 {
+		t.Errorf("%+v, %v", notices, err)
+	}
+	// The next user gets the next number.
+	err = s.Write(t.Context(), func(tx *store.Tx) error {
+		known, err := tx.EnsureUsers(t.Context(), []string{"new"})
+		if known["new"] != 1235 {
+			t.Errorf("the next user has the number %d", known["new"])
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSeedConversations(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tidings.db")
+	if err := seedUsers(t.Context(), file, 5); err != nil {
+		t.Fatal(err)
+	}
+	readers := [][]services.UserNumber{{1, 2}, {3, 4}}
+	for i, conversations := range []int{10, 4} {
+		if err := seedConversations(t.Context(), file, readers[i], 5, conversations); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := opened(t, file)
+	for user, want := range map[services.UserNumber]int{1: 10, 2: 10, 3: 4, 4: 4, 5: 14} {
+		states, err := s.MembershipsOf(t.Context(), user, 0, time.Now(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unread, read := 0, 0
+		for _, state := range states {
+			unread += int(state.Unread())
+			if state.ReadSide {
+				read++
+			}
+		}
+		wantUnread := want * unreadEach
+		if user == 5 {
+			wantUnread = 0 // he said it
+		}
+		if len(states) != want || unread != wantUnread || read != want/2 {
+			t.Errorf("user %d is in %d conversations with %d unread messages, %d counted when read; want %d, %d", user, len(states), unread, read, want, wantUnread)
+		}
+	}
+}
+
+func TestSeedingWhereNoFileCanBe(t *testing.T) {
+	if err := seedUsers(t.Context(), filepath.Join(t.TempDir(), "nowhere", "tidings.db"), 1); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	engine, client := hotRedis(t)
+	b := &bench{folder: t.TempDir(), redisURL: "redis://" + engine.Addr()}
+	p, err := b.aside("row", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := p.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	for _, one := range []func() error{
+		func() error { return own.Set(t.Context(), "mine", "1", 0).Err() }, func() error { return client.Set(t.Context(), "theirs", "1", 0).Err() },
+		func() error { return p.forget(t.Context()) },
+	} {
+		if err := one(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if engine.DB(3).Exists("mine") || !engine.Exists("theirs") {
+		t.Error("a place forgets what is its own, and nothing else")
+	}
+	if home := b.place(); home.file() == p.file() || home.node == p.node {
+		t.Errorf("two places are one: %+v, %+v", home, p)
+	}
+	if err := seedUsers(t.Context(), p.file(), 3); err != nil {
+		t.Errorf("the folder of a place takes a database: %v", err)
+	}
+}

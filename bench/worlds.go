@@ -1,0 +1,45 @@
+package main
+
+import "time"
+
+// worlds are the sizes of what the rows with a place of their own are about.
+type worlds struct {
+	users, few    int           // in the store, when something is published to all of them
+	watching      int           // of them are online
+	publications  int           // in a round
+	memberships   []int         // conversations of a reader
+	group         int           // members
+	talkers       int           // of them
+	likers, posts int           // who likes what of the hot recipient's
+	turn          time.Duration // of the rows in which others' time is compared; 0: as long as every turn
+}
+
+var (
+	wholeWorlds = worlds{
+		users: 1_000_000, few: 10, watching: 10, publications: 100, memberships: []int{10, 200, 2000}, group: 500, talkers: 100, likers: 20_000, posts: 200,
+	}
+	quickWorlds = worlds{
+		users: 20_000, few: 10, watching: 5, publications: 10, memberships: []int{10, 40, 200}, group: 60, talkers: 12, likers: 2000, posts: 20,
+		turn: 400 * time.Millisecond,
+	}
+)
+
+// Each row with a place of its own has a database of the Redis; 0 is the one that the peers read.
+const (
+	everyDatabase = 1 + iota
+	manyDatabase
+	fewDatabase
+	conversationsDatabase
+	groupDatabase
+	recipientDatabase
+	locksDatabase
+	everyoneDatabase
+)
+
+// turn is how long a turn takes.
+func (b *bench) turn() time.Duration {
+	if b.worlds.turn > 0 {
+		return b.worlds.turn
+	}
+	return time.Duration(b.seconds * float64(time.Second))
+}
