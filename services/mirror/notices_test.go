@@ -167,7 +167,12 @@ func TestTextsOfAnnouncements(t *testing.T) {
 		return found[1].Title
 	}
 	shows(t, m, noon)
-	if title() != "old" || title() != "old" || e.sqlAnnouncements != 3 { // 2 is asked for each time: there is none
+	for range 2 {
+		if got := title(); got != "old" {
+			t.Errorf("the title is %q", got)
+		}
+	}
+	if e.sqlAnnouncements != 3 { // the second is asked for each time: there is none
 		t.Errorf("SQL was asked for %d", e.sqlAnnouncements)
 	}
 	e.announcements[1] = text("new", noon.Add(1000))
