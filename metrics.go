@@ -33,6 +33,8 @@ func (s *server) metrics() http.Handler {
 	counter("push_conflated_total", "States replaced by newer ones before they were sent.", func() uint64 { return s.hub.Stats().Conflated })
 	counter("push_repairs_total", "Users whom the sweep found to be shown something old.", func() uint64 { return s.hub.Stats().Repairs })
 	counter("push_render_errors_total", "Renderings that failed.", func() uint64 { return s.hub.Stats().RenderErrors })
+	counter("rebuilds_total", "Views that were rebuilt from the facts.", func() uint64 { return s.fanout.RebuildStats().Begun })
+	gauge("rebuilds_running", "Views that are being rebuilt now.", func() float64 { return float64(s.fanout.RebuildStats().Running) })
 	counter("badge_audited_total", "Users whose badges were compared with the facts.", func() uint64 { return s.audit.Stats().Visited })
 	counter("badge_mended_total", "Users of whose badges Redis had lost something that the audit brought back.", func() uint64 { return s.audit.Stats().Mended })
 	counter("badge_drift_total", "Users whose badges were wrong, found and repaired by the audit.", func() uint64 { return s.audit.Stats().Drifted })

@@ -36,6 +36,7 @@ type Config struct {
 	Lease     time.Duration // of a job, renewed at half; 0 means 30 s
 	Poll      time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
 	Own       time.Duration // how long a mutation waits for the actor's own views; 0 means 300 ms
+	Rebuilds  int           // users whose views are rebuilt at once, whoever asks; 0 means 16
 
 	MuteMentions bool // what mentions a user in a conversation that he has muted does not count either
 }
@@ -54,6 +55,8 @@ type Fanout struct {
 	lanes map[lane][]string
 
 	rebuilds singleflight.Group
+	slots    chan struct{} // of rebuilds
+	rebuilt  rebuildCounts
 	paces    paces
 	clamped  atomic.Uint64
 	wakeUp   map[lane]chan struct{}
@@ -76,9 +79,12 @@ func New(cfg Config) *Fanout {
 	if cfg.Own == 0 {
 		cfg.Own = 300 * time.Millisecond
 	}
+	if cfg.Rebuilds == 0 {
+		cfg.Rebuilds = 16
+	}
 	f := &Fanout{
 		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
-		wakeUp: map[lane]chan struct{}{},
+		wakeUp: map[lane]chan struct{}{}, slots: make(chan struct{}, cfg.Rebuilds),
 	}
 	f.kinds = f.makeKinds()
 	f.lanes = lanesOf(f.kinds)

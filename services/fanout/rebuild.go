@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"tidings/services"
@@ -34,6 +35,15 @@ func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserNumber, refi
 	done := f.rebuilds.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
 		defer cancel()
+		// After a loss everyone comes at once, and SQL is to answer them one after the other.
+		select {
+		case f.slots <- struct{}{}:
+			defer func() { <-f.slots }()
+		case <-ctx.Done():
+			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "many feeds are being rebuilt: try again")
+		}
+		f.rebuilt.begin()
+		defer f.rebuilt.end()
 		return nil, f.rebuild(ctx, user, refill)
 	})
 	select {
@@ -42,6 +52,38 @@ func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserNumber, refi
 	case result := <-done:
 		return result.Err
 	}
+}
+
+// RebuildStats are the numbers of this node's rebuilds.
+type RebuildStats struct {
+	Running, Most int    // now, and at most at once
+	Begun         uint64 // ever
+}
+
+type rebuildCounts struct {
+	mu    sync.Mutex
+	stats RebuildStats
+}
+
+func (r *rebuildCounts) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Begun++
+	r.stats.Running++
+	r.stats.Most = max(r.stats.Most, r.stats.Running)
+}
+
+func (r *rebuildCounts) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Running--
+}
+
+// RebuildStats reads the numbers of the rebuilds.
+func (f *Fanout) RebuildStats() RebuildStats {
+	f.rebuilt.mu.Lock()
+	defer f.rebuilt.mu.Unlock()
+	return f.rebuilt.stats
 }
 
 // rebuild follows the one rule: mark, then read, then merge. The user is marked active before anything is read, so

@@ -1,0 +1,48 @@
+package badge
+
+import (
+	"sync"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+)
+
+// Everyone comes back at once after Redis has lost its data, each on several devices: each is rebuilt once, a few at a
+// time, and shown his number.
+func TestNoStampedeWhenRedisReturns(t *testing.T) {
+	const slots, crowd, devices = 4, 400, 3
+	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Rebuilds = slots }}))
+	author := n.Users(1)[0]
+	users := n.Users(crowd)
+	n.Follow(author, users...)
+	n.Quiet(n.World.Fanout)
+	n.Post(author)
+	n.Quiet(n.World.Fanout)
+	before := n.World.Fanout.RebuildStats()
+	n.Server.Flush()
+	var together sync.WaitGroup
+	start := make(chan struct{})
+	for _, user := range users {
+		for range devices {
+			together.Go(func() {
+				<-start
+				if badges, err := n.Read(t.Context(), user); err != nil || badges.Total.Value != 1 || badges.Total.Precision == services.Unknown {
+					t.Errorf("user %d is shown %+v, %v", user, badges, err)
+				}
+			})
+		}
+	}
+	close(start)
+	together.Wait()
+	after := n.World.Fanout.RebuildStats()
+	if rebuilt := after.Begun - before.Begun; rebuilt < crowd || rebuilt > crowd+crowd/10 || after.Most > slots || after.Running != 0 {
+		t.Errorf("%d rebuilds of %d users on %d devices each, %d at once, want %d at most", rebuilt, crowd, devices, after.Most, slots)
+	}
+	for _, user := range users {
+		if got := n.read(user); got.Total.Value != 1 || got.Total.Precision != services.Exact {
+			t.Errorf("afterwards user %d is shown %+v", user, got.Total)
+		}
+	}
+}
