@@ -396,6 +396,70 @@ func (ec *executionContext) fieldContext_Conversation_readToken(_ context.Contex
 	return graphql.NewScalarFieldContext("Conversation", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _ConversationChange_conversation(ctx context.Context, field graphql.CollectedField, obj *ConversationChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationChange_conversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Conversation, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v Conversation) graphql.Marshaler {
+			return ec.marshalNConversation2tidingsᚋgraphᚐConversation(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationChange_conversation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ConversationChange",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Conversation(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ConversationChange_badges(ctx context.Context, field graphql.CollectedField, obj *ConversationChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationChange_badges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Badges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationChange_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ConversationChange",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ConversationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *ConversationConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2569,6 +2633,49 @@ func (ec *executionContext) _Conversation(ctx context.Context, sel ast.Selection
 	return out
 }
 
+var conversationChangeImplementors = []string{"ConversationChange"}
+
+func (ec *executionContext) _ConversationChange(ctx context.Context, sel ast.SelectionSet, obj *ConversationChange) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, conversationChangeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ConversationChange")
+		case "conversation":
+			out.Values[i] = ec._ConversationChange_conversation(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "badges":
+			out.Values[i] = ec._ConversationChange_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var conversationConnectionImplementors = []string{"ConversationConnection"}
 
 func (ec *executionContext) _ConversationConnection(ctx context.Context, sel ast.SelectionSet, obj *ConversationConnection) graphql.Marshaler {
@@ -3131,6 +3238,16 @@ func (ec *executionContext) unmarshalNAddMembersInput2tidingsᚋgraphᚐAddMembe
 
 func (ec *executionContext) marshalNConversation2tidingsᚋgraphᚐConversation(ctx context.Context, sel ast.SelectionSet, v Conversation) graphql.Marshaler {
 	return ec._Conversation(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNConversationChange2ᚖtidingsᚋgraphᚐConversationChange(ctx context.Context, sel ast.SelectionSet, v *ConversationChange) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ConversationChange(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNConversationConnection2ᚖtidingsᚋgraphᚐConversationConnection(ctx context.Context, sel ast.SelectionSet, v *ConversationConnection) graphql.Marshaler {

@@ -93,6 +93,14 @@ type ClearDotPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+// A conversation as it is, with the numbers for the app's icon.
+type ConversationChange struct {
+	// The conversation as it is now.
+	Conversation Conversation `json:"conversation"`
+	// The viewer's badges, with their version: no second read is needed.
+	Badges services.Badges `json:"badges"`
+}
+
 // A page of the viewer's conversations.
 type ConversationConnection struct {
 	// The conversations of this page.

@@ -132,6 +132,11 @@ type ComplexityRoot struct {
 		Total    func(childComplexity int) int
 	}
 
+	ConversationChange struct {
+		Badges       func(childComplexity int) int
+		Conversation func(childComplexity int) int
+	}
+
 	ConversationConnection struct {
 		Edges    func(childComplexity int) int
 		PageInfo func(childComplexity int) int
@@ -505,7 +510,8 @@ type ComplexityRoot struct {
 	}
 
 	Subscription struct {
-		BadgesChanged func(childComplexity int, since *string) int
+		BadgesChanged       func(childComplexity int, since *string) int
+		ConversationChanged func(childComplexity int, conversationID string) int
 	}
 
 	TouchViewPayload struct {
@@ -930,6 +936,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ConversationBadges.Total(childComplexity), true
+
+	case "ConversationChange.badges":
+		if e.ComplexityRoot.ConversationChange.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationChange.Badges(childComplexity), true
+	case "ConversationChange.conversation":
+		if e.ComplexityRoot.ConversationChange.Conversation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationChange.Conversation(childComplexity), true
 
 	case "ConversationConnection.edges":
 		if e.ComplexityRoot.ConversationConnection.Edges == nil {
@@ -2375,6 +2394,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.BadgesChanged(childComplexity, args["since"].(*string)), true
+	case "Subscription.conversationChanged":
+		if e.ComplexityRoot.Subscription.ConversationChanged == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_conversationChanged_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.ConversationChanged(childComplexity, args["conversationId"].(string)), true
 
 	case "TouchViewPayload.badges":
 		if e.ComplexityRoot.TouchViewPayload.Badges == nil {
@@ -3007,6 +3037,16 @@ func (ec *executionContext) childFields_ConversationBadges(ctx context.Context, 
 		return ec.fieldContext_ConversationBadges_mentions(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ConversationBadges", field.Name)
+}
+
+func (ec *executionContext) childFields_ConversationChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "conversation":
+		return ec.fieldContext_ConversationChange_conversation(ctx, field)
+	case "badges":
+		return ec.fieldContext_ConversationChange_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ConversationChange", field.Name)
 }
 
 func (ec *executionContext) childFields_ConversationConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

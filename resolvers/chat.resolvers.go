@@ -196,6 +196,18 @@ func (r *mutationResolver) MuteConversation(ctx context.Context, input graph.Mut
 	})
 }
 
+func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversationID string) (<-chan *graph.ConversationChange, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := services.ParseConversationID("conversationId", conversationID)
+	if err != nil {
+		return nil, err
+	}
+	return r.watchConversation(ctx, viewer, id)
+}
+
 func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.ConversationConnection, error) {
 	size, err := pageSize(first)
 	if err != nil {

@@ -25,6 +25,8 @@ type heads struct {
 	stamp uint64    // the newest that was given: what is learnt later has a greater one
 	told  time.Time // when the watchers were last told
 	owed  bool      // something moved since
+
+	watchers map[services.ConversationID][]chan struct{}
 }
 
 type head struct {
@@ -100,6 +102,26 @@ func (m *Mirror) HeadMoved(moved store.Head) {
 	}
 }
 
+// WatchHead answers a channel that has a token when the head of a conversation has moved since the last one was taken,
+// and what ends that.
+func (m *Mirror) WatchHead(id services.ConversationID) (moved <-chan struct{}, forget func()) {
+	watcher := make(chan struct{}, 1)
+	m.heads.mu.Lock()
+	defer m.heads.mu.Unlock()
+	if m.heads.watchers == nil {
+		m.heads.watchers = map[services.ConversationID][]chan struct{}{}
+	}
+	m.heads.watchers[id] = append(m.heads.watchers[id], watcher)
+	return watcher, func() {
+		m.heads.mu.Lock()
+		defer m.heads.mu.Unlock()
+		rest := slices.DeleteFunc(m.heads.watchers[id], func(other chan struct{}) bool { return other == watcher })
+		if m.heads.watchers[id] = rest; len(rest) == 0 {
+			delete(m.heads.watchers, id)
+		}
+	}
+}
+
 // raise moves a head forward and says whether it did.
 func (h *heads) raise(moved store.Head) bool {
 	known := h.known[moved.Conversation]
@@ -110,6 +132,12 @@ func (h *heads) raise(moved store.Head) bool {
 	h.stamp = max(h.stamp+1, uint64(moved.At.UnixMicro()))
 	known.number, known.stamp = moved.Number, h.stamp
 	h.owed = true
+	for _, watcher := range h.watchers[moved.Conversation] {
+		select {
+		case watcher <- struct{}{}:
+		default: // it has a token already
+		}
+	}
 	return true
 }
 
@@ -126,7 +154,9 @@ func (h *heads) mayTell(now time.Time) bool {
 func (m *Mirror) lookAtHeads(ctx context.Context) (tell bool, err error) {
 	now := m.clock.Now()
 	m.heads.mu.Lock()
-	maps.DeleteFunc(m.heads.known, func(_ services.ConversationID, head *head) bool { return now.Sub(head.asked) > headsKeptFor })
+	maps.DeleteFunc(m.heads.known, func(id services.ConversationID, head *head) bool {
+		return now.Sub(head.asked) > headsKeptFor && len(m.heads.watchers[id]) == 0
+	})
 	ids := slices.Sorted(maps.Keys(m.heads.known))
 	m.heads.mu.Unlock()
 	_, err = m.readHeads(ctx, ids)

@@ -1,0 +1,90 @@
+package chat
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// next is the next change that fits, within a while.
+func next(t *testing.T, changes <-chan Change, fits func(Change) bool) Change {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for {
+		select {
+		case change, open := <-changes:
+			if !open {
+				t.Fatal("the channel was closed")
+			}
+			if fits(change) {
+				return change
+			}
+		case <-deadline.C:
+			t.Fatal("no such change came")
+		}
+	}
+}
+
+func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
+	users := n.Users(2)
+	group := n.create(services.GroupConversation, users...)
+	badges := make(chan *services.Badges, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := n.Watch(ctx, 999, group, badges); services.CodeOf(err) != services.NotFound {
+		t.Fatalf("a stranger watches: %v", err)
+	}
+	changes, err := n.Watch(ctx, users[1], group, badges)
+	n.Must(err)
+	badges <- &services.Badges{Version: "1"}
+	first := next(t, changes, func(Change) bool { return true })
+	if first.State.ID != group || first.Badges.Version != "1" {
+		t.Errorf("first: %+v", first)
+	}
+	n.send(users[0], group)
+	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 1 })
+	for range 50 { // said elsewhere: the node learns it by looking at SQL
+		n.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, _, _, err := tx.SendMessage(ctx, group, users[0], "x", nil)
+			return err
+		})
+	}
+	_, err = n.World.Mirror.RunOnce(t.Context())
+	n.Must(err)
+	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 51 })
+	n.read(users[1], group, 0)
+	badges <- &services.Badges{Version: "2"}
+	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 && c.Badges.Version == "2" })
+	n.mustDo(n.AddMembers(users[0], group, n.Strangers(1)))
+	n.mustDo(n.Quit(users[1], group), nil)
+	badges <- &services.Badges{Version: "3"}
+	if change, open := <-changes; open {
+		t.Errorf("who has quit is shown %+v", change)
+	}
+}
+
+func TestAWatchEndsWithItsContextAndWithItsBadges(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
+	users := n.Users(2)
+	group := n.create(services.GroupConversation, users...)
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, err := n.Watch(ctx, users[1], group, make(chan *services.Badges))
+	n.Must(err)
+	cancel()
+	if _, open := <-changes; open {
+		t.Error("a change after the end")
+	}
+	badges := make(chan *services.Badges)
+	changes, err = n.Watch(t.Context(), users[1], group, badges)
+	n.Must(err)
+	close(badges)
+	if _, open := <-changes; open {
+		t.Error("a change after the hub has closed")
+	}
+}
