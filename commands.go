@@ -295,7 +295,8 @@ Of follows FILE is CSV, gzipped or not; - is the standard input. The columns are
 follower,followee,since: the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a
 moment in RFC 3339. What the followee publishes after since counts as new for the follower; without it, what he
 publishes after the import does.
-A first line of names is recognised.
+A first line of names is recognised: follower,followee, from,to, source,target, user_id,friend_id and the like. One that
+names the followee first is refused. A first line with any other names is a row, if both are valid keys.
 
 Of messages a line of FILE is {"key":"spring","type":"general","title":"...","content":"...","to":["alice","bob"]}, to
 1 MB, with 1 to 10,000 recipients. Further lines of the same key name more of them and may leave the text out: one

@@ -311,7 +311,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 		Input: in, Out: out, Terminal: isTerminal(file),
 	}
 	lines, bad, report, err := importFile(ctx, db, command, opts)
-	if lines > 0 {
+	if lines > 0 || err == nil {
 		_, _ = fmt.Fprintln(out, report)
 	}
 	if err != nil {

@@ -218,7 +218,15 @@ func resume(ctx context.Context, db ImportStore, opts ImportOptions, source *sou
 
 // take looks at one line: a good one enters the batch, a bad one is put aside.
 func (im *followImport) take(line []byte) error {
-	if im.source.line == 1 && isHeader(line) || isBlank(line) {
+	if im.source.line == 1 {
+		if header, err := isHeader(line); err != nil || header {
+			if err != nil {
+				err = fmt.Errorf("%s: %w", im.opts.File, err)
+			}
+			return err
+		}
+	}
+	if isBlank(line) {
 		return nil
 	}
 	next, err := im.keys.row(line, im.newest)

@@ -10,16 +10,48 @@ import (
 	"tidings/services"
 )
 
-// The names that the first line may give the columns, in small letters. A first line with others is a row.
-var (
-	followerNames = []string{"follower", "follower_id", "from", "from_id", "source", "src", "user", "user_id", "id_1", "id1", "node_1"}
-	followeeNames = []string{"followee", "followee_id", "followed", "followed_id", "follows", "following", "to", "to_id", "target", "dst", "friend", "friend_id", "id_2", "id2", "node_2"}
+// column is what the name of a column says of it.
+type column int
+
+const (
+	unnamed      column = iota // no name that is known: the line is a row
+	aFollower                  // who follows
+	aFollowee                  // who is followed
+	eitherColumn               // one of the two: the other column says which
 )
 
-// isHeader says whether the first line of a file names its columns.
-func isHeader(line []byte) bool {
+// The names that the first line may give the columns, in small letters.
+var columnNames = map[column][]string{
+	aFollower:    {"follower", "follower_id", "from", "from_id", "source", "src", "id_1", "id1", "node_1"},
+	aFollowee:    {"followee", "followee_id", "followed", "followed_id", "follows", "following", "to", "to_id", "target", "dst", "friend", "friend_id", "id_2", "id2", "node_2"},
+	eitherColumn: {"user", "user_id"},
+}
+
+func columnOf(name []byte) column {
+	for column, names := range columnNames {
+		if slices.Contains(names, string(name)) {
+			return column
+		}
+	}
+	return unnamed
+}
+
+// isHeader says whether the first line of a file names its columns. One that names the followee first is INVALID: the
+// whole graph would go in the wrong way round. A line with a name that is not known is a row.
+func isHeader(line []byte) (bool, error) {
 	fields, err := split(bytes.ToLower(line))
-	return err == nil && len(fields) >= 2 && slices.Contains(followerNames, string(fields[0])) && slices.Contains(followeeNames, string(fields[1]))
+	if err != nil || len(fields) < 2 {
+		return false, nil // said where rows are read
+	}
+	first, second := columnOf(fields[0]), columnOf(fields[1])
+	switch {
+	case first == unnamed || second == unnamed:
+		return false, nil
+	case second == aFollowee && first != aFollowee, first == aFollower && second == eitherColumn:
+		return true, nil
+	}
+	return false, services.Errorf(services.Invalid, "the first line names the columns %s: the follower must come first and then the followee, as in follower,followee",
+		services.Quote(string(fields[0])+","+string(fields[1])))
 }
 
 // isBlank says whether a line is to be passed over: it is empty, or a remark.

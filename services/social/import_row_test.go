@@ -93,12 +93,26 @@ func TestPrefix(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
-	for line, want := range map[string]bool{
-		"follower,followee": true, "Follower, Followee, Since": true, "from,to": true, "id_1,id_2": true, `"source","target"`: true, "user_id,friend_id": true,
-		"alice,bob": false, "1,2": false, "to,from": false, "follower": false, "": false, `"from,to`: false, "from,alice": false,
+	const header, row, refused = "a header", "a row", "refused"
+	for line, want := range map[string]string{
+		"follower,followee": header, "Follower, Followee, Since": header, "from,to": header, "id_1,id_2": header, `"source","target"`: header,
+		"user_id,friend_id": header, "user,follows": header, "follower_id,user_id": header, "follower,user": header,
+		"alice,bob": row, "1,2": row, "follower": row, "": row, `"from,to`: row, "from,alice": row, "alice,to": row, "who,whom": row,
+		"followee,follower": refused, "to,from": refused, "Target, Source": refused, "user_id,follower_id": refused, "user,follower": refused,
+		"friend_id,user_id": refused, "followed,user": refused, "id_2,id_1": refused, "from,source": refused, "to,target": refused, "user,user_id": refused,
+		"followee,follower,since": refused,
 	} {
-		if got := isHeader([]byte(line)); got != want {
-			t.Errorf("%q is a header: %t", line, got)
+		is, err := isHeader([]byte(line))
+		got := map[bool]string{true: header, false: row}[is]
+		if err != nil {
+			got = refused
+			first, _, _ := strings.Cut(strings.ToLower(line), ",")
+			if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), first) {
+				t.Errorf("%q: %v", line, err)
+			}
+		}
+		if got != want {
+			t.Errorf("%q is %s, want %s", line, got, want)
 		}
 	}
 }

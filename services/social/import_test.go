@@ -192,6 +192,19 @@ func TestImportFormsOfFiles(t *testing.T) {
 	}
 }
 
+// A file whose first line says that its columns stand the other way round does not go in at all.
+func TestImportRefusesAReversedHeader(t *testing.T) {
+	im := sqliteImporter(t)
+	file := im.file("friends.csv", "user_id,follower_id\nalice,bob\n")
+	got, err := im.run(im.db, ImportOptions{File: file})
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "user_id,follower_id") || got.Rows != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if pairs := im.pairs("alice", "bob"); len(pairs) != 0 {
+		t.Errorf("in are %v", pairs)
+	}
+}
+
 func TestImportEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "\n", "follower,followee\n", zip(t, "")} {
 		im := sqliteImporter(t)
