@@ -212,6 +212,9 @@ func (s *server) routes(graphql http.Handler) http.Handler {
 	mux.Handle("GET /readyz", &s.ready)
 	mux.Handle("GET /metrics", s.metrics())
 	mux.Handle("GET /{$}", http.RedirectHandler("/graphiql", http.StatusFound))
+	if s.cfg.Development() {
+		return transport.LoopbackOnly(mux)
+	}
 	return mux
 }
 

@@ -1,0 +1,32 @@
+package transport
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestLoopbackOnly(t *testing.T) {
+	handler := LoopbackOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for host, served := range map[string]bool{
+		"localhost": true, "localhost:8080": true, "LocalHost.:8080": true, "app.localhost:1": true, "127.0.0.1:8080": true, "127.9.8.7": true,
+		"[::1]:8080": true, "[::1]": true, "[::ffff:127.0.0.1]:80": true,
+		"": false, "evil.test": false, "evil.test:8080": false, "localhost.evil.test": false, "notlocalhost": false, "127.0.0.1.evil.test": false,
+		"0.0.0.0:8080": false, "10.0.0.1": false, "[::]:8080": false, "[fe80::1]:80": false, "128.0.0.1": false, ".localhost.test": false,
+		"localhost:80:80": false, "2130706433": false,
+	} {
+		for _, path := range []string{"/graphql", "/graphiql", "/metrics", "/"} {
+			request := httptest.NewRequest(http.MethodGet, path, nil)
+			request.Host = host
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, request)
+			if got := recorder.Code == http.StatusNoContent; got != served {
+				t.Errorf("Host %q, %s: status %d, served %v is wanted", host, path, recorder.Code, served)
+			}
+			if body := recorder.Body.String(); !served && (recorder.Code != http.StatusForbidden || !strings.Contains(body, "FORBIDDEN") || !strings.Contains(body, "development mode")) {
+				t.Errorf("Host %q: %d %s", host, recorder.Code, body)
+			}
+		}
+	}
+}
