@@ -40,6 +40,12 @@ func (s *server) metrics() http.Handler {
 	counter("badge_drift_total", "Users whose badges were wrong, found and repaired by the audit.", func() uint64 { return s.audit.Stats().Drifted })
 	counter("unread_clamped_total", "Numbers of unread messages that were found below nought. It stays 0.", s.fanout.Clamped)
 	gauge("badge_audit_lap_seconds", "How long the audit had been in its lap at this node's last turn: more than audit-every says that it does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
+	gauge("redis_refuses_writes", "1 while Redis answers and takes no writes: counts are STALE then.", func() float64 {
+		if s.redis.RefusesWrites() {
+			return 1
+		}
+		return 0
+	})
 	registry.MustRegister(&jobCollector{store: s.store})
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

@@ -127,6 +127,12 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, errors.Join(err, s.store.Close(), s.redis.Close())
 	}
+	s.ready.remark = func() string {
+		if s.redis.RefusesWrites() {
+			return "Redis refuses writes: counts and feeds are read from SQL, and counts are STALE\n"
+		}
+		return ""
+	}
 	root := s.wire()
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Identity: identity, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
@@ -232,7 +238,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(listener) }()
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.redis.WatchEpoch, s.runHints)
+	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.redis.Watch, s.runHints)
 	s.ready.set(true)
 	var failure error
 	select {
@@ -353,7 +359,10 @@ func isTerminal(file *os.File) bool {
 }
 
 // readiness answers whether this node takes traffic.
-type readiness struct{ yes atomic.Bool }
+type readiness struct {
+	yes    atomic.Bool
+	remark func() string // on what a node that takes traffic cannot do; "" for nothing
+}
 
 func (r *readiness) set(yes bool) { r.yes.Store(yes) }
 
@@ -363,5 +372,5 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "not ready", http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = io.WriteString(w, "ready\n")
+	_, _ = io.WriteString(w, "ready\n"+r.remark())
 }

@@ -44,6 +44,9 @@ func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []se
 	if len(posts)+len(users) == 0 {
 		return foundPosts, foundUsers, nil
 	}
+	if err := c.trusted(); err != nil {
+		return nil, nil, err
+	}
 	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
 			p.Get(ctx, postKey(post))

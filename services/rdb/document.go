@@ -42,6 +42,9 @@ type Document struct {
 
 // Documents reads the badge documents of the users, in their order, by one HMGET each in one round trip.
 func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]Document, error) {
+	if err := c.trusted(); err != nil {
+		return nil, err
+	}
 	layout := c.layout.Load()
 	if len(users) == 1 {
 		values, err := c.auto().HMGet(ctx, badgeKey(users[0]), layout.fields...).Result()
@@ -72,6 +75,9 @@ func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]
 
 // Versions reads n of each user's document in one round trip: 0 where it is missing or being built.
 func (c *Client) Versions(ctx context.Context, users []services.UserNumber) ([]uint64, error) {
+	if err := c.trusted(); err != nil {
+		return nil, err
+	}
 	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HMGet(ctx, badgeKey(user), "st", "e", "n")

@@ -21,11 +21,10 @@ import (
 // from SQL. On a cluster the failover of one master therefore costs the documents of all.
 //
 // A node learns of a new lineage before it reads anything from it, because every connection asks when it is made;
-// where a connection outlives the change, as to the replica of a cluster that is promoted, WatchEpoch finds out
+// where a connection outlives the change, as to the replica of a cluster that is promoted, Watch finds out
 // within a second.
 
 const (
-	epochEvery    = time.Second
 	epochTrust    = 200 * time.Millisecond // for so long a rebuild on a cluster relies on the last answer
 	epochWithin   = 300 * time.Millisecond // what a rebuild waits for it
 	noEpoch       = "0"                    // no document that is good has it
@@ -200,20 +199,4 @@ func (c *Client) epochToBuild(ctx context.Context) string {
 		}
 	}
 	return c.epoch.value()
-}
-
-// WatchEpoch asks the masters each second until ctx ends.
-func (c *Client) WatchEpoch(ctx context.Context) error {
-	ticker := time.NewTicker(epochEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-			if err := c.CheckEpoch(ctx); err != nil && ctx.Err() == nil {
-				c.log.Debug("the masters were not asked for their lineages; the next second tries again", "error", err)
-			}
-		}
-	}
 }

@@ -117,7 +117,7 @@ func TestLostWritesAreNotBelieved(t *testing.T) {
 			t.Fatalf("the old document is not there: fc is %q", v.field("fc"))
 		}
 		v.build(FeedFacts{Entries: posts(1, 4, counted)})
-		v.must(second.c.CheckEpoch(t.Context())) // as WatchEpoch does, for what the masters of others have to say
+		v.must(second.c.CheckEpoch(t.Context())) // as Watch does, for what the masters of others have to say
 		if v.believed() != "4" || second.believed() != "4" {
 			t.Errorf("rebuilt, %s and %s, want 4", v.believed(), second.believed())
 		}
@@ -242,7 +242,6 @@ func TestWhatRedisSaysOfItsLineage(t *testing.T) {
 		command.SetErr(err)
 		return command
 	}
-	refused := func(text string) error { return redisRefusal(text) }
 	for name, check := range map[string]struct {
 		info *redis.StringCmd
 		want string
@@ -251,8 +250,8 @@ func TestWhatRedisSaysOfItsLineage(t *testing.T) {
 		"a master":      {info("# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:000\r\n", nil), "abc", false},
 		"a replica":     {info("role:slave\r\nmaster_replid:abc\r\n", nil), "", false},
 		"no such field": {info("role:master\r\n", nil), noLineage, false},
-		"no right":      {info("", refused("NOPERM this user has no permissions to run the 'info' command")), noLineage, false},
-		"loading":       {info("", refused("LOADING Redis is loading the dataset in memory")), "", true},
+		"no right":      {info("", refusal("NOPERM this user has no permissions to run the 'info' command")), noLineage, false},
+		"loading":       {info("", refusal("LOADING Redis is loading the dataset in memory")), "", true},
 		"no answer":     {info("", context.DeadlineExceeded), "", true},
 	} {
 		id, err := c.lineageOf(check.info)
@@ -265,11 +264,6 @@ func TestWhatRedisSaysOfItsLineage(t *testing.T) {
 	}
 }
 
-type redisRefusal string
-
-func (e redisRefusal) Error() string { return string(e) }
-func (redisRefusal) RedisError()     {}
-
 // A promotion that no connection notices is found by the watch.
 func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
 	server := rdbtest.NewServer(t)
@@ -277,7 +271,7 @@ func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { _ = v.c.WatchEpoch(ctx) })
+	watching.Go(func() { _ = v.c.Watch(ctx) })
 	defer watching.Wait()
 	defer stop()
 	server.Do("REPLICAOF", "127.0.0.1", "1")

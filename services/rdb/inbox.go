@@ -205,6 +205,9 @@ type InboxPage struct {
 
 // Inbox reads up to limit entries with ids below before, newest first, in one round trip.
 func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (InboxPage, error) {
+	if err := c.trusted(); err != nil {
+		return InboxPage{}, err
+	}
 	key := inboxKey(reader)
 	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
 		p.HMGet(ctx, badgeKey(reader), "st", "e")

@@ -28,15 +28,16 @@ const (
 
 // Client is the one way to Redis. It is safe for concurrent use.
 type Client struct {
-	redis  redis.UniversalClient
-	shared *redis.Client // the face of auto
-	mode   string
-	id     string // this node's
-	time   services.Clock
-	log    *slog.Logger
-	layout atomic.Pointer[layout]
-	epoch  epoch
-	asking singleflight.Group // for the epoch
+	redis    redis.UniversalClient
+	shared   *redis.Client // the face of auto
+	mode     string
+	id       string // this node's
+	time     services.Clock
+	log      *slog.Logger
+	layout   atomic.Pointer[layout]
+	epoch    epoch
+	asking   singleflight.Group // for the epoch
+	refusals refusals
 
 	hints   hintReceivers
 	local   interface{ close() error } // the server that this Client runs, nil when it is another's
@@ -147,6 +148,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		c.redis = redis.NewClient(single)
 	}
 	c.redis.AddHook(roundTripHook{})
+	c.redis.AddHook(refusalsHook{c})
 	c.shared, err = newShared(c.redis, options.ReadTimeout)
 	return err
 }
@@ -163,6 +165,9 @@ func (c *Client) ready(ctx context.Context) error {
 		return fmt.Errorf("load the scripts: %w", err)
 	}
 	c.raiseListEntries(ctx)
+	if err := c.CheckWrites(ctx); err != nil && !c.RefusesWrites() {
+		return err
+	}
 	return nil
 }
 

@@ -45,6 +45,9 @@ const snapshotUsers = 25
 
 // Snapshots reads the users' views, in their order, one round trip for each 25.
 func (c *Client) Snapshots(ctx context.Context, users []services.UserNumber) ([]Snapshot, error) {
+	if err := c.trusted(); err != nil {
+		return nil, err
+	}
 	layout := c.layout.Load()
 	snapshots := make([]Snapshot, 0, len(users))
 	for part := range slices.Chunk(users, snapshotUsers) {

@@ -110,6 +110,9 @@ type ViewCount struct {
 
 // CountViews counts, for each access, the items of its view that are newer, all in one round trip.
 func (c *Client) CountViews(ctx context.Context, accesses []services.ViewAccess) ([]ViewCount, error) {
+	if err := c.trusted(); err != nil {
+		return nil, err
+	}
 	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)

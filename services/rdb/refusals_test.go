@@ -1,0 +1,116 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// reads are what is not to be believed while writes are refused.
+var reads = map[string]func(context.Context, *Client) error{
+	"documents": func(ctx context.Context, c *Client) error {
+		_, err := c.Documents(ctx, []services.UserNumber{reader, other})
+		return err
+	},
+	"versions": func(ctx context.Context, c *Client) error {
+		_, err := c.Versions(ctx, []services.UserNumber{reader})
+		return err
+	},
+	"a page": func(ctx context.Context, c *Client) error { _, err := c.Inbox(ctx, reader, 9, 9); return err },
+	"copies": func(ctx context.Context, c *Client) error {
+		_, _, err := c.Copies(ctx, []services.PostID{1}, nil)
+		return err
+	},
+	"views": func(ctx context.Context, c *Client) error {
+		_, err := c.CountViews(ctx, []services.ViewAccess{{View: services.View{Code: "news"}}})
+		return err
+	},
+	"snapshots": func(ctx context.Context, c *Client) error {
+		_, err := c.Snapshots(ctx, []services.UserNumber{reader})
+		return err
+	},
+}
+
+func (v view) wantReads(answered bool, when string) {
+	v.Helper()
+	for name, read := range reads {
+		if err := read(v.Context(), v.c); (err == nil) != answered || err != nil && !services.IsUnavailable(err) {
+			v.Errorf("%s, %s: %v", when, name, err)
+		}
+	}
+}
+
+func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
+	servers := map[string]func(t *testing.T) (string, []*rdbtest.Server){
+		"single": func(t *testing.T) (string, []*rdbtest.Server) {
+			server := rdbtest.NewServer(t)
+			return server.URL(), []*rdbtest.Server{server}
+		},
+		"cluster": func(t *testing.T) (string, []*rdbtest.Server) { return rdbtest.ClusterServers(t) },
+	}
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			url, servers := start(t)
+			log := &recorder{}
+			v, onlyReads := view{t, connect(t, Options{URL: url, Log: log.log()})}, view{t, connect(t, Options{URL: url})}
+			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.wantReads(true, "at first")
+			full := servers[len(servers)-1]
+			full.Do("CONFIG", "SET", "maxmemory", "100kb")
+			users := make([]services.UserNumber, 200) // some of them on the full master
+			for i := range users {
+				users[i] = services.UserNumber(i)
+			}
+			if err := v.c.Enter(t.Context(), users, time.Minute); !services.IsUnavailable(err) || !v.c.RefusesWrites() {
+				t.Fatalf("a write: %v, refused %v", err, v.c.RefusesWrites())
+			}
+			v.wantReads(false, "after a refusal")
+			onlyReads.wantReads(true, "before its probe")
+			if err := onlyReads.c.CheckWrites(t.Context()); !services.IsUnavailable(err) {
+				t.Errorf("a probe of a full Redis: %v", err)
+			}
+			onlyReads.wantReads(false, "after its probe")
+
+			full.Do("CONFIG", "SET", "maxmemory", "0")
+			v.must(v.c.CheckWrites(t.Context()))
+			v.wantReads(false, "after one probe that was taken")
+			full.Do("CONFIG", "SET", "maxmemory", "100kb")
+			_ = v.c.CheckWrites(t.Context())
+			full.Do("CONFIG", "SET", "maxmemory", "0")
+			v.must(v.c.CheckWrites(t.Context()))
+			v.wantReads(false, "after one probe since the last refusal")
+			v.must(v.c.CheckWrites(t.Context()))
+			v.wantReads(true, "after two")
+			if text := log.String(); strings.Count(text, "Redis refuses writes") != 1 || strings.Count(text, "takes writes again") != 1 {
+				t.Errorf("the log: %s", text)
+			}
+		})
+	}
+}
+
+// A replica is found out when it is opened, and a probe touches every master.
+func TestARefusalIsKnownFromTheStart(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	server.Do("REPLICAOF", "127.0.0.1", "1")
+	v := view{t, connect(t, Options{URL: server.URL()})}
+	v.wantReads(false, "of a replica")
+	server.Do("REPLICAOF", "NO", "ONE")
+	eventually(t, 10*time.Second, "it is trusted", func() error {
+		if err := v.c.CheckWrites(t.Context()); err != nil {
+			return err
+		}
+		if v.c.RefusesWrites() {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	url, servers := rdbtest.ClusterServers(t)
+	if keys := connect(t, Options{URL: url}).probeKeys(t.Context()); len(keys) != len(servers) {
+		t.Errorf("probes %v for %d masters", keys, len(servers))
+	}
+}
