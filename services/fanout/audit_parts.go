@@ -203,7 +203,9 @@ func (f *Fanout) auditConversations(ctx context.Context, user services.UserNumbe
 		if err != nil {
 			return nil, nil, err
 		}
-		facts = append(facts, page...)
+		for _, state := range page {
+			facts = append(facts, f.Counted(state))
+		}
 		if len(page) < membersPerPage {
 			return facts, conversationsDiffer(facts, shown), nil
 		}

@@ -344,6 +344,22 @@ func TestAuditWithoutRedis(t *testing.T) {
 	w.Agree(user)
 }
 
+// Whatever the settings make of a state, the audit knows: a muted conversation, whose mentions do not count, is right.
+func TestAuditKnowsTheMutedRule(t *testing.T) {
+	for _, mute := range []bool{false, true} {
+		w := served(t, func(cfg *fanout.Config) { cfg.MuteMentions = mute })
+		user, _ := litUser(w)
+		w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Mute(ctx, 2, user, true) })
+		enqueue(w, fanout.MemberJob(2, user))
+		w.Quiet(w.Fanout)
+		a := w.Fanout.Audit(auditEvery)
+		lapOf(w, a)
+		if got := a.Stats(); got.Drifted != 0 || w.Document(user).Conversations.Mentions != map[bool]int{true: 1, false: 2}[mute] {
+			t.Errorf("mentions muted %v: %+v, %+v", mute, got, w.Document(user).Conversations)
+		}
+	}
+}
+
 // Recount makes one user anew, and says what differed.
 func TestRecount(t *testing.T) {
 	w := served(t, nil)
