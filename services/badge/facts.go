@@ -31,7 +31,9 @@ func (s *Service) factSources() []factSource {
 		{name: "announcements and dots", read: s.noticeFacts, counts: countsOf(services.SourceAnnouncements), carry: func(_ *view, badges *services.Badges, earlier known) {
 			badges.Dots = earlier.badges.Dots
 		}},
-		{name: "conversations", read: s.conversationFacts, counts: countsOf(services.SourceConversations)},
+		{name: "conversations", read: s.conversationFacts, counts: func(badges *services.Badges) []*services.Count {
+			return []*services.Count{&badges.Conversations.Total, &badges.Conversations.Mentions}
+		}},
 		// Without it nobody knows which numbers make the total.
 		{name: "display policy", read: s.policyFacts, counts: everyPart, carry: func(v *view, badges *services.Badges, earlier known) {
 			v.document.Policy, badges.Quiet = earlier.view.document.Policy, earlier.badges.Quiet
