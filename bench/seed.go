@@ -205,16 +205,16 @@ func readNumbers(ctx context.Context, client *redis.Client, folder string) (numb
 
 // parseProfile takes a user's number out of the name of his copy in Redis and his key out of the copy.
 func parseProfile(name, text string) (number uint32, key string, err error) {
-	const versionDigits = 16
 	digits, found := strings.CutSuffix(strings.TrimPrefix(name, "{u"), "}:p")
 	value, err := strconv.ParseUint(digits, 10, 32)
-	if err != nil || !found || len(text) < versionDigits {
+	body := strings.Index(text, "{") // before it stand digits: the version and the epoch
+	if err != nil || !found || body < 0 {
 		return 0, "", fmt.Errorf("%s is no copy of a user", name)
 	}
 	var stored struct {
 		Key string `json:"k"`
 	}
-	if err := json.Unmarshal([]byte(text[versionDigits:]), &stored); err != nil {
+	if err := json.Unmarshal([]byte(text[body:]), &stored); err != nil {
 		return 0, "", fmt.Errorf("%s: %w", name, err)
 	}
 	return uint32(value), stored.Key, nil

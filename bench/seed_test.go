@@ -116,7 +116,7 @@ func TestReadNumbers(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: engine.Addr()})
 	defer client.Close()
 	const version = "0001763697600000"
-	for key, value := range map[string]string{"{u1}:p": version + `{"k":"anna"}`, "{u4000000000}:p": version + `{"k":"bert","n":"Bert"}`, "{u1}:b": "no copy", "p:0": "no user"} {
+	for key, value := range map[string]string{"{u1}:p": version + "2147480000" + `{"k":"anna"}`, "{u4000000000}:p": version + `{"k":"bert","n":"Bert"}`, "{u1}:b": "no copy", "p:0": "no user"} {
 		if err := engine.Set(key, value); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestReadNumbers(t *testing.T) {
 
 func TestParseProfile(t *testing.T) {
 	const version = "0001763697600000"
-	for _, bad := range [][2]string{{"{ux}:p", version + `{}`}, {"{u1}:b", version + `{}`}, {"{u1}:p", version[1:]}, {"{u1}:p", version + `{`}, {"{u4294967296}:p", version + `{}`}} {
+	for _, bad := range [][2]string{{"{ux}:p", version + `{}`}, {"{u1}:b", version + `{}`}, {"{u1}:p", version}, {"{u1}:p", version + `{`}, {"{u4294967296}:p", version + `{}`}} {
 		if number, key, err := parseProfile(bad[0], bad[1]); err == nil {
 			t.Errorf("%v was read as %d %q", bad, number, key)
 		}

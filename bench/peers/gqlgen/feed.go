@@ -18,7 +18,6 @@ const (
 	idAlphabet    = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 	idLowBits     = 21
 	authorLetters = 5
-	versionDigits = 16
 )
 
 // readFeed reads a page of the inbox, one call a command.
@@ -114,16 +113,17 @@ func (r *Resolver) readUser(ctx context.Context, number uint32) (*User, error) {
 	return &User{ID: "user:" + stored.Key, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL}, nil
 }
 
-// readCopy reads a copy of a fact: 16 digits of version and JSON.
+// readCopy reads a copy of a fact: digits, of version and epoch, and JSON.
 func (r *Resolver) readCopy(ctx context.Context, key string, into any) error {
 	text, err := r.redis.Get(ctx, key).Result()
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	if len(text) < versionDigits {
-		return fmt.Errorf("%s: %d bytes", key, len(text))
+	body := strings.Index(text, "{")
+	if body < 0 {
+		return fmt.Errorf("%s: no JSON in %d bytes", key, len(text))
 	}
-	return json.Unmarshal([]byte(text[versionDigits:]), into)
+	return json.Unmarshal([]byte(text[body:]), into)
 }
 
 // authorOf reads the author's number: five letters of base 85, the first being "!".

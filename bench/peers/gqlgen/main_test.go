@@ -39,7 +39,7 @@ func peer(t *testing.T) (*httptest.Server, *miniredis.Miniredis) {
 	}
 	for key, value := range map[string]string{
 		"p:" + newestID: version + `{"a":2,"k":"POST","b":"new"}`, "p:01DHJFY1G0002": version + `{"a":85,"k":"POST","b":"old"}`,
-		"{u2}:p": version + `{"k":"bert","n":"Bert"}`, "{u85}:p": version + `{"k":"cleo"}`,
+		"{u2}:p": version + "2147480000" + `{"k":"bert","n":"Bert"}`, "{u85}:p": version + `{"k":"cleo"}`,
 	} {
 		if err := engine.Set(key, value); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 // A page of the home feed: the inbox, then the posts and their authors. Commands of one tick share a write.
 const retention = 300
 const idLetters = 13
-const versionDigits = 16
 const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
 const letterValue = new Map([...alphabet].map((letter, value) => [letter, value]))
 
@@ -55,10 +54,10 @@ function author(number, text) {
   return { id: `user:${copy.k}`, key: copy.k, name: copy.n ?? null, avatarUrl: copy.a ?? null }
 }
 
-// A copy is 16 digits of version and JSON.
+// A copy is digits, of version and epoch, and JSON.
 function parseCopy(key, text) {
   if (text === null) throw new Error(`${key} is not in Redis`)
-  return JSON.parse(text.slice(versionDigits))
+  return JSON.parse(text.slice(text.indexOf('{')))
 }
 
 // The author's number is five letters of base 85, the first letter being "!".

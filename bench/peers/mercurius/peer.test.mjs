@@ -23,7 +23,7 @@ test('a document that is not there is an error', async () => {
 const store = {
   'p:01DHJFY1G0003': `${version}{"a":2,"k":"POST","b":"new"}`,
   'p:01DHJFY1G0002': `${version}{"a":85,"k":"POST","b":"old"}`,
-  '{u2}:p': `${version}{"k":"bert","n":"Bert"}`,
+  '{u2}:p': `${version}2147480000{"k":"bert","n":"Bert"}`,
   '{u85}:p': `${version}{"k":"cleo"}`
 }
 const members = ['01DHJFY1G0003!!!!#+', '01DHJFY1G0002!!!"!-']
