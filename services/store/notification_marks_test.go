@@ -119,7 +119,10 @@ func TestAFollowThatComesBackIsNotNew(t *testing.T) {
 		b.follow(services.Edge{Follower: 2, Followee: 1, Since: at})
 		b.apply(follow)
 		b.wants("followed", 1, 1)
-		b.write(func(tx *store.Tx) error { _, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, 0); return err })
+		b.write(func(tx *store.Tx) error {
+			_, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, 0)
+			return err
+		})
 		b.write(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.ctx, 2, 1); return err })
 		b.apply(follow)
 		equal(b.t, len(b.listed(store.AllNotifications)), 0)
@@ -137,7 +140,10 @@ func TestPlacesAreOfAllCategories(t *testing.T) {
 		b.wants("three likes and a mention", 4, 4)
 		mention := b.listed(store.AllNotifications)[0]
 		mentions := []services.Category{services.CategoryMention}
-		b.write(func(tx *store.Tx) error { _, err := tx.RaiseNotificationsSeen(b.ctx, 1, mentions, mention.Place); return err })
+		b.write(func(tx *store.Tx) error {
+			_, err := tx.RaiseNotificationsSeen(b.ctx, 1, mentions, mention.Place)
+			return err
+		})
 		b.wants("the mentions seen", 3, 4)
 		b.write(func(tx *store.Tx) error {
 			_, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, mention.Place)
@@ -217,7 +223,10 @@ func TestUnreadOpensAGeneration(t *testing.T) {
 		equal(b.t, b.reads(store.ReadMark{Categories: services.Categories, Gen: 0}), nil)
 		b.readsAll(0)
 		b.wants("late marks of everything", 1, 1)
-		b.write(func(tx *store.Tx) error { _, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, 0); return err })
+		b.write(func(tx *store.Tx) error {
+			_, err := tx.RaiseNotificationsSeen(b.ctx, 1, services.Categories, 0)
+			return err
+		})
 		b.wants("seen", 0, 1)
 		equal(b.t, b.unreads(places[0]), nil)
 		b.wants("another unread again, which was seen", 0, 2)

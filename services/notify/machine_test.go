@@ -1,0 +1,197 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// panel is one person's notifications on a node whose jobs come late and doubled, and whose Redis is lost.
+type panel struct {
+	node
+	t      *rapid.T
+	me     services.UserNumber
+	others []services.UserNumber
+	posts  []services.PostID
+	stands map[store.Cause]bool // what the facts say
+	told   []store.Cause        // whose jobs there ever were
+}
+
+func (p *panel) other() services.UserNumber { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
+
+// happens changes a fact, with the job that tells of it.
+func (p *panel) happens(c store.Cause, change func(ctx context.Context, tx *store.Tx) error) {
+	p.Write(func(ctx context.Context, tx *store.Tx) error {
+		job, err := fanout.NotifyJob(c)
+		if err != nil {
+			return err
+		}
+		if change != nil {
+			err = change(ctx, tx)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, job)
+	})
+	p.told = append(p.told, c)
+}
+
+func (p *panel) turnLike() {
+	post := rapid.SampledFrom(p.posts).Draw(p.t, "post")
+	c := store.Cause{Recipient: p.me, Category: services.CategoryLike, Subject: post, Actor: p.other()}
+	p.happens(c, func(ctx context.Context, tx *store.Tx) (err error) {
+		if p.stands[c] {
+			_, err = tx.DeleteLike(ctx, post, c.Actor)
+		} else {
+			_, err = tx.InsertLike(ctx, post, c.Actor)
+		}
+		return err
+	})
+	p.stands[c] = !p.stands[c]
+}
+
+func (p *panel) turnFollow() {
+	c := store.Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: p.other()}
+	p.happens(c, func(ctx context.Context, tx *store.Tx) (err error) {
+		if p.stands[c] {
+			_, err = tx.DeleteFollow(ctx, c.Actor, p.me)
+		} else {
+			_, err = tx.InsertFollow(ctx, services.Edge{Follower: c.Actor, Followee: p.me, Since: p.IDs.Next()})
+		}
+		return err
+	})
+	p.stands[c] = !p.stands[c]
+}
+
+func (p *panel) mention() {
+	id := p.IDs.Next()
+	c := store.Cause{Recipient: p.me, Category: services.CategoryMention, Subject: id, Actor: p.other()}
+	p.happens(c, func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.InsertPost(ctx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
+			return err
+		}
+		return tx.InsertPostMentions(ctx, id, []services.UserNumber{p.me})
+	})
+	p.stands[c] = true
+}
+
+// unmention deletes a post that mentions.
+func (p *panel) unmention() {
+	for _, c := range slices.SortedFunc(maps.Keys(p.stands), func(a, b store.Cause) int { return int(int64(a.Subject) - int64(b.Subject)) }) {
+		if c.Category == services.CategoryMention && p.stands[c] {
+			p.happens(c, func(ctx context.Context, tx *store.Tx) error { _, _, err := tx.DeletePost(ctx, c.Subject); return err })
+			p.stands[c] = false
+			return
+		}
+	}
+}
+
+// someJobs does what is due, and tells once more of something that was told before.
+func (p *panel) someJobs() {
+	for _, worker := range p.Fanout.Workers(1) {
+		_, err := worker.RunOnce(p.TB.Context())
+		p.Must(err)
+	}
+	if len(p.told) > 0 {
+		p.happens(rapid.SampledFrom(p.told).Draw(p.t, "again"), nil)
+	}
+}
+
+func (p *panel) mark() {
+	all := p.page(Query{})
+	var op *fanout.Op
+	var err error
+	switch verb := rapid.IntRange(0, 4).Draw(p.t, "mark"); {
+	case verb == 0:
+		op, err = p.service.MarkSeen(p.me, nil, 0)
+	case verb == 1 && len(all) > 0:
+		op, err = p.service.MarkRead(p.me, Reading{IDs: []services.PostID{rapid.SampledFrom(all).Draw(p.t, "row").Place}})
+	case verb == 2:
+		op, err = p.service.MarkAllRead(p.me, 0, "")
+	case verb == 3:
+		op = p.service.UndoAllRead(p.me)
+	case verb == 4 && len(all) > 0:
+		op = p.service.MarkUnread(p.me, rapid.SampledFrom(all).Draw(p.t, "row").Place)
+	default:
+		return
+	}
+	p.Must(err)
+	if err := p.do(op); err != nil && services.CodeOf(err) != services.Conflict {
+		p.t.Fatalf("%s: %v", op.Name, err)
+	}
+}
+
+func (p *panel) page(query Query) []services.Notification {
+	query.Before, query.First = services.MaxPostID, 1000
+	page, err := p.service.Page(p.TB.Context(), p.me, query)
+	p.Must(err)
+	return page.Notifications
+}
+
+// agree lets everything come, and then compares the document's numbers with the list, and the list with what stands. A
+// number that was written days ago is as good as a new one.
+func (p *panel) agree() {
+	p.Quiet(p.Fanout)
+	if !p.Document(p.me).Ready {
+		p.Must(p.Fanout.Rebuild(p.TB.Context(), p.me)) // as the next reader does
+	}
+	for _, counts := range p.Document(p.me).Notifications {
+		value, _ := services.Expiry(nil).Unexpired(counts, p.Clock.Now().Unix()/86400)
+		if listed := p.page(Query{UnseenOnly: true, Categories: []services.Category{counts.Category}}); value != len(listed) {
+			p.t.Fatalf("%s: the number is %d, the list has %d", counts.Category, value, len(listed))
+		}
+	}
+	want := map[string]bool{}
+	for c, stands := range p.stands {
+		if stands {
+			want[fmt.Sprint(c.Category, c.Subject)] = true
+		}
+	}
+	got := map[string]bool{}
+	for _, n := range p.page(Query{}) {
+		got[fmt.Sprint(n.Category, n.Subject)] = true
+	}
+	if !maps.Equal(got, want) {
+		p.t.Fatalf("listed are %v, what stands is %v", got, want)
+	}
+}
+
+// TestNumberIsTheListWhateverIsLost mixes what happens, marks, late and doubled jobs, days, and losses of Redis: after
+// everything has come the number is the list, and both are what the facts say.
+func TestNumberIsTheListWhateverIsLost(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	n := node{w, New(Config{Store: w.Store, Fanout: w.Fanout})}
+	rapid.Check(t, func(t *rapid.T) {
+		users := n.Users(4)
+		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}}
+		p.posts = n.Posts(p.me, 2)
+		p.Must(p.Fanout.Refill(p.TB.Context(), p.me))
+		steps := map[string]func(*rapid.T){
+			"like":    func(*rapid.T) { p.turnLike() },
+			"follow":  func(*rapid.T) { p.turnFollow() },
+			"mention": func(*rapid.T) { p.mention() },
+			"delete":  func(*rapid.T) { p.unmention() },
+			"jobs":    func(*rapid.T) { p.someJobs() },
+			"mark":    func(*rapid.T) { p.mark() },
+			"agree":   func(*rapid.T) { p.agree() },
+			"day": func(t *rapid.T) {
+				p.Clock.Advance(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours")) * time.Hour)
+			},
+			"flush": func(*rapid.T) { p.Server.Flush() },
+			"lose":  func(*rapid.T) { p.Server.Do("DEL", fmt.Sprintf("{u%d}:b", p.me)) },
+		}
+		t.Repeat(steps)
+		p.agree()
+	})
+}
