@@ -82,6 +82,7 @@ func Handler(cfg Config) http.Handler {
 		server.SetDisableSuggestion(true)
 		server.SetValidationRulesFn(rulesWithoutSuggestions)
 	}
+	server.Use(roots{cfg.Introspection})
 	if cfg.Around != nil {
 		cfg.Around(server)
 	}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"tidings/services/store/storetest"
+)
+
+// What the executor would meet as an error on our side is refused before: questions about the schema where they are off,
+// also in a fragment, and a subscription of two fields.
+func TestRootFieldsThatAreRefused(t *testing.T) {
+	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: "embedded", change: func(cfg *Config) { cfg.Introspection = "never" }})
+	for query, want := range map[string][2]string{
+		`{__schema{queryType{name}}}`:                                   {"FORBIDDEN", "--introspection"},
+		`{a:__type(name:"Post"){name}}`:                                 {"FORBIDDEN", "--introspection"},
+		`{...F} fragment F on Query{__schema{queryType{name}}}`:         {"FORBIDDEN", "--introspection"},
+		`subscription{a:badgesChanged{version} badgesChanged{version}}`: {"INVALID", "1 root field"},
+	} {
+		got := n.ask("alice", query, nil)
+		if got.code() != want[0] || len(got.Errors) == 0 || !strings.Contains(got.Errors[0].Message, want[1]) {
+			t.Errorf("%s: %+v, want %v", query, got, want)
+		}
+	}
+	if got := n.ask("alice", `{__typename viewer{__typename}}`, nil); got.code() != "" {
+		t.Errorf("__typename: %+v", got.Errors)
+	}
+}

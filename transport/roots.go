@@ -1,0 +1,39 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/services"
+)
+
+// roots refuses, before anything is executed, the root fields that the executor would otherwise meet as an error on our
+// side: questions about the schema where those are off, and a subscription of several fields.
+type roots struct{ introspection bool }
+
+var _ graphql.OperationContextMutator = roots{}
+
+// ExtensionName names the extension in gqlgen's messages.
+func (roots) ExtensionName() string { return "Roots" }
+
+// Validate has nothing to say of any schema.
+func (roots) Validate(graphql.ExecutableSchema) error { return nil }
+
+// MutateOperationContext looks at the root fields, those of fragments included.
+func (r roots) MutateOperationContext(_ context.Context, operation *graphql.OperationContext) *gqlerror.Error {
+	kind := operation.Operation.Operation
+	satisfies := map[ast.Operation]string{ast.Query: "Query", ast.Mutation: "Mutation", ast.Subscription: "Subscription"}[kind]
+	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{satisfies})
+	for _, field := range fields {
+		if !r.introspection && (field.Name == "__schema" || field.Name == "__type") {
+			return faultError(services.Errorf(services.Forbidden, "%s: questions about the schema are switched off (--introspection)", field.Name))
+		}
+	}
+	if kind == ast.Subscription && len(fields) != 1 {
+		return faultError(services.Errorf(services.Invalid, "operation: a subscription has exactly 1 root field, got %d", len(fields)))
+	}
+	return nil
+}
