@@ -27,6 +27,13 @@ func TestScriptTimesKeepTheSlowest(t *testing.T) {
 	if got := s.list(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	if s.plain != 0 {
+		t.Errorf("no plain command was slow, and not %v", s.plain)
+	}
+	s.add([]redis.SlowLog{call(3*time.Millisecond, "HMGET", "k", "f"), call(2*time.Millisecond, "ping")}, names)
+	if s.plain != 3*time.Millisecond {
+		t.Errorf("the slowest plain command: %v", s.plain)
+	}
 	if s.full {
 		t.Error("the list was not full")
 	}
@@ -43,17 +50,17 @@ func TestReportScripts(t *testing.T) {
 		t.Errorf("without any call: %+v", got)
 	}
 	b.scripts.add([]redis.SlowLog{{Duration: 1500 * time.Microsecond, Args: []string{"EVALSHA", "aa"}}}, map[string]string{"aa": "add"})
-	b.scripts.calls, b.scripts.full = 12_000, true
+	b.scripts.calls, b.scripts.full, b.scripts.plain = 12_000, true, 3*time.Millisecond
 	b.reportScripts()
 	got := b.report.lines[1]
-	if got.value != 1.5 || got.ours != "add; 1 of 12,000 calls beyond it" || got.goal.verdict(got.value) != "no" || len(b.report.scripts) != 1 || len(b.report.notes) != 1 {
+	if got.value != 1.5 || got.theirs != "3.00 ms" || got.ours != "add; 1 of 12,000 calls beyond it" || got.goal.verdict(got.value) != "no" || len(b.report.scripts) != 1 || len(b.report.notes) != 1 {
 		t.Errorf("%+v, %q, %q", got, b.report.scripts, b.report.notes)
 	}
 	b = &bench{report: &report{}}
 	b.scripts.add(nil, map[string]string{"aa": "add"})
 	b.scripts.calls = 3
 	b.reportScripts()
-	if got := b.report.lines[0]; got.goal.verdict(got.value) != "yes" || !strings.Contains(got.ours, "none over 0.20 ms") {
+	if got := b.report.lines[0]; got.goal.verdict(got.value) != "yes" || !strings.Contains(got.ours, "none over 0.20 ms") || got.theirs != "under 0.20 ms" {
 		t.Errorf("only quick calls: %+v", got)
 	}
 }
