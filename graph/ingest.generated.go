@@ -215,7 +215,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "touchView", "addViewItem", "removeViewItem"}
+	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "setDisplayPolicy", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -404,6 +404,20 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.PublishAnnouncement = data
+		case "editAnnouncement":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("editAnnouncement"))
+			data, err := ec.unmarshalOIngestEditAnnouncement2ᚖtidingsᚋgraphᚐIngestEditAnnouncement(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EditAnnouncement = data
+		case "withdrawAnnouncement":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("withdrawAnnouncement"))
+			data, err := ec.unmarshalOIngestWithdrawAnnouncement2ᚖtidingsᚋgraphᚐIngestWithdrawAnnouncement(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.WithdrawAnnouncement = data
 		case "raiseDot":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("raiseDot"))
 			data, err := ec.unmarshalOIngestRaiseDot2ᚖtidingsᚋgraphᚐIngestRaiseDot(ctx, v)
@@ -460,6 +474,13 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.UndoMarkAllRead = data
+		case "setDisplayPolicy":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setDisplayPolicy"))
+			data, err := ec.unmarshalOIngestSetDisplayPolicy2ᚖtidingsᚋgraphᚐIngestSetDisplayPolicy(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SetDisplayPolicy = data
 		case "touchView":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("touchView"))
 			data, err := ec.unmarshalOIngestTouchView2ᚖtidingsᚋgraphᚐIngestTouchView(ctx, v)

@@ -287,6 +287,29 @@ type IngestDeletePost struct {
 	PostID string `json:"postId"`
 }
 
+type IngestEditAnnouncement struct {
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which one: announcement:KEY.
+	AnnouncementID string `json:"announcementId"`
+	// Another title, 1 to 255 characters; left out: as it was.
+	Title *string `json:"title,omitempty"`
+	// Another text, up to 64 KB; left out: as it was.
+	Content *string `json:"content,omitempty"`
+	// Another start; of one that has started only together with `showAgain`.
+	StartsAt *time.Time `json:"startsAt,omitempty"`
+	// Another end; one that is past ends it now. Left out: as it was.
+	EndsAt *time.Time `json:"endsAt,omitempty"`
+	// Takes the end away.
+	NoEnd bool `json:"noEnd"`
+	// Names of segments whose users it is meant for; left out: as it was.
+	Segments []string `json:"segments,omitempty"`
+	// Means it for everyone again.
+	ForEveryone bool `json:"forEveryone"`
+	// Gives it a new place at the end of the list: it is unread again for everybody whom it is meant for.
+	ShowAgain bool `json:"showAgain"`
+}
+
 type IngestEditSiteMessage struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -345,6 +368,8 @@ type IngestEvent struct {
 	MarkSiteMessagesRead   *IngestMarkSiteMessagesRead   `json:"markSiteMessagesRead,omitempty"`
 	MarkSiteMessagesUnread *IngestMarkSiteMessagesUnread `json:"markSiteMessagesUnread,omitempty"`
 	PublishAnnouncement    *IngestPublishAnnouncement    `json:"publishAnnouncement,omitempty"`
+	EditAnnouncement       *IngestEditAnnouncement       `json:"editAnnouncement,omitempty"`
+	WithdrawAnnouncement   *IngestWithdrawAnnouncement   `json:"withdrawAnnouncement,omitempty"`
 	RaiseDot               *IngestRaiseDot               `json:"raiseDot,omitempty"`
 	SetSegments            *IngestSetSegments            `json:"setSegments,omitempty"`
 	MarkAnnouncementsRead  *IngestMarkAnnouncementsRead  `json:"markAnnouncementsRead,omitempty"`
@@ -353,6 +378,7 @@ type IngestEvent struct {
 	MarkNotificationUnread *IngestMarkNotificationUnread `json:"markNotificationUnread,omitempty"`
 	MarkAllRead            *IngestMarkAllRead            `json:"markAllRead,omitempty"`
 	UndoMarkAllRead        *IngestUndoMarkAllRead        `json:"undoMarkAllRead,omitempty"`
+	SetDisplayPolicy       *IngestSetDisplayPolicy       `json:"setDisplayPolicy,omitempty"`
 	TouchView              *IngestTouchView              `json:"touchView,omitempty"`
 	AddViewItem            *IngestAddViewItem            `json:"addViewItem,omitempty"`
 	RemoveViewItem         *IngestRemoveViewItem         `json:"removeViewItem,omitempty"`
@@ -633,6 +659,17 @@ type IngestSendSiteMessage struct {
 	To []string `json:"to"`
 }
 
+type IngestSetDisplayPolicy struct {
+	// Whose badges: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// What changes, source by source; the others stay as they are.
+	Sources []SourcePolicyInput `json:"sources,omitempty"`
+	// The quiet hours; left out: as they were.
+	QuietHours *QuietHoursInput `json:"quietHours,omitempty"`
+}
+
 type IngestSetProfile struct {
 	// Whose profile: user:KEY.
 	As string `json:"as"`
@@ -689,6 +726,13 @@ type IngestUnlikePost struct {
 	Key *string `json:"key,omitempty"`
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
+}
+
+type IngestWithdrawAnnouncement struct {
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which one: announcement:KEY.
+	AnnouncementID string `json:"announcementId"`
 }
 
 // The state of the work queue.

@@ -699,6 +699,109 @@ func (ec *executionContext) unmarshalInputIngestClearDot(ctx context.Context, ob
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputIngestEditAnnouncement(ctx context.Context, obj any) (IngestEditAnnouncement, error) {
+	var it IngestEditAnnouncement
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["noEnd"]; !present {
+		asMap["noEnd"] = false
+	}
+	if _, present := asMap["forEveryone"]; !present {
+		asMap["forEveryone"] = false
+	}
+	if _, present := asMap["showAgain"]; !present {
+		asMap["showAgain"] = false
+	}
+
+	fieldsInOrder := [...]string{"key", "announcementId", "title", "content", "startsAt", "endsAt", "noEnd", "segments", "forEveryone", "showAgain"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "announcementId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("announcementId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AnnouncementID = data
+		case "title":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Title = data
+		case "content":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("content"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Content = data
+		case "startsAt":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("startsAt"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.StartsAt = data
+		case "endsAt":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("endsAt"))
+			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EndsAt = data
+		case "noEnd":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("noEnd"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.NoEnd = data
+		case "segments":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("segments"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Segments = data
+		case "forEveryone":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("forEveryone"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ForEveryone = data
+		case "showAgain":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showAgain"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ShowAgain = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputIngestMarkAnnouncementsRead(ctx context.Context, obj any) (IngestMarkAnnouncementsRead, error) {
 	var it IngestMarkAnnouncementsRead
 	if obj == nil {
@@ -895,6 +998,43 @@ func (ec *executionContext) unmarshalInputIngestSetSegments(ctx context.Context,
 				return it, err
 			}
 			it.Segments = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputIngestWithdrawAnnouncement(ctx context.Context, obj any) (IngestWithdrawAnnouncement, error) {
+	var it IngestWithdrawAnnouncement
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"key", "announcementId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "announcementId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("announcementId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AnnouncementID = data
 		}
 	}
 	return it, nil
@@ -1710,6 +1850,14 @@ func (ec *executionContext) unmarshalOIngestClearDot2ᚖtidingsᚋgraphᚐIngest
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOIngestEditAnnouncement2ᚖtidingsᚋgraphᚐIngestEditAnnouncement(ctx context.Context, v any) (*IngestEditAnnouncement, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputIngestEditAnnouncement(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalOIngestMarkAnnouncementsRead2ᚖtidingsᚋgraphᚐIngestMarkAnnouncementsRead(ctx context.Context, v any) (*IngestMarkAnnouncementsRead, error) {
 	if v == nil {
 		return nil, nil
@@ -1739,6 +1887,14 @@ func (ec *executionContext) unmarshalOIngestSetSegments2ᚖtidingsᚋgraphᚐIng
 		return nil, nil
 	}
 	res, err := ec.unmarshalInputIngestSetSegments(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOIngestWithdrawAnnouncement2ᚖtidingsᚋgraphᚐIngestWithdrawAnnouncement(ctx context.Context, v any) (*IngestWithdrawAnnouncement, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputIngestWithdrawAnnouncement(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 

@@ -294,6 +294,57 @@ func (ec *executionContext) fieldContext_SourcePolicy_style(_ context.Context, f
 
 // region    **************************** input.gotpl *****************************
 
+func (ec *executionContext) unmarshalInputIngestSetDisplayPolicy(ctx context.Context, obj any) (IngestSetDisplayPolicy, error) {
+	var it IngestSetDisplayPolicy
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"as", "key", "sources", "quietHours"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "as":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.As = data
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "sources":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sources"))
+			data, err := ec.unmarshalOSourcePolicyInput2ᚕtidingsᚋgraphᚐSourcePolicyInputᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Sources = data
+		case "quietHours":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quietHours"))
+			data, err := ec.unmarshalOQuietHoursInput2ᚖtidingsᚋgraphᚐQuietHoursInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.QuietHours = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputQuietHoursInput(ctx context.Context, obj any) (QuietHoursInput, error) {
 	var it QuietHoursInput
 	if obj == nil {
@@ -719,6 +770,14 @@ func (ec *executionContext) marshalOBadgeStyle2ᚖtidingsᚋgraphᚐBadgeStyle(c
 		return graphql.Null
 	}
 	return v
+}
+
+func (ec *executionContext) unmarshalOIngestSetDisplayPolicy2ᚖtidingsᚋgraphᚐIngestSetDisplayPolicy(ctx context.Context, v any) (*IngestSetDisplayPolicy, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputIngestSetDisplayPolicy(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOQuietHours2ᚖtidingsᚋgraphᚐQuietHours(ctx context.Context, sel ast.SelectionSet, v *QuietHours) graphql.Marshaler {

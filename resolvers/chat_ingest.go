@@ -8,10 +8,6 @@ import (
 	"tidings/services/fanout"
 )
 
-func init() {
-	ingested = append(ingested, (*Resolver).conversationEvent, (*Resolver).messageEvent, (*Resolver).positionEvent)
-}
-
 // inTalk makes what happened in a conversation.
 func (r *Resolver) inTalk(ctx context.Context, actor, conversation string, key *string, make func(services.UserNumber, services.ConversationID) (*fanout.Op, error)) (*happening, error) {
 	op, err := as(ctx, r, actor, func(user services.UserNumber) (*fanout.Op, error) {

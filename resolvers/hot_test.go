@@ -11,6 +11,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/executor"
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/rules"
 	"pgregory.net/rapid"
 
 	"tidings/graph"
@@ -119,7 +120,7 @@ func drawBadges(t *rapid.T) *services.Badges {
 }
 
 func parsed(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationDefinition {
-	document, faults := gqlparser.LoadQuery(schemaOf(), query)
+	document, faults := gqlparser.LoadQueryWithRules(schemaOf(), query, rules.NewDefaultRules())
 	if faults != nil {
 		t.Fatalf("%s: %v", query, faults)
 	}

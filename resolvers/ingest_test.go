@@ -126,3 +126,29 @@ func TestAnEventNamesExactlyOneThing(t *testing.T) {
 		t.Error("half an event happened")
 	}
 }
+
+// What stands can be changed by an event as by a mutation: an announcement, and how a user wants his badges.
+func TestEventsChangeWhatStands(t *testing.T) {
+	a := newAPI(t)
+	got := a.ingest(event{"publishAnnouncement": event{"title": "news"}})
+	id, _ := got.at("ingest", "results", 0, "id").(string)
+	if !strings.HasPrefix(id, "announcement:") {
+		t.Fatalf("published: %+v", got)
+	}
+	results := a.ingest(
+		event{"editAnnouncement": event{"announcementId": id, "title": "old news"}},
+		event{"setDisplayPolicy": event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED", "style": "DOT"}}}},
+		event{"withdrawAnnouncement": event{"announcementId": id}},
+		event{"withdrawAnnouncement": event{"announcementId": id}},
+		event{"editAnnouncement": event{"announcementId": "post:1"}},
+		event{"setDisplayPolicy": event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED"}, {"source": "HOME_FEED"}}}},
+	)
+	for i, want := range []any{nil, nil, nil, "CONFLICT", "INVALID", "INVALID"} {
+		if code := results.at("ingest", "results", i, "error", "code"); code != want {
+			t.Errorf("event %d: %v, want %v", i, results.at("ingest", "results", i), want)
+		}
+	}
+	if got := a.must("bob", `{ viewer { displayPolicy { sources { style } } } }`, nil); got.at("viewer", "displayPolicy", "sources", 0, "style") != "DOT" {
+		t.Errorf("the policy: %+v", got)
+	}
+}

@@ -104,6 +104,31 @@ func draft(title, content string, starts, ends *time.Time, segments []string) no
 	return d
 }
 
+// announcementEvent changes an announcement that stands.
+func (r *Resolver) announcementEvent(_ context.Context, event graph.IngestEvent) (*happening, error) {
+	switch {
+	case event.EditAnnouncement != nil:
+		e := event.EditAnnouncement
+		id, err := services.ParseAnnouncementID("announcementId", e.AnnouncementID)
+		if err != nil {
+			return nil, err
+		}
+		op, err := r.Notice.Edit(id, notice.Edit{
+			Title: e.Title, Content: e.Content, StartsAt: e.StartsAt, EndsAt: e.EndsAt, NoEnd: e.NoEnd,
+			Segments: e.Segments, ForEveryone: e.ForEveryone, ShowAgain: e.ShowAgain,
+		})
+		return &happening{op, e.AnnouncementID, e.Key}, err
+	case event.WithdrawAnnouncement != nil:
+		e := event.WithdrawAnnouncement
+		id, err := services.ParseAnnouncementID("announcementId", e.AnnouncementID)
+		if err != nil {
+			return nil, err
+		}
+		return &happening{r.Notice.Withdraw(id), e.AnnouncementID, e.Key}, nil
+	}
+	return nil, nil
+}
+
 func (r *Resolver) noticeEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
 	switch {
 	case event.PublishAnnouncement != nil:

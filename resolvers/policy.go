@@ -1,16 +1,34 @@
 package resolvers
 
 import (
+	"context"
+
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/badge"
+	"tidings/services/fanout"
 )
 
+func (r *Resolver) policyEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
+	set := event.SetDisplayPolicy
+	if set == nil {
+		return nil, nil
+	}
+	op, err := as(ctx, r, set.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		change, err := policyChange(set.Sources, set.QuietHours)
+		if err != nil {
+			return nil, err
+		}
+		return r.Badge.SetPolicy(actor, change)
+	})
+	return &happening{op, "", set.Key}, err
+}
+
 // policyChange reads what shall change. INVALID when a source is named twice.
-func policyChange(input graph.SetDisplayPolicyInput) (badge.PolicyChange, error) {
+func policyChange(sources []graph.SourcePolicyInput, hours *graph.QuietHoursInput) (badge.PolicyChange, error) {
 	change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
 	named := map[services.Source]bool{}
-	for _, source := range input.Sources {
+	for _, source := range sources {
 		if named[source.Source] {
 			return change, services.Errorf(services.Invalid, "sources: %s is named twice", source.Source)
 		}
@@ -22,7 +40,7 @@ func policyChange(input graph.SetDisplayPolicyInput) (badge.PolicyChange, error)
 			change.AsDot[source.Source] = *source.Style == graph.BadgeStyleDot
 		}
 	}
-	if hours := input.QuietHours; hours != nil {
+	if hours != nil {
 		change.Quiet = &badge.QuietHours{From: hours.From, To: hours.To, OffsetEast: hours.OffsetMinutes}
 	}
 	return change, nil

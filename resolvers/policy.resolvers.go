@@ -15,7 +15,7 @@ func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.Set
 	if err != nil {
 		return nil, err
 	}
-	change, err := policyChange(input)
+	change, err := policyChange(input.Sources, input.QuietHours)
 	if err != nil {
 		return nil, err
 	}
