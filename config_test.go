@@ -53,7 +53,7 @@ func TestDefaults(t *testing.T) {
 		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000,
 		SocketSubscriptions: 20, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
 		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, FeedKinds: []string{"POST"},
-		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second,
+		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, AuditEvery: 10 * time.Minute,
 		SiteMessageTypes: []string{"general"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -114,7 +114,9 @@ func TestEverySettingArrives(t *testing.T) {
 		"jwt-secret": testSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",
 		"origins": "https://a.example.com,http://b.example.com:8081", "display-caps": "TOTAL=9,HOME_FEED=9999", "feed-kinds": "POST,REPLY", "notification-expiry": "LIKE=2,MENTION=never", "introspection": "always", "log-level": "debug", "log-format": "json",
 		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "socket-subscriptions": "3",
-		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "push-interval": "50ms", "sweep-interval": "2s", "audit-every": "5m0s",
+		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "push-interval": "50ms", "sweep-interval": "2s",
+		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "mute-mentions": "true",
+		"site-message-types": "general,billing", "audit-every": "5m0s",
 	}
 	for _, s := range settingsOf(&Config{}) {
 		value, known := given[s.flag]
@@ -123,6 +125,9 @@ func TestEverySettingArrives(t *testing.T) {
 			continue
 		}
 		line, environment := []string{"--" + s.flag, value}, []string{s.env + "=" + value}
+		if s.isSwitch() {
+			line = []string{"--" + s.flag + "=" + value}
+		}
 		if s.flag == "jwt-audience" || s.flag == "jwt-issuer" { // not without a key
 			line, environment = append(line, "--jwt-secret", testSecret), append(environment, "TIDINGS_JWT_SECRET="+testSecret)
 		}
@@ -163,7 +168,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		if s.help == "" || s.unit == "" && !s.isSwitch() {
 			t.Errorf("--%s: help %q, unit %q", s.flag, s.help, s.unit)
 		}
-		if s.serves && (!strings.Contains(help.String(), "  --"+s.flag+" "+s.unit+"\n") || !strings.Contains(help.String(), s.env+"]")) {
+		if s.serves && (!strings.Contains(help.String(), "  "+strings.TrimSpace("--"+s.flag+" "+s.unit)+"\n") || !strings.Contains(help.String(), s.env+"]")) {
 			t.Errorf("--%s or %s is not in the help", s.flag, s.env)
 		}
 		if s.imports != strings.Contains(importHelp.String(), "  --"+s.flag) {
