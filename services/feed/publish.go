@@ -171,6 +171,9 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			changedAt = tx.Now
 			post, deleted, err := tx.DeletePost(ctx, id)
+			if services.CodeOf(err) == services.NotFound {
+				err = services.Errorf(services.NotFound, "postId: there is no %s", services.GlobalID(services.PostType, id.String()))
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -61,6 +61,9 @@ func (s *Service) op(name string, user services.UserNumber, id services.PostID, 
 		Name: name, Actor: user, Input: id.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			post, err := tx.PostForShare(ctx, id)
+			if services.CodeOf(err) == services.NotFound {
+				err = services.Errorf(services.NotFound, "postId: there is no %s", services.GlobalID(services.PostType, id.String()))
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -68,7 +68,7 @@ func (s *Service) Known(ctx context.Context, key string) (number services.UserNu
 	return s.mirror.Number(ctx, key)
 }
 
-// Follow is the op by which one user follows another from now on, who is notified. CONFLICT when he does already, or when it is himself.
+// Follow is the op by which one user follows another from now on, who is notified. CONFLICT when he does already, INVALID when it is himself.
 func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 	return &fanout.Op{
 		Name: "follow", Actor: follower, Input: fmt.Sprint(followee),

@@ -242,3 +242,20 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	})
 	equal(t, len(must(b.Users(b.ctx, []services.UserNumber{1}))(t)), 1)
 }
+
+// A file that is something else is refused before anything is written beside it.
+func TestAFileThatIsNoDatabaseIsLeftAlone(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "accounts")
+	if err := os.WriteFile(path, []byte("root:x:0:0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + path})
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), path) {
+		t.Errorf("opened, or refused with %v", err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("beside it there are %v, %v", entries, err)
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io"
 	"net/url"
+	"os"
 	"path/filepath"
 	"runtime"
 
@@ -34,6 +36,9 @@ func (s *Store) openSQLite(ctx context.Context, file string) (err error) {
 		return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", services.Quote(file))
 	}
 	s.name = path
+	if err := checkHeader(path); err != nil {
+		return err
+	}
 	defer func() {
 		if err != nil {
 			_ = s.release() // the reason why it did not open is what counts
@@ -83,4 +88,19 @@ func openFault(path string, err error) error {
 		}
 	}
 	return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
+}
+
+// checkHeader refuses a file that is something else, before anything is written beside it.
+func checkHeader(path string) error {
+	const magic = "SQLite format 3\x00"
+	file, err := os.Open(path)
+	if err != nil {
+		return nil // it will be made, or its fault is told when it is opened for writing
+	}
+	defer func() { _ = file.Close() }()
+	header := make([]byte, len(magic))
+	if n, _ := io.ReadFull(file, header); n > 0 && string(header[:n]) != magic {
+		return services.Errorf(services.Invalid, "database URL: the file %s is not a SQLite database", path)
+	}
+	return nil
 }
