@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store/storetest"
 )
@@ -214,7 +215,7 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 }
 
 func checkEverything(t *testing.T, n *node, flush, lose func()) {
-	fewer(t, 5)
+	fanouttest.Fewer(t, 5)
 	rapid.Check(t, func(t *rapid.T) {
 		e := newEverything(n, flush, lose)
 		t.Repeat(e.actions())

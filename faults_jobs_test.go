@@ -1,10 +1,8 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"strconv"
 	"testing"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
@@ -84,21 +83,6 @@ func (w *world) lose(t *rapid.T, server *rdbtest.Server) {
 	}
 }
 
-// fewer lets rapid try a part of the histories that it would: these are long ones.
-func fewer(t *testing.T, part int) {
-	t.Helper()
-	checks := flag.Lookup("rapid.checks").Value
-	before := checks.String()
-	number, err := strconv.Atoi(before)
-	if err == nil {
-		err = checks.Set(strconv.Itoa(max(number/part, 1)))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = checks.Set(before) }) // it was good before
-}
-
 // Jobs come late, twice, in another order and unasked for; marks come before what they mark; single keys are lost. The
 // badges and feeds equal the model all the same.
 func TestLateAndRepeatedJobs(t *testing.T) {
@@ -108,7 +92,7 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 	if got := server.Do("KEYS", "{u*}:b"); len(got.([]any)) == 0 {
 		t.Fatal("documents are not at {u<number>}:b: losing them would prove nothing")
 	}
-	fewer(t, 3)
+	fanouttest.Fewer(t, 3)
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(n, nil)
 		// Everybody follows the next two, so that what is done reaches somebody.

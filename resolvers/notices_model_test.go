@@ -253,6 +253,7 @@ func TestNoticesAgainstModel(t *testing.T) {
 		w.Must(w.Fanout.Commit(t.Context(), op)[0])
 	}
 	former := first
+	fanouttest.Fewer(t, 3)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &noticeModel{T: rt, nodes: nodes}
 		w.Clock.Advance(time.Hour) // past whatever the former history set back

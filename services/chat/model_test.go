@@ -289,6 +289,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 // Badges and lists equal a straight count after every history, on each pair of engines, while the way of counting changes
 // with the traffic.
 func TestConversationsEqualTheModel(t *testing.T) {
+	fanouttest.Fewer(t, 3)
 	small := func(c *Config) { c.MaxWriteLoad = 9 }
 	check := func(t *testing.T, n node, flush func(*world, *rapid.T)) {
 		rapid.Check(t, func(t *rapid.T) {

@@ -217,6 +217,7 @@ func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
 
 // A history of one view, whose steps of Redis lag behind those of SQL, happen twice, or in another order.
 func TestViewsAgreeWithTheFacts(t *testing.T) {
+	fanouttest.Fewer(t, 10)
 	w, number := served(t, nil), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++

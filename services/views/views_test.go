@@ -199,6 +199,7 @@ func TestBadViews(t *testing.T) {
 
 // Readers on two devices, and items that come, move and go: what is new is what a few lines say.
 func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
+	fanouttest.Fewer(t, 5)
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++
