@@ -247,3 +247,21 @@ func TestAnAuditRuns(t *testing.T) {
 		t.Errorf("%+v", shown)
 	}
 }
+
+// Who is met twice before his second look is one suspect: what is wrong with him is counted and repaired once.
+func TestOneDriftIsCountedOnce(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	user, _ := litUser(w)
+	const lap = 2 * time.Second // half of it goes by between two visits, less than between two looks
+	a := w.Fanout.Audit(lap)
+	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
+	for _, wait := range []time.Duration{lap, lap - 500*time.Millisecond, time.Minute, time.Minute} { // two visits, then late looks
+		w.Clock.Advance(wait)
+		_, err := a.RunOnce(t.Context())
+		w.Must(err)
+	}
+	if got := a.Stats().Drifted; got != 1 {
+		t.Errorf("one wrong number was counted %d times", got)
+	}
+	w.Agree(user)
+}
