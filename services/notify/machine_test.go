@@ -172,6 +172,7 @@ func (p *panel) agree() {
 func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	n := node{w, New(Config{Store: w.Store, Fanout: w.Fanout})}
+	fanouttest.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(4)
 		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}}

@@ -146,6 +146,7 @@ func TestNewestViewItems(t *testing.T) {
 
 // Whatever is reported in whatever order, an item stands at its latest time unless it was removed after that.
 func TestViewItemsAreWhatWasReported(t *testing.T) {
+	storetest.Fewer(t, 3)
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		b, run := newBundle(t, url), 0
 		rapid.Check(t, func(rt *rapid.T) {
