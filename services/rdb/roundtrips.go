@@ -53,14 +53,28 @@ func (roundTripHook) DialHook(next redis.DialHook) redis.DialHook {
 
 func (roundTripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		countRoundTrip(ctx)
+		if !handshakes(cmd) {
+			countRoundTrip(ctx)
+		}
 		return next(ctx, cmd)
 	}
 }
 
 func (roundTripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		countRoundTrip(ctx)
+		if !handshakes(cmds[0]) {
+			countRoundTrip(ctx)
+		}
 		return next(ctx, cmds)
 	}
+}
+
+// handshakes says that a command only makes a connection, which the library does in the context, and through the hooks,
+// of whoever happens to need a new one. The package sends none of these itself.
+func handshakes(cmd redis.Cmder) bool {
+	switch cmd.Name() {
+	case "hello", "auth", "select", "readonly", "client":
+		return true
+	}
+	return false
 }

@@ -64,6 +64,24 @@ func TestASecondSendingIsARoundTrip(t *testing.T) {
 	}
 }
 
+// Whoever happens to need a new connection, because others are at work, did not wait for Redis more often.
+func TestTheMakingOfAConnectionIsNoRoundTrip(t *testing.T) {
+	rdbtest.Each(t, func(t *testing.T, url string) {
+		c := connect(t, Options{URL: url})
+		defer holdConnections(t, c)()
+		ctx, trips := WithRoundTrips(t.Context())
+		if err := c.rds().Get(ctx, "none").Err(); err != redis.Nil {
+			t.Fatal(err)
+		}
+		if _, err := c.pipeline(ctx, func(p redis.Pipeliner) { p.Get(ctx, "none") }); err != nil {
+			t.Fatal(err)
+		}
+		if trips.Count() != 2 {
+			t.Errorf("%d round trips, want 2: a command and a pipeline", trips.Count())
+		}
+	})
+}
+
 func TestCountsAreNestedAndApart(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	outerCtx, outer := WithRoundTrips(t.Context())

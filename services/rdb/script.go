@@ -168,7 +168,7 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	commands := pipe.Cmds()
 	single := c.redis.Pipeline()
 	for _, command := range commands {
-		_ = single.Process(ctx, once{command})
+		_ = single.Process(ctx, &answered{once: once{command}})
 	}
 	_, err := single.Exec(ctx)
 	return commands, err
@@ -179,6 +179,22 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 type once struct{ redis.Cmder }
 
 func (once) NoRetry() bool { return true }
+
+// answered is once for a pipeline over several masters. When one of them cannot even be reached, the cluster client asks
+// for its commands again, and if the deadline comes meanwhile it writes that over the answers of all others too: what was
+// answered stays answered.
+type answered struct {
+	once
+	done bool
+}
+
+func (a *answered) SetErr(err error) {
+	if a.done {
+		return
+	}
+	a.done = err == nil
+	a.once.SetErr(err)
+}
 
 // loadScripts brings the package's scripts to every master, one round trip each.
 func (c *Client) loadScripts(ctx context.Context) error {
