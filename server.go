@@ -169,10 +169,11 @@ func (s *server) wire() *resolvers.Resolver {
 		Expiry: expiry,
 	})
 	s.hub = push.New(push.Config{
-		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.redis.Leave, Lost: s.redis.MarkLost, Render: s.badge.ReadMany,
+		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.leave, Lost: s.redis.MarkLost, Render: s.badge.ReadWatched,
 		Clock: s.clock, Log: s.log, MinInterval: s.cfg.PushInterval, Sweep: s.cfg.SweepInterval,
 	})
 	s.mirror.OnShared(s.hub.HintShared)
+	s.mirror.OnHeads(s.hub.HintSharedOf)
 	return &resolvers.Resolver{
 		Social: social.New(social.Config{
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,
@@ -206,6 +207,12 @@ func (s *server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 			s.log.Warn("a device that is gone stays inside its conversations until its lease ends", "error", err)
 		}
 	}
+}
+
+// leave forgets users who are watched here no longer: in this node's memory and in Redis.
+func (s *server) leave(ctx context.Context, users []services.UserNumber) error {
+	s.mirror.Unfollow(users)
+	return s.redis.Leave(ctx, users)
 }
 
 func (s *server) routes(graphql http.Handler) http.Handler {

@@ -92,13 +92,23 @@ func (s *Service) Read(ctx context.Context, user services.UserNumber) (*services
 // ReadMany answers the badges of several users, in their order: one round trip for all whose documents are there.
 // errs[i] is set only where the caller's context ended.
 func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
+	return s.readAll(ctx, users, false)
+}
+
+// ReadWatched is ReadMany for users who are watched on this node: the mirror tells of them when a conversation moves that
+// is counted when somebody reads, until its Unfollow.
+func (s *Service) ReadWatched(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
+	return s.readAll(ctx, users, true)
+}
+
+func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watched bool) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	at := s.moment(ctx)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {
 		documents = make([]rdb.Document, len(users))
 	}
-	s.withHeads(ctx, documents)
+	s.withHeads(ctx, users, documents, watched)
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
@@ -108,7 +118,7 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 			continue
 		}
 		group.Go(func() error {
-			badges[i], errs[i] = s.readMissing(ctx, user, err)
+			badges[i], errs[i] = s.readMissing(ctx, user, watched, err)
 			return nil
 		})
 	}
@@ -117,13 +127,14 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 }
 
 // readMissing answers for a user whose document is not there: rebuilt, or counted in SQL when Redis does not answer.
-func (s *Service) readMissing(ctx context.Context, user services.UserNumber, redisErr error) (*services.Badges, error) {
+func (s *Service) readMissing(ctx context.Context, user services.UserNumber, watched bool, redisErr error) (*services.Badges, error) {
 	if redisErr == nil {
 		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {
 			at := s.moment(ctx)
-			documents, err := s.redis.Documents(ctx, []services.UserNumber{user})
+			users := []services.UserNumber{user}
+			documents, err := s.redis.Documents(ctx, users)
 			if err == nil && documents[0].Ready {
-				s.withHeads(ctx, documents)
+				s.withHeads(ctx, users, documents, watched)
 				return s.render(user, documents[0], at), nil
 			}
 			redisErr = err

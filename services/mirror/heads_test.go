@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,24 +29,41 @@ type room struct {
 	*Mirror
 	t    *testing.T
 	e    *engines
+	mu   sync.Mutex // of now: the mirror's own timer reads it too
 	now  time.Time
-	told int
+	told atomic.Int64 // how often reader was told
 }
 
-func (r *room) Now() time.Time { return r.now }
+// reader follows what the test says.
+const reader = services.UserNumber(7)
+
+func (r *room) Now() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
+}
+
+func (r *room) pass(time time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = r.now.Add(time)
+}
 
 func newRoom(t *testing.T) *room {
 	r := &room{t: t, e: newEngines(), now: at(1000)}
 	r.e.heads = map[services.ConversationID]store.Head{}
 	r.Mirror = New(Config{Facts: r.e, Copies: r.e, Log: slog.New(slog.DiscardHandler), Clock: r})
-	r.OnShared(func() { r.told++ })
+	r.OnHeads(func(readers []services.UserNumber) {
+		if slices.Contains(readers, reader) {
+			r.told.Add(1)
+		}
+	})
 	r.look()
-	r.told = 0
 	return r
 }
 
 func (r *room) head(id services.ConversationID, number int64) store.Head {
-	head := store.Head{Conversation: id, Number: number, At: r.now}
+	head := store.Head{Conversation: id, Number: number, At: r.Now()}
 	r.e.heads[id] = head
 	return head
 }
@@ -70,20 +90,21 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.head(2, 5)
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
 	r.wants(0, false, places...)
+	r.Follow(reader, places)
 	r.LearnHeads(t.Context(), places, places)
 	first := r.wants(3, true, places...) // 2 is behind the reader: it counts nothing
 	if r.LearnHeads(t.Context(), places); r.e.sqlHeads != 2 {
 		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
 	}
-	r.now = r.now.Add(time.Second)
+	r.pass(time.Second)
 	r.head(2, 9)
 	r.look()
 	second := r.wants(4, true, places...)
-	if second.Stamp <= first.Stamp || r.told != 1 {
-		t.Errorf("the stamp went from %d to %d, the watchers were told %d times", first.Stamp, second.Stamp, r.told)
+	if second.Stamp <= first.Stamp || r.told.Load() != 1 {
+		t.Errorf("the stamp went from %d to %d, the reader was told %d times", first.Stamp, second.Stamp, r.told.Load())
 	}
-	if r.look(); r.told != 1 {
-		t.Error("the watchers were told of nothing")
+	if r.look(); r.told.Load() != 1 {
+		t.Error("the reader was told of nothing")
 	}
 }
 
@@ -104,27 +125,93 @@ func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 		last = stamp
 	}
 	r.HeadMoved(store.Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
-	r.HeadMoved(store.Head{Conversation: 9, Number: 1, At: r.now})                // nobody's
+	r.HeadMoved(store.Head{Conversation: 9, Number: 1, At: r.Now()})              // nobody's
 	if got := r.wants(6, true, places...); got.Stamp != last {
 		t.Errorf("nothing moved, and the stamp is %d after %d", got.Stamp, last)
 	}
 }
 
-// The first message is told at once, and a stream of them twice a second; the last is never left out.
-func TestWatchersAreToldOfAStreamNowAndThen(t *testing.T) {
+// The first message is told at once, and a stream of them ten times a second; the last is never left out.
+func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 0)
-	r.LearnHeads(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
+	places := []services.ReadSidePlace{{Conversation: 1}}
+	r.Follow(reader, places)
+	r.LearnHeads(t.Context(), places)
 	for i := range int64(100) {
-		r.now = r.now.Add(10 * time.Millisecond)
+		r.pass(10 * time.Millisecond)
 		r.HeadMoved(r.head(1, i+1))
+		if i == 0 && r.told.Load() != 1 {
+			t.Error("the first message was not told at once")
+		}
 	}
-	if r.told != 2 {
-		t.Errorf("100 messages within a second: told %d times", r.told)
+	if told := r.told.Load(); told < 9 || told > 11 {
+		t.Errorf("100 messages within a second: told %d times", told)
 	}
-	r.now = r.now.Add(time.Second)
-	if r.look(); r.told != 3 {
-		t.Errorf("the last messages were not told: %d", r.told)
+	before := r.told.Load()
+	r.HeadMoved(r.head(1, 101)) // too soon after the one before
+	if r.told.Load() != before {
+		t.Error("it was told sooner than a tenth of a second later")
+	}
+	r.pass(time.Second)
+	if r.look(); r.told.Load() != before+1 {
+		t.Errorf("the last message was told %d times", r.told.Load()-before)
+	}
+}
+
+// Nobody need say more for the last message of a stream to be told.
+func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
+	e := newEngines()
+	e.heads = map[services.ConversationID]store.Head{1: {Conversation: 1}}
+	m := New(Config{Facts: e, Copies: e, Log: slog.New(slog.DiscardHandler)})
+	told := make(chan int64, 10)
+	last := atomic.Int64{}
+	m.OnHeads(func([]services.UserNumber) { told <- last.Load() })
+	places := []services.ReadSidePlace{{Conversation: 1}}
+	m.Follow(reader, places)
+	m.LearnHeads(t.Context(), places)
+	for number := range int64(3) {
+		last.Store(number + 1)
+		m.HeadMoved(store.Head{Conversation: 1, Number: number + 1, At: time.Now()})
+	}
+	for number := range told {
+		if number == 3 {
+			return
+		}
+	}
+}
+
+// Who is watched is told however long ago his badges were read, of what they show and of nothing else, until he leaves.
+func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
+	r := newRoom(t)
+	r.head(1, 4)
+	r.head(2, 4)
+	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
+	r.Follow(reader, both)
+	r.Follow(reader+1, both[1:])
+	r.LearnHeads(t.Context(), both)
+	for range 10 {
+		r.pass(time.Minute)
+		r.look()
+	}
+	moved := func(id services.ConversationID, number int64, want int64) {
+		t.Helper()
+		r.pass(time.Second)
+		before := r.told.Load()
+		r.HeadMoved(r.head(id, number))
+		if got := r.told.Load() - before; got != want {
+			t.Errorf("conversation %d moved: told %d times, want %d", id, got, want)
+		}
+	}
+	moved(1, 5, 1)
+	moved(2, 5, 1)
+	r.Follow(reader, both[:1]) // he left the other
+	moved(2, 6, 0)
+	moved(1, 6, 1)
+	r.Unfollow([]services.UserNumber{reader, 99})
+	moved(1, 7, 0)
+	if r.pass(time.Hour); len(r.heads.readers) != 1 || len(r.heads.followed) != 1 {
+		t.Errorf("who left is remembered: %v, %v", r.heads.readers, r.heads.followed)
 	}
 }
 
@@ -135,7 +222,7 @@ func TestHeadsThatNobodyAsksForAreForgotten(t *testing.T) {
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.LearnHeads(t.Context(), both)
 	for range 5 {
-		r.now = r.now.Add(time.Minute)
+		r.pass(time.Minute)
 		r.look()
 		r.wants(4, true, both[0])
 	}
@@ -156,4 +243,24 @@ func TestWithoutSQLWhatIsKnownOfHeadsStays(t *testing.T) {
 		t.Error("nobody says that SQL is away")
 	}
 	r.wants(4, false, services.ReadSidePlace{Conversation: 1}, services.ReadSidePlace{Conversation: 2})
+}
+
+// What could not be read when somebody wanted to know is read as soon as SQL answers, and he is told.
+func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
+	r := newRoom(t)
+	r.head(1, 4)
+	places := []services.ReadSidePlace{{Conversation: 1}}
+	r.e.sqlDown = errors.New("down")
+	r.e.heads = nil
+	r.Follow(reader, places)
+	r.LearnHeads(t.Context(), places)
+	if r.ReadSide(places, r.Now()).Known || r.told.Load() != 0 {
+		t.Fatal("SQL did not answer, but the head is known")
+	}
+	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]store.Head{}
+	r.head(1, 4)
+	r.look()
+	if got := r.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.told.Load() != 1 {
+		t.Errorf("%+v, and the reader was told %d times", got, r.told.Load())
+	}
 }

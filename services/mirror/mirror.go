@@ -75,10 +75,11 @@ type Mirror struct {
 	clock services.Clock
 	heads heads
 
-	kinds  []logKind
-	seen   map[string]uint64 // kind -> version of the log that memory is at; owned by RunOnce
-	shared []func()          // told of changes of what badges share; not changed once Run runs
-	wakeUp chan struct{}
+	kinds   []logKind
+	seen    map[string]uint64             // kind -> version of the log that memory is at; owned by RunOnce
+	shared  []func()                      // told of changes of what badges share; not changed once Run runs
+	onHeads []func([]services.UserNumber) // told of the readers of conversations that moved; the same
+	wakeUp  chan struct{}
 }
 
 // logKind is what the mirror does with one kind of the log.
@@ -109,7 +110,7 @@ func New(cfg Config) *Mirror {
 		cfg.Clock = services.SystemClock{}
 	}
 	m := &Mirror{
-		clock: cfg.Clock, heads: heads{known: map[services.ConversationID]*head{}},
+		clock: cfg.Clock, heads: newHeads(),
 		facts: cfg.Facts, copies: cfg.Copies, log: cfg.Log, poll: cfg.Poll,
 		posts:   newMemory[services.PostID](orDefault(cfg.Posts, capacity), func(p services.Post) time.Time { return p.UpdatedAt }),
 		users:   newMemory[services.UserNumber](orDefault(cfg.Users, capacity), func(u services.User) time.Time { return u.UpdatedAt }),
@@ -177,11 +178,10 @@ func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 		changes += n
 		tell = tell || kind.shared && (n > 0 || loaded)
 	}
-	moved, err := m.lookAtHeads(ctx)
-	if err != nil {
+	if err := m.lookAtHeads(ctx); err != nil {
 		failures = append(failures, fmt.Errorf("heads of conversations: %w", err))
 	}
-	if tell || moved {
+	if tell {
 		m.tellShared()
 	}
 	return changes, errors.Join(failures...)

@@ -134,6 +134,18 @@ func (h *Hub) HintShared() {
 	}
 }
 
+// HintSharedOf is HintShared for some users: what these share has changed. Who is not watched here is nothing.
+func (h *Hub) HintSharedOf(users []services.UserNumber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for _, number := range users {
+		if u := h.users[number]; u != nil && len(u.watchers) > 0 {
+			h.dirty(u, now)
+		}
+	}
+}
+
 // HintAll says that hints may have been lost: the next sweep, which looks at everyone, is due now.
 func (h *Hub) HintAll() {
 	h.mu.Lock()

@@ -281,3 +281,24 @@ func TestHintShared(t *testing.T) {
 		})
 	})
 }
+
+// What some share reaches those, and nobody else.
+func TestHintSharedOfSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		e.set(8, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			seven, eight := mustWatch(t, h, 7, ""), mustWatch(t, h, 8, "")
+			synctest.Wait()
+			wantTaken(t, seven, 1, "the first state of one")
+			wantTaken(t, eight, 1, "the first state of another")
+			e.share(5)
+			h.HintSharedOf([]services.UserNumber{7, 99})
+			synctest.Wait()
+			wantTaken(t, seven, 1, "what is shared, to one")
+			pass(500 * time.Millisecond)
+			wantTaken(t, eight, -1, "to another")
+		})
+	})
+}
