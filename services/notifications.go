@@ -36,15 +36,6 @@ const (
 	MaxExpiryDays = 7
 )
 
-// DefaultExpiry is seven days for every category.
-func DefaultExpiry() Expiry {
-	expiry := Expiry{}
-	for _, category := range Categories {
-		expiry[category] = MaxExpiryDays
-	}
-	return expiry
-}
-
 // OldestDay is the first day (since 1970, UTC) whose notifications are in the number today. Number, list and SQL all
 // ask here. A category that is not listed keeps the default.
 func (e Expiry) OldestDay(category Category, today int64) int64 {

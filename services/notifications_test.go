@@ -29,9 +29,9 @@ func TestExpiryInWholeDays(t *testing.T) {
 			t.Errorf("%s on day %d: %d and %d older, want %+v", want.category, want.today, value, older, want)
 		}
 	}
-	for category, days := range DefaultExpiry() {
-		if days != MaxExpiryDays || !slices.Contains(Categories, category) {
-			t.Errorf("%s expires after %d days", category, days)
+	for _, category := range Categories {
+		if oldest := Expiry(nil).OldestDay(category, 100); oldest != 100-MaxExpiryDays {
+			t.Errorf("%s by default: what is of day %d counts on day 100", category, oldest)
 		}
 	}
 }

@@ -112,17 +112,12 @@ func (v *view) quiet(badges *services.Badges) {
 	quiet, changesAt := policy.Quiet(v.now)
 	badges.Quiet = quiet
 	v.changesAt(changesAt)
-	// The boundary before now is a day before the next of its kind, or the other one: what began then is shown since.
-	v.since(uint64(lastBoundary(policy, v.now).UnixMicro()))
-}
-
-// lastBoundary is the last moment at which quiet hours began or ended.
-func lastBoundary(policy services.DisplayPolicy, now time.Time) time.Time {
-	_, next := policy.Quiet(now)
-	if quiet, _ := policy.Quiet(now); quiet {
-		return next.Add(-span(policy.QuietFrom, policy.QuietTo)) // next ends them: they began so long before
+	// What is shown now began as long before the next boundary as it lasts.
+	lasts := span(policy.QuietTo, policy.QuietFrom)
+	if quiet {
+		lasts = span(policy.QuietFrom, policy.QuietTo)
 	}
-	return next.Add(-span(policy.QuietTo, policy.QuietFrom))
+	v.since(uint64(changesAt.Add(-lasts).UnixMicro()))
 }
 
 // span is how long it is from one minute of the day to the next time that it is another.

@@ -119,31 +119,15 @@ func (f *Fanout) CarryProfile(ctx context.Context, user services.UserNumber) err
 
 // CarryStates brings notification counts into their recipients' documents.
 func (f *Fanout) CarryStates(ctx context.Context, states []store.NotificationState) error {
-	var users []services.UserNumber
-	known := map[services.UserNumber]bool{}
+	var registers gather
 	for _, state := range states {
-		if !known[state.Recipient] {
-			known[state.Recipient] = true
-			users = append(users, state.Recipient)
-		}
+		registers.add(state.Recipient, rdb.CategoryRegisters(CountsOf(state))...)
 	}
-	if len(users) == 0 {
-		return nil
-	}
-	results, err := f.redis.PutNotifications(ctx, countsByUser(users, states))
-	if err != nil {
-		return err
-	}
-	f.hint(ctx, users, results)
-	return nil
+	return f.put(ctx, registers.all)
 }
 
 func (f *Fanout) carryCounts(ctx context.Context, user services.UserNumber) error {
-	states, err := f.store.NotificationStates(ctx, user)
-	if err != nil {
-		return err
-	}
-	return f.CarryStates(ctx, states)
+	return f.carry(ctx, user, f.notificationRegisters)
 }
 
 // notifyEach applies the causes together; when one of them is at fault, each by itself, so that it fails alone.

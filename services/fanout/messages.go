@@ -71,35 +71,17 @@ func (f *Fanout) deliver(ctx context.Context, job store.Job) error {
 	return f.CarryMessageStates(ctx, states)
 }
 
-// CarryMessageStates brings counts of site messages into their users' documents. States of one user stand together.
+// CarryMessageStates brings counts of site messages into their users' documents.
 func (f *Fanout) CarryMessageStates(ctx context.Context, states []store.MessageState) error {
-	var users []services.UserNumber
-	var registers []rdb.Registers
+	var registers gather
 	for _, state := range states {
-		if last := len(users) - 1; last < 0 || users[last] != state.User {
-			users = append(users, state.User)
-			registers = append(registers, rdb.Registers{User: state.User})
-		}
-		fields := &registers[len(registers)-1].Fields
-		*fields = append(*fields, rdb.MessagesRegister(MessagesOf(state)))
+		registers.add(state.User, rdb.MessagesRegister(MessagesOf(state)))
 	}
-	if len(users) == 0 {
-		return nil
-	}
-	results, err := f.redis.PutRegisters(ctx, registers)
-	if err != nil {
-		return err
-	}
-	f.hint(ctx, users, results)
-	return nil
+	return f.put(ctx, registers.all)
 }
 
 func (f *Fanout) carryMessages(ctx context.Context, user services.UserNumber) error {
-	states, err := f.store.MessageStates(ctx, user)
-	if err != nil {
-		return err
-	}
-	return f.CarryMessageStates(ctx, states)
+	return f.carry(ctx, user, f.messageRegisters)
 }
 
 // messageRegisters are a user's counts of site messages as the facts have them.

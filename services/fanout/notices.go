@@ -116,16 +116,7 @@ func (f *Fanout) EnterNotices(ctx context.Context, user services.UserNumber) (st
 
 // CarryNotices brings a user's position in the announcements, his segments and his dots into his document.
 func (f *Fanout) CarryNotices(ctx context.Context, user services.UserNumber) error {
-	registers, err := f.noticeRegisters(ctx, user)
-	if err != nil || len(registers) == 0 {
-		return err
-	}
-	results, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: registers}})
-	if err != nil {
-		return err
-	}
-	f.hint(ctx, []services.UserNumber{user}, results)
-	return nil
+	return f.carry(ctx, user, f.noticeRegisters)
 }
 
 func (f *Fanout) noticeRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {

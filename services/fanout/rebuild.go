@@ -139,21 +139,6 @@ func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserNum
 	return tx.MarkActive(ctx, []services.UserNumber{user})
 }
 
-// registers are a user's registers as the facts have them: each source adds its own.
-func (f *Fanout) registers(ctx context.Context, user services.UserNumber) (all []rdb.Register, err error) {
-	for _, source := range []func(context.Context, services.UserNumber) ([]rdb.Register, error){
-		f.notificationRegisters, f.messageRegisters, f.policyRegisters,
-		f.noticeRegisters,
-	} {
-		registers, err := source(ctx, user)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, registers...)
-	}
-	return all, nil
-}
-
 func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
 	states, err := f.store.NotificationStates(ctx, user)
 	for _, state := range states {
@@ -176,22 +161,6 @@ func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts
 		facts.TrimmedCounted, err = f.store.NewestCounting(ctx, user, facts.Floor)
 	}
 	return facts, err
-}
-
-func countsByUser(users []services.UserNumber, states []store.NotificationState) []rdb.NotificationCounts {
-	byUser := make([]rdb.NotificationCounts, 0, len(users))
-	for _, user := range users {
-		counts := rdb.NotificationCounts{User: user}
-		for _, state := range states {
-			if state.Recipient == user {
-				counts.Counts = append(counts.Counts, CountsOf(state))
-			}
-		}
-		if len(counts.Counts) > 0 {
-			byUser = append(byUser, counts)
-		}
-	}
-	return byUser
 }
 
 // QueueRefills leaves a job for everyone who was seen since, to read his feed again, and answers how many: for when

@@ -10,7 +10,7 @@ import (
 var conversationsPut = loadConversationScript("conversations_put")
 
 // statesPerCall bounds how long one call of the script may keep Redis.
-const statesPerCall = 100
+const statesPerCall = 25
 
 // PutMemberships brings users' own states in conversations into their documents: of each state the newer wins, and the
 // sums move in the same step. A user without a document, or whose states were lost, is Missing: his rebuild brings them.

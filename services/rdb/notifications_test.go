@@ -1,6 +1,7 @@
 package rdb
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -11,6 +12,24 @@ import (
 
 func likes(version uint64) services.CategoryCounts {
 	return services.CategoryCounts{Category: services.CategoryLike, Version: version, Newest: services.PostID(version), Day: 20_000, Days: [8]int{int(version)}}
+}
+
+// NotificationCounts are the absolute counts of one user, some or all categories.
+type NotificationCounts struct {
+	User   services.UserNumber
+	Counts []services.CategoryCounts
+}
+
+// PutNotifications writes the registers of counts.
+func (c *Client) PutNotifications(ctx context.Context, users []NotificationCounts) ([]Result, error) {
+	registers := make([]Registers, len(users))
+	for i, user := range users {
+		registers[i].User = user.User
+		for _, counts := range user.Counts {
+			registers[i].Fields = append(registers[i].Fields, CategoryRegisters(counts)...)
+		}
+	}
+	return c.PutRegisters(ctx, registers)
 }
 
 func (v view) put(counts ...services.CategoryCounts) Result {

@@ -1,0 +1,68 @@
+package fanout
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// registerSource says what one source's registers of a user are, as the facts have them.
+type registerSource func(ctx context.Context, user services.UserNumber) ([]rdb.Register, error)
+
+// registers are all of a user's registers: each source adds its own.
+func (f *Fanout) registers(ctx context.Context, user services.UserNumber) (all []rdb.Register, err error) {
+	for _, source := range []registerSource{f.notificationRegisters, f.messageRegisters, f.policyRegisters, f.noticeRegisters} {
+		registers, err := source(ctx, user)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, registers...)
+	}
+	return all, nil
+}
+
+// carry brings what one source says of a user into his document.
+func (f *Fanout) carry(ctx context.Context, user services.UserNumber, source registerSource) error {
+	registers, err := source(ctx, user)
+	if err != nil || len(registers) == 0 {
+		return err
+	}
+	return f.put(ctx, []rdb.Registers{{User: user, Fields: registers}})
+}
+
+// put writes registers into documents, and hints where they changed.
+func (f *Fanout) put(ctx context.Context, registers []rdb.Registers) error {
+	if len(registers) == 0 {
+		return nil
+	}
+	results, err := f.redis.PutRegisters(ctx, registers)
+	if err != nil {
+		return err
+	}
+	users := make([]services.UserNumber, len(registers))
+	for i := range registers {
+		users[i] = registers[i].User
+	}
+	f.hint(ctx, users, results)
+	return nil
+}
+
+// gather puts each user's registers together, in the order in which the users are met first.
+type gather struct {
+	all    []rdb.Registers
+	places map[services.UserNumber]int
+}
+
+func (g *gather) add(user services.UserNumber, registers ...rdb.Register) {
+	place, known := g.places[user]
+	if !known {
+		if g.places == nil {
+			g.places = map[services.UserNumber]int{}
+		}
+		place = len(g.all)
+		g.places[user] = place
+		g.all = append(g.all, rdb.Registers{User: user})
+	}
+	g.all[place].Fields = append(g.all[place].Fields, registers...)
+}
