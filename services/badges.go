@@ -1,7 +1,6 @@
 package services
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -64,20 +63,25 @@ func Display(value, limit int) string {
 // Sum adds the counts that enter a total. A part that is not exact makes the sum so.
 func Sum(parts ...Count) Count {
 	total := Count{InTotal: true, Precision: Exact}
-	for _, part := range parts {
-		if !part.InTotal {
-			continue
-		}
-		total.Value += part.Value
-		if part.Precision.worse(total.Precision) {
-			total.Precision = part.Precision
-		}
-		if !part.AsOf.IsZero() && (total.AsOf.IsZero() || part.AsOf.Before(total.AsOf)) {
-			total.AsOf = part.AsOf
-		}
+	for i := range parts {
+		total.Add(parts[i])
 	}
 	total.Display = Display(total.Value, DisplayCap)
 	return total
+}
+
+// Add adds a part to a total, if it enters it. How the total is shown stays as it was.
+func (c *Count) Add(part Count) {
+	if !part.InTotal {
+		return
+	}
+	c.Value += part.Value
+	if part.Precision.worse(c.Precision) {
+		c.Precision = part.Precision
+	}
+	if !part.AsOf.IsZero() && (c.AsOf.IsZero() || part.AsOf.Before(c.AsOf)) {
+		c.AsOf = part.AsOf
+	}
 }
 
 // Category is a kind of notification that is counted on its own.
@@ -107,14 +111,27 @@ type CategoryCounts struct {
 
 // Version prints the pair (own, shared) so that text compares like the pair: own counts the changes of the
 // user's document, shared is the newest stamp among the shared things that it shows. Both are microseconds.
-func Version(own, shared uint64) string { return fmt.Sprintf("%016d.%016d", own, shared) }
+func Version(own, shared uint64) string {
+	text := make([]byte, 0, 2*versionDigits+1)
+	text = appendPadded(text, own)
+	text = append(text, '.')
+	return string(appendPadded(text, shared))
+}
+
+const versionDigits = 16
+
+func appendPadded(text []byte, number uint64) []byte {
+	for power := uint64(1_000_000_000_000_000); power > max(number, 1); power /= 10 {
+		text = append(text, '0')
+	}
+	return strconv.AppendUint(text, number, 10)
+}
 
 // CheckVersion says whether a text has the form of a version.
 func CheckVersion(field, text string) error {
-	const digits = 16
-	fits := len(text) == 2*digits+1 && text[digits] == '.'
+	fits := len(text) == 2*versionDigits+1 && text[versionDigits] == '.'
 	for i := 0; fits && i < len(text); i++ {
-		fits = i == digits || text[i] >= '0' && text[i] <= '9'
+		fits = i == versionDigits || text[i] >= '0' && text[i] <= '9'
 	}
 	if !fits {
 		return Errorf(Invalid, "%s: %s is not a version of badges", field, Quote(text))

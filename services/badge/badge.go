@@ -203,7 +203,7 @@ func (s *Service) guess(user services.UserNumber, document rdb.Document, at mome
 	s.guesses.note(user, document.N)
 	v := s.view(document, at)
 	badges := v.render()
-	for _, count := range everyPart(badges) {
+	for count := range everyPart(badges) {
 		if count.Precision != services.Unknown {
 			count.Precision, count.AsOf = services.Stale, at.now
 		}

@@ -2,6 +2,8 @@ package badge
 
 import (
 	"context"
+	"iter"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/fanout"
@@ -35,14 +37,18 @@ func (s *Service) factSources() []factSource {
 			return []*services.Count{&badges.Conversations.Total, &badges.Conversations.Mentions}
 		}},
 		// Without it nobody knows which numbers make the total.
-		{name: "display policy", read: s.policyFacts, counts: everyPart, carry: func(v *view, badges *services.Badges, earlier known) {
+		{name: "display policy", read: s.policyFacts, counts: countsIn(everyPart), carry: func(v *view, badges *services.Badges, earlier known) {
 			v.document.Policy, badges.Quiet = earlier.view.document.Policy, earlier.badges.Quiet
 		}},
 	}
 }
 
 func countsOf(source services.Source) func(*services.Badges) []*services.Count {
-	return func(badges *services.Badges) []*services.Count { return partsOf(badges, source) }
+	return countsIn(func(badges *services.Badges) iter.Seq[*services.Count] { return partsOf(badges, source) })
+}
+
+func countsIn(parts func(*services.Badges) iter.Seq[*services.Count]) func(*services.Badges) []*services.Count {
+	return func(badges *services.Badges) []*services.Count { return slices.Collect(parts(badges)) }
 }
 
 // countFacts makes a document of the facts alone, and says which sources could not be read and why the last one could

@@ -34,7 +34,7 @@ func newLastKnown(capacity int) *lastKnown {
 
 // keep remembers what was shown, unless newer badges are known already or these are not known themselves.
 func (l *lastKnown) keep(user services.UserNumber, shown known) {
-	for _, count := range everyPart(shown.badges) {
+	for count := range everyPart(shown.badges) {
 		if count.Precision == services.Unknown {
 			return
 		}
@@ -57,7 +57,7 @@ func (l *lastKnown) of(user services.UserNumber) (known, bool) {
 func (k known) stale() *services.Badges {
 	badges := *k.badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
-	for _, count := range everyPart(&badges) {
+	for count := range everyPart(&badges) {
 		k.age(count)
 	}
 	k.view.sum(&badges)

@@ -66,7 +66,7 @@ func TestWhenNothingAnswersTheLastIsShownAgain(t *testing.T) {
 		if got.Version != shown.Version || got.Total.Value != 2 || got.Total.Precision != services.Stale || !got.Total.AsOf.Equal(at) {
 			t.Errorf("after %+v of %s: %+v", shown, at, got)
 		}
-		for _, count := range everyPart(got) {
+		for count := range everyPart(got) {
 			if count.Precision != services.Stale || !count.AsOf.Equal(at) {
 				t.Errorf("a part does not say since when: %+v", *count)
 			}

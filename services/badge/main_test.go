@@ -51,7 +51,7 @@ func (n node) holds(badges *services.Badges) {
 	if sum != badges.Total {
 		n.TB.Errorf("the total is %+v, its parts make %+v", badges.Total, sum)
 	}
-	for _, count := range everyPart(badges) {
+	for count := range everyPart(badges) {
 		if count.Value < 0 {
 			n.TB.Errorf("a negative count: %+v", badges)
 		}

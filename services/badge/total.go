@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"iter"
 	"strings"
 	"time"
 
@@ -21,72 +22,86 @@ func (c Caps) of(source services.Source) int {
 }
 
 // partsOf are the counts of one source from which its total is made.
-func partsOf(badges *services.Badges, source services.Source) []*services.Count {
-	switch source {
-	case services.SourceHomeFeed:
-		return []*services.Count{&badges.HomeFeed}
-	case services.SourceNotifications:
-		counts := make([]*services.Count, len(services.Categories))
-		for i, category := range services.Categories {
-			counts[i] = badges.Notifications.Of(category)
+func partsOf(badges *services.Badges, source services.Source) iter.Seq[*services.Count] {
+	return func(yield func(*services.Count) bool) {
+		switch source {
+		case services.SourceHomeFeed:
+			yield(&badges.HomeFeed)
+		case services.SourceNotifications:
+			for _, category := range services.Categories {
+				if !yield(badges.Notifications.Of(category)) {
+					return
+				}
+			}
+		case services.SourceSiteMessages:
+			for i := range badges.SiteMessages.Types {
+				if !yield(&badges.SiteMessages.Types[i].Count) {
+					return
+				}
+			}
+		case services.SourceAnnouncements:
+			yield(&badges.Announcements)
+		case services.SourceConversations:
+			yield(&badges.Conversations.Total)
 		}
-		return counts
-	case services.SourceSiteMessages:
-		counts := make([]*services.Count, len(badges.SiteMessages.Types))
-		for i := range badges.SiteMessages.Types {
-			counts[i] = &badges.SiteMessages.Types[i].Count
-		}
-		return counts
-	case services.SourceAnnouncements:
-		return []*services.Count{&badges.Announcements}
-	case services.SourceConversations:
-		return []*services.Count{&badges.Conversations.Total}
 	}
-	return nil
 }
 
-// totalOf is the count by which a source enters the total; for a source of one count it is that one.
-func totalOf(badges *services.Badges, source services.Source) *services.Count {
+// sumOf is the count of a source that is the sum of its parts, nil where the source has one count alone.
+func sumOf(badges *services.Badges, source services.Source) *services.Count {
 	switch source {
 	case services.SourceNotifications:
 		return &badges.Notifications.Total
 	case services.SourceSiteMessages:
 		return &badges.SiteMessages.Total
 	}
-	return partsOf(badges, source)[0]
+	return nil
 }
 
 // everyPart are the counts that are read, and not sums: those of every source, and the mentions.
-func everyPart(badges *services.Badges) []*services.Count {
-	counts := []*services.Count{&badges.Conversations.Mentions}
-	for _, source := range services.Sources {
-		counts = append(counts, partsOf(badges, source)...)
+func everyPart(badges *services.Badges) iter.Seq[*services.Count] {
+	return func(yield func(*services.Count) bool) {
+		if !yield(&badges.Conversations.Mentions) {
+			return
+		}
+		for _, source := range services.Sources {
+			for count := range partsOf(badges, source) {
+				if !yield(count) {
+					return
+				}
+			}
+		}
 	}
-	return counts
 }
 
 // sum writes the totals, which are never stored, and how each number is shown. The mentions are in the conversations'
 // total already.
 func (v *view) sum(badges *services.Badges) {
 	policy := v.document.Policy
-	var sources []services.Count
+	badges.Total = services.Sum()
 	for _, source := range services.Sources {
-		counts := partsOf(badges, source)
-		total := totalOf(badges, source)
-		if len(counts) != 1 || counts[0] != total {
-			values := make([]services.Count, len(counts))
-			for i, count := range counts {
-				values[i] = *count
-			}
-			*total = services.Sum(values...)
-		}
-		for _, count := range append(counts, total) {
+		show := func(count *services.Count) {
 			count.InTotal = !policy.OutOfTotal[source]
 			count.Display = v.display(badges, source, count.Value)
 		}
-		sources = append(sources, *total)
+		total := sumOf(badges, source)
+		if total != nil {
+			*total = services.Sum()
+		}
+		for count := range partsOf(badges, source) {
+			if total != nil {
+				total.Add(*count)
+			}
+			show(count)
+			if total == nil {
+				badges.Total.Add(*count)
+			}
+		}
+		if total != nil {
+			show(total)
+			badges.Total.Add(*total)
+		}
 	}
-	badges.Total = services.Sum(sources...)
 	badges.Total.Display = v.display(badges, CapTotal, badges.Total.Value)
 	mentions := &badges.Conversations.Mentions
 	mentions.InTotal, mentions.Display = false, v.display(badges, services.SourceConversations, mentions.Value)
@@ -133,7 +148,7 @@ func unknown(types []string) *services.Badges {
 	}
 	badges := v.render()
 	badges.Version, badges.NextAt = services.Version(0, 0), time.Time{}
-	for _, count := range everyPart(badges) {
+	for count := range everyPart(badges) {
 		*count = services.NewCount(0, services.Unknown, time.Time{})
 	}
 	v.sum(badges)

@@ -121,7 +121,7 @@ func TestEveryPolicyHolds(t *testing.T) {
 		now := noon.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "minutes")) * time.Minute)
 		badges := render(document, now)
 		sum := 0
-		for _, count := range everyPart(badges) {
+		for count := range everyPart(badges) {
 			if count.InTotal {
 				sum += count.Value
 			}

@@ -1,0 +1,30 @@
+package badge
+
+import (
+	"testing"
+
+	"tidings/services"
+	"tidings/services/mirror"
+)
+
+// What a read costs beside the document's way from Redis: the rendering of one with every source, and remembering it.
+func BenchmarkRender(b *testing.B) {
+	document := liked(noon, 3, 1, 2, 3)
+	for _, category := range services.Categories[1:] {
+		counts := document.Notifications[0]
+		counts.Category = category
+		document.Notifications = append(document.Notifications, counts)
+	}
+	document.Messages = []services.MessageTypeState{{Type: "general", Unread: 4}, {Type: "offers", Unread: 1}}
+	document.Conversations = services.ConversationSums{Unread: 7, Mentions: 2}
+	document.Notice = services.NoticeState{Version: 1}
+	at := moment{now: noon, notices: &mirror.Notices{
+		Announcements: []services.Announcement{{Position: 3}, {Position: 2}},
+		Dots:          []services.RaisedDot{{Name: "shop"}, {Name: "games"}},
+	}}
+	s := &Service{known: newLastKnown(1000)}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.render(1, document, at)
+	}
+}
