@@ -26,6 +26,33 @@ type Edge struct {
 	Since    PostID
 }
 
+// RestrictionKind says what one user has put between himself and another.
+type RestrictionKind string
+
+// The kinds of restrictions.
+const (
+	Mute  RestrictionKind = "MUTE"  // the owner is shown nothing of the other's in his feed
+	Block RestrictionKind = "BLOCK" // the two have nothing to do with each other: no follows, no notifications, no direct messages
+	Hide  RestrictionKind = "HIDE"  // the other is shown nothing of the owner's in his feed
+)
+
+// Restriction is what one user has put between himself and another.
+type Restriction struct {
+	Kind  RestrictionKind
+	Owner UserNumber
+	Other UserNumber
+	Made  PostID    // an id of the time when it was made
+	Until time.Time // of a mute: when it ends by itself; zero for never
+}
+
+// Edge is the follow that a mute or a hiding leaves without effect, whether it stands or not.
+func (r Restriction) Edge() Edge {
+	if r.Kind == Hide {
+		return Edge{Follower: r.Other, Followee: r.Owner}
+	}
+	return Edge{Follower: r.Owner, Followee: r.Other}
+}
+
 // Scope is what a token allows.
 type Scope string
 

@@ -13,7 +13,7 @@ import (
 // keeps a single author who posts without end to limit posts as well.
 var homeFeed = newStatement("home feed", `
 WITH authors AS MATERIALIZED (
-	SELECT followee AS author, since FROM follows WHERE follower = $1 AND followee <> $1
+	SELECT followee AS author, since FROM follows WHERE follower = $1 AND followee <> $1 AND shown
 	UNION ALL SELECT CAST($1 AS BIGINT), 0
 ), page AS MATERIALIZED (
 	SELECT CAST($3 AS BIGINT) AS size, 1 + 2 * CAST($3 AS BIGINT) / count(*) AS depth FROM authors
@@ -39,19 +39,19 @@ var newestCounting = newStatement("newest counting post", `
 SELECT COALESCE(max(newest), 0) FROM (
 	SELECT (SELECT id FROM posts WHERE author = f.followee AND id > f.since AND id <= $2 AND `+feedPost+`
 		ORDER BY id DESC LIMIT 1) AS newest
-	FROM follows f WHERE f.follower = $1 AND f.followee <> $1
+	FROM follows f WHERE f.follower = $1 AND f.followee <> $1 AND f.shown
 ) AS of_each`)
 
 var countNew = newStatement("count new posts", `
 SELECT count(*) FROM (
 	SELECT 1 FROM follows f CROSS JOIN posts p
-	WHERE f.follower = $1 AND f.followee <> $1 AND p.author = f.followee
+	WHERE f.follower = $1 AND f.followee <> $1 AND f.shown AND p.author = f.followee
 		AND p.id > CASE WHEN f.since > $2 THEN f.since ELSE $2 END AND `+feedPost+`
 	LIMIT $3
 ) AS counted`)
 
-// HomeFeed lists the newest posts of everyone whom the reader follows and his own, those before one id, the newest
-// first, at most limit. Own posts and those from before the follow do not count. What it costs grows with the
+// HomeFeed lists the newest posts of everyone whom the reader follows and is shown, and his own, those before one id,
+// the newest first, at most limit. Own posts and those from before the follow do not count. What it costs grows with the
 // number followed and with limit, not with how much the authors have written.
 func (s *Store) HomeFeed(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) ([]services.FeedEntry, error) {
 	if limit <= 0 {

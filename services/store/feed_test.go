@@ -16,7 +16,9 @@ import (
 type feedModel struct {
 	reader  services.UserNumber
 	since   map[services.UserNumber]services.PostID // who is followed
-	posts   []services.Post                         // the oldest first
+	muted   map[services.UserNumber]bool
+	hidden  map[services.UserNumber]bool
+	posts   []services.Post // the oldest first
 	deleted map[services.PostID]bool
 }
 
@@ -25,7 +27,8 @@ func (m *feedModel) listed() (entries []services.FeedEntry) {
 	for _, post := range slices.Backward(m.posts) {
 		since, follows := m.since[post.Author]
 		own := post.Author == m.reader
-		if (follows || own) && !m.deleted[post.ID] {
+		shown := follows && !m.muted[post.Author] && !m.hidden[post.Author]
+		if (shown || own) && !m.deleted[post.ID] {
 			entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, Counts: !own && post.ID > since})
 		}
 	}
@@ -72,9 +75,10 @@ func TestFeedAgainstModel(t *testing.T) {
 				keys = append(keys, fmt.Sprintf("h%d-%d", history, n))
 			}
 			people := b.users(keys...)
-			m := &feedModel{reader: people[0], since: map[services.UserNumber]services.PostID{}, deleted: map[services.PostID]bool{}}
+			m := &feedModel{reader: people[0], since: map[services.UserNumber]services.PostID{}, deleted: map[services.PostID]bool{},
+				muted: map[services.UserNumber]bool{}, hidden: map[services.UserNumber]bool{}}
 			first := lastID
-			steps := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 60).Draw(t, "steps")
+			steps := rapid.SliceOfN(rapid.IntRange(-2, 9), 1, 60).Draw(t, "steps")
 			b.write(func(tx *store.Tx) error {
 				for _, step := range steps {
 					if err := m.step(b, t, tx, step, people, &lastID); err != nil {
@@ -100,6 +104,19 @@ func TestFeedAgainstModel(t *testing.T) {
 func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people []services.UserNumber, lastID *services.PostID) error {
 	someone := rapid.SampledFrom(people)
 	switch {
+	case step < 0: // mute or hide, or end it
+		author, is := someone.Draw(t, "author"), m.muted
+		r := services.Restriction{Kind: services.Mute, Owner: m.reader, Other: author, Made: *lastID}
+		if step == -2 {
+			r, is = services.Restriction{Kind: services.Hide, Owner: author, Other: m.reader, Made: *lastID}, m.hidden
+		}
+		*lastID++
+		if is[author] = !is[author]; is[author] {
+			_, _, err := tx.Restrict(b.ctx, r)
+			return err
+		}
+		_, err := tx.Unrestrict(b.ctx, r)
+		return err
 	case step == 0: // unfollow
 		author := someone.Draw(t, "author")
 		delete(m.since, author)

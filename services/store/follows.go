@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	insertFollows = newInsertion("insert follows", "follows", "follower BIGINT, followee BIGINT, since BIGINT",
+	insertFollows = newInsertion("insert follows", "follows", "follower BIGINT, followee BIGINT, since BIGINT, shown BOOLEAN",
 		"ON CONFLICT (follower, followee) DO NOTHING")
 
 	deleteFollow = newStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
@@ -16,17 +16,20 @@ var (
 	countFollowees = newStatement("count followees",
 		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted`)
 
-	oneEdge = newStatement("a follow", `SELECT since FROM follows WHERE follower = $1 AND followee = $2`)
+	oneEdge = newStatement("a follow", `SELECT since FROM follows WHERE follower = $1 AND followee = $2 AND shown`)
 
-	edgesTo = newStatement("follows of one user", `SELECT follower, since FROM follows WHERE followee = $2 AND {in follower $1 BIGINT}`)
+	edgesTo = newStatement("follows of one user", `SELECT follower, since FROM follows WHERE followee = $2 AND {in follower $1 BIGINT} AND shown`)
 
 	followersOf = newStatement("followers", `SELECT f.follower, f.since
 		FROM follows f JOIN users u ON u.number = f.follower
-		WHERE f.followee = $1 AND f.follower > $2 AND u.seen_at >= $3
+		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
 		ORDER BY f.follower LIMIT $4`)
+
+	followStands = newStatement("whether a follow stands", `SELECT 1 FROM follows WHERE follower = $1 AND followee = $2`)
 )
 
-// InsertFollow makes one user follow another. An edge that stands stays as it is: false.
+// InsertFollow makes one user follow another. An edge that stands stays as it is: false. Nor is one made between two
+// of whom one blocks the other.
 func (tx *Tx) InsertFollow(ctx context.Context, edge services.Edge) (created bool, err error) {
 	inserted, err := tx.ImportFollows(ctx, []services.Edge{edge})
 	return inserted > 0, err
@@ -38,6 +41,12 @@ func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.User
 	return changed > 0, err
 }
 
+// Follows says whether one user follows another, shown or not.
+func (tx *Tx) Follows(ctx context.Context, follower, followee services.UserNumber) (bool, error) {
+	var stands int
+	return tx.one(ctx, followStands, []any{follower, followee}, &stands)
+}
+
 // CountFollowees says how many a user follows, counting no further than limit.
 func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserNumber, limit int) (int, error) {
 	var count int
@@ -45,17 +54,23 @@ func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserNumber, 
 	return count, err
 }
 
-// ImportFollows makes many edges at once and says how many are new; those that stand stay as they are. It is
-// fastest with thousands of edges in a transaction.
+// ImportFollows makes many edges at once and says how many are new; those that stand stay as they are, and those
+// between two of whom one blocks the other are left out. It is fastest with thousands of edges in a transaction.
 func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserted int, err error) {
-	all := make([][]any, len(edges))
-	for i, edge := range edges {
-		all[i] = []any{edge.Follower, edge.Followee, edge.Since}
+	standing, err := tx.between(ctx, edges)
+	if err != nil {
+		return 0, err
+	}
+	all := make([][]any, 0, len(edges))
+	for _, edge := range edges {
+		if is := standing[pair{edge.Follower, edge.Followee}]; !is.blocked {
+			all = append(all, []any{edge.Follower, edge.Followee, edge.Since, !is.unshown})
+		}
 	}
 	return tx.insert(ctx, insertFollows, all)
 }
 
-// Edge tells whether one user follows another, and since which post.
+// Edge tells whether one user follows another and is shown his posts, and since which post they count.
 func (s *Store) Edge(ctx context.Context, follower, followee services.UserNumber) (services.Edge, bool, error) {
 	edge := services.Edge{Follower: follower, Followee: followee}
 	found, err := s.one(ctx, oneEdge, []any{follower, followee}, &edge.Since)
@@ -65,7 +80,7 @@ func (s *Store) Edge(ctx context.Context, follower, followee services.UserNumber
 	return edge, true, nil
 }
 
-// Edges tells which of some users follow one user. Who does not is absent.
+// Edges tells which of some users follow one user and are shown his posts. Who does not is absent.
 func (s *Store) Edges(ctx context.Context, followers []services.UserNumber, followee services.UserNumber) (map[services.UserNumber]services.Edge, error) {
 	edges := make(map[services.UserNumber]services.Edge, len(followers))
 	err := s.each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
@@ -77,8 +92,8 @@ func (s *Store) Edges(ctx context.Context, followers []services.UserNumber, foll
 	return edges, err
 }
 
-// Followers lists a user's followers by their numbers, those greater than after, at most limit: only who was
-// seen at activeSince or later. The zero time asks for everyone.
+// Followers lists the followers who are shown a user's posts by their numbers, those greater than after, at most limit:
+// only who was seen at activeSince or later. The zero time asks for everyone.
 func (s *Store) Followers(ctx context.Context, followee, after services.UserNumber, limit int, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {

@@ -29,7 +29,10 @@ func (b *bundle) fill(notified bool) {
 	b.write(func(tx *store.Tx) error {
 		for _, text := range []string{
 			upTo + "INSERT INTO users (number, key) SELECT n, CAST(n AS TEXT) FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO follows SELECT n % 500, n % 499 + 500, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO follows SELECT n % 500, n % 499 + 500, n, n % 10 > 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO mutes SELECT n % 500, n % 499 + 500, n, 0 FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO blocks SELECT n % 500, n % 499 + 500, n FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO hides SELECT n % 499 + 500, n % 500, n FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO posts (id, author, kind, body, updated_at) SELECT n, n % 500 + 500, 'POST', 'b', n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO likes SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at) SELECT 'kind', '', '', n, n FROM s",
@@ -65,7 +68,7 @@ func (b *bundle) fill(notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|posts|likes|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|conversation\w*|cv|view_items|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|likes|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|conversation\w*|cv|view_items|[fupnlshmigo])( |$)`)
 
 // TestNoStatementWalksATable looks at the plans of SQLite. What is scanned may be a list that was given or made, or a
 // table of a few rows (log_heads), never one that grows with the users.
@@ -95,6 +98,8 @@ func TestPlansOnPostgres(t *testing.T) {
 	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0],["COMMENT",0]]', 9, 21`
 	for name, args := range map[string]string{
 		"homeFeed": "1, 9, 300", "newestCounting": "1, 9", "countNew": "1, 9, 301", "followersOf": "1, 0, 0, 100",
+		"edge": "1, 2", "followStands": "1, 2", "restrictionsBetween": "'[[1,2]]'", "showFollow": "1, 2", "blocksBetween": "1, 2",
+		"listMutes": "1, 9, 20", "countBlocks": "1, 9", "lockUsers": "ARRAY[1, 2]", "holdUsers": "ARRAY[1, 2]",
 		"userNotices": "1", "noticesAfter": "0, 100", "authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "nextDue": "'kind'", "finishJobs": "ARRAY[1, 2], 'token'",
 		"messageStatesOf": `'[[1,"general"]]'`, "messageStatesOfUser": "1", "unreadMessagesOf": "1, 9, ARRAY['general'], 20",
 		"messagesOf": "1, 9, ARRAY['general'], 20", "messagesByID": "1, ARRAY[1, 2]", "countReads": "1", "messageHolders": "1, ARRAY[1, 2]",

@@ -1,0 +1,218 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"tidings/services"
+)
+
+// Between two users there are the two edges of their follows, and what either has put between them. All of it is one
+// thing, for which the row of the follower is the lock: who follows takes it lightly, side by side with others who do,
+// and who mutes, blocks or hides takes it alone. So shown is right when either has committed.
+var (
+	lockUsers = newStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
+
+	holdUsers = newStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
+
+	// A row for every block, mute and hiding that concerns a follow.
+	restrictionsBetween = newStatement("restrictions between users", `
+WITH c AS MATERIALIZED (SELECT * FROM {rows $1 follower BIGINT, followee BIGINT} AS named)
+SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocker = c.follower AND blocked = c.followee
+UNION ALL SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocker = c.followee AND blocked = c.follower
+UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN mutes WHERE muter = c.follower AND muted = c.followee
+UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN hides WHERE author = c.followee AND hides.follower = c.follower`)
+
+	showFollow = newStatement("show a follow", `
+UPDATE follows SET shown = 0 = (SELECT count(*) FROM mutes WHERE muter = $1 AND muted = $2) + (SELECT count(*) FROM hides WHERE author = $2 AND follower = $1)
+WHERE follower = $1 AND followee = $2`)
+
+	insertMute = newStatement("insert a mute", `INSERT INTO mutes (muter, muted, made, until) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (muter, muted) DO UPDATE SET until = excluded.until`)
+
+	oneMute = newStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
+)
+
+// restrictionTable has the statements of one kind. Owner and other are $1 and $2 everywhere.
+type restrictionTable struct {
+	insert, delete, count, list statement
+}
+
+func newRestrictionTable(table, owner, other, until string) restrictionTable {
+	return restrictionTable{
+		insert: newStatement("insert into "+table, fmt.Sprintf(`INSERT INTO %[1]s (%[2]s, %[3]s, made) VALUES ($1, $2, $3)
+			ON CONFLICT (%[2]s, %[3]s) DO NOTHING`, table, owner, other)),
+		delete: newStatement("delete from "+table, fmt.Sprintf(`DELETE FROM %s WHERE %s = $1 AND %s = $2`, table, owner, other)),
+		count:  newStatement("count "+table, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s = $1 LIMIT $2) AS counted`, table, owner)),
+		list: newStatement("list "+table, fmt.Sprintf(`SELECT %[3]s, made, %[4]s FROM %[1]s
+			WHERE %[2]s = $1 AND made < $2 ORDER BY made DESC LIMIT $3`, table, owner, other, until)),
+	}
+}
+
+var restrictionTables = map[services.RestrictionKind]restrictionTable{
+	services.Mute:  newRestrictionTable("mutes", "muter", "muted", "until"),
+	services.Block: newRestrictionTable("blocks", "blocker", "blocked", "0"),
+	services.Hide:  newRestrictionTable("hides", "author", "follower", "0"),
+}
+
+// pair is a follow by its two ends.
+type pair struct{ follower, followee services.UserNumber }
+
+// standing is what stands against a follow.
+type standing struct {
+	blocked bool // one of the two blocks the other
+	unshown bool // the follower mutes, or the followee hides
+}
+
+// between reads what stands against follows, none of which changes until this transaction ends.
+func (tx *Tx) between(ctx context.Context, edges []services.Edge) (map[pair]standing, error) {
+	followers := make([]services.UserNumber, 0, len(edges))
+	list := make(rows, len(edges))
+	for i, edge := range edges {
+		if len(followers) == 0 || followers[len(followers)-1] != edge.Follower {
+			followers = append(followers, edge.Follower)
+		}
+		list[i] = []any{edge.Follower, edge.Followee}
+	}
+	if err := tx.lock(ctx, holdUsers, followers); err != nil {
+		return nil, err
+	}
+	found := map[pair]standing{}
+	err := tx.each(ctx, restrictionsBetween, []any{list}, func(scan func(...any) error) error {
+		var of pair
+		var block bool
+		err := scan(&of.follower, &of.followee, &block)
+		is := found[of]
+		is.blocked, is.unshown = is.blocked || block, is.unshown || !block
+		found[of] = is
+		return err
+	})
+	return found, err
+}
+
+// lock locks users' rows, in the order of their numbers. SQLite has one writer.
+func (tx *Tx) lock(ctx context.Context, st statement, users []services.UserNumber) error {
+	if tx.dialect == sqlite {
+		return nil
+	}
+	return tx.each(ctx, st, []any{users}, func(scan func(...any) error) error {
+		var number services.UserNumber
+		return scan(&number)
+	})
+}
+
+// LockRestrictions keeps what two users have put between them, and their follows of each other, from being changed by
+// others until this transaction ends. What is read after it is what all before have left.
+func (tx *Tx) LockRestrictions(ctx context.Context, a, b services.UserNumber) error {
+	return tx.lock(ctx, lockUsers, []services.UserNumber{a, b})
+}
+
+// Restrict puts something between a user and another, under LockRestrictions. A mute that stands takes the new time of
+// its end, the zero time for none; created is false then, and for anything else that stands already. A block ends the
+// follows of the two, and ended are those.
+func (tx *Tx) Restrict(ctx context.Context, r services.Restriction) (created bool, ended []services.Edge, err error) {
+	if r.Kind == services.Mute {
+		var until int64
+		stood, err := tx.one(ctx, oneMute, []any{r.Owner, r.Other}, &until)
+		if err != nil {
+			return false, nil, err
+		}
+		until = 0
+		if !r.Until.IsZero() {
+			until = micros(r.Until)
+		}
+		_, err = tx.run(ctx, insertMute, r.Owner, r.Other, r.Made, until)
+		return !stood, nil, tx.show(ctx, r, err)
+	}
+	changed, err := tx.run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.Made)
+	if r.Kind == services.Hide {
+		return changed > 0, nil, tx.show(ctx, r, err)
+	}
+	for _, edge := range []services.Edge{{Follower: r.Owner, Followee: r.Other}, {Follower: r.Other, Followee: r.Owner}} {
+		if err != nil {
+			return false, nil, err
+		}
+		var stood bool
+		if stood, err = tx.DeleteFollow(ctx, edge.Follower, edge.Followee); stood {
+			ended = append(ended, edge)
+		}
+	}
+	return changed > 0, ended, err
+}
+
+// Unrestrict takes away what a user has put between himself and another, under LockRestrictions. false when there was
+// nothing of that kind.
+func (tx *Tx) Unrestrict(ctx context.Context, r services.Restriction) (ended bool, err error) {
+	changed, err := tx.run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
+	if r.Kind != services.Block {
+		err = tx.show(ctx, r, err)
+	}
+	return changed > 0 && err == nil, err
+}
+
+// show keeps what the follow says of being shown, unless there was an error before.
+func (tx *Tx) show(ctx context.Context, r services.Restriction, err error) error {
+	if err != nil {
+		return err
+	}
+	edge := r.Edge()
+	_, err = tx.run(ctx, showFollow, edge.Follower, edge.Followee)
+	return err
+}
+
+// MuteUntil is when a mute ends, the zero time for one that lasts. found is false when there is none.
+func (tx *Tx) MuteUntil(ctx context.Context, muter, muted services.UserNumber) (until time.Time, found bool, err error) {
+	var us int64
+	if found, err = tx.one(ctx, oneMute, []any{muter, muted}, &us); us != 0 {
+		until = fromMicros(us)
+	}
+	return until, found, err
+}
+
+// CountRestrictions says how many of a kind a user has, counting no further than limit.
+func (tx *Tx) CountRestrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserNumber, limit int) (count int, err error) {
+	_, err = tx.one(ctx, restrictionTables[kind].count, []any{owner, limit}, &count)
+	return count, err
+}
+
+// Blocked says whether one of two users blocks the other, and whether it is the first.
+func (r runner) blocked(ctx context.Context, first, second services.UserNumber) (blocked, byFirst bool, err error) {
+	err = r.each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
+		var blocker services.UserNumber
+		err := scan(&blocker)
+		blocked, byFirst = true, byFirst || blocker == first
+		return err
+	})
+	return blocked, byFirst, err
+}
+
+var blocksBetween = newStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
+	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
+
+// Blocked says whether one of two users blocks the other, and whether it is the first.
+func (tx *Tx) Blocked(ctx context.Context, first, second services.UserNumber) (blocked, byFirst bool, err error) {
+	return tx.blocked(ctx, first, second)
+}
+
+// Blocked says whether one of two users blocks the other, and whether it is the first.
+func (s *Store) Blocked(ctx context.Context, first, second services.UserNumber) (blocked, byFirst bool, err error) {
+	return s.blocked(ctx, first, second)
+}
+
+// Restrictions lists what a user has of a kind, the newest first: those made before one, at most limit.
+func (s *Store) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserNumber, before services.PostID, limit int) ([]services.Restriction, error) {
+	var list []services.Restriction
+	err := s.each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {
+		r := services.Restriction{Kind: kind, Owner: owner}
+		var until sql.NullInt64
+		err := scan(&r.Other, &r.Made, &until)
+		if until.Int64 != 0 {
+			r.Until = fromMicros(until.Int64)
+		}
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}

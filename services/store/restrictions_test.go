@@ -1,0 +1,215 @@
+package store_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+func (b *bundle) restrict(r services.Restriction) (created bool, ended []services.Edge) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) (err error) {
+		if err = tx.LockRestrictions(b.ctx, r.Owner, r.Other); err != nil {
+			return err
+		}
+		created, ended, err = tx.Restrict(b.ctx, r)
+		return err
+	})
+	return created, ended
+}
+
+func (b *bundle) unrestrict(r services.Restriction) (ended bool) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) (err error) {
+		if err = tx.LockRestrictions(b.ctx, r.Owner, r.Other); err != nil {
+			return err
+		}
+		ended, err = tx.Unrestrict(b.ctx, r)
+		return err
+	})
+	return ended
+}
+
+// shown asks every statement that reads follows for feeds whether one is shown another's posts. They are of one mind.
+func (b *bundle) shown(reader, author services.UserNumber) bool {
+	b.t.Helper()
+	_, edge, err := b.Edge(b.ctx, reader, author)
+	edges := must(b.Edges(b.ctx, []services.UserNumber{reader}, author))(b.t)
+	followers := must(b.Followers(b.ctx, author, 0, 10, time.Time{}))(b.t)
+	listed := must(b.HomeFeed(b.ctx, reader, services.MaxPostID, 10))(b.t)
+	count := must(b.CountNew(b.ctx, reader, 0, 10))(b.t)
+	newest := must(b.NewestCounting(b.ctx, reader, services.MaxPostID))(b.t)
+	equal(b.t, must([]bool{len(edges) > 0, len(followers) > 0, len(listed) > 0, count > 0, newest > 0}, err)(b.t), []bool{edge, edge, edge, edge, edge})
+	return edge
+}
+
+// Each reason alone keeps an author out of a feed, and only the last one to go brings him back, with the since of his
+// follow. What stands before the follow holds for it.
+func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("reader", "author")
+		b.post(2, 50)
+		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: 60}
+		hide := services.Restriction{Kind: services.Hide, Owner: 2, Other: 1, Made: 61}
+		for _, before := range []bool{false, true} {
+			if !before {
+				b.follow(services.Edge{Follower: 1, Followee: 2, Since: 40})
+				equal(b.t, b.shown(1, 2), true)
+			}
+			b.restrict(mute)
+			b.restrict(hide)
+			if before {
+				b.follow(services.Edge{Follower: 1, Followee: 2, Since: 40})
+			}
+			equal(b.t, b.shown(1, 2), false)
+			b.write(func(tx *store.Tx) error {
+				equal(b.t, must(tx.Follows(b.ctx, 1, 2))(b.t), true)
+				equal(b.t, must(tx.Follows(b.ctx, 2, 1))(b.t), false)
+				return nil
+			})
+			equal(b.t, b.unrestrict(mute), true)
+			equal(b.t, b.shown(1, 2), false)
+			equal(b.t, b.unrestrict(hide), true)
+			equal(b.t, b.shown(1, 2), true)
+			equal(b.t, b.unrestrict(hide), false)
+			edge, _, err := b.Edge(b.ctx, 1, 2)
+			equal(b.t, must(edge, err)(b.t).Since, services.PostID(40))
+			b.write(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.ctx, 1, 2); return err })
+		}
+	})
+}
+
+// The other's mute, his hiding from a third, and one's own of him say nothing of this follow.
+func TestOthersRestrictionsLeaveAFollowAlone(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("reader", "author", "other")
+		b.follow(services.Edge{Follower: 1, Followee: 2})
+		b.post(2, 50)
+		for _, r := range []services.Restriction{
+			{Kind: services.Mute, Owner: 2, Other: 1, Made: 1}, {Kind: services.Mute, Owner: 1, Other: 3, Made: 2}, {Kind: services.Mute, Owner: 3, Other: 2, Made: 3},
+			{Kind: services.Hide, Owner: 1, Other: 2, Made: 4}, {Kind: services.Hide, Owner: 2, Other: 3, Made: 5}, {Kind: services.Hide, Owner: 3, Other: 1, Made: 6},
+			{Kind: services.Block, Owner: 1, Other: 3, Made: 7}, {Kind: services.Block, Owner: 3, Other: 2, Made: 8},
+		} {
+			created, ended := b.restrict(r)
+			equal(b.t, created, true)
+			equal(b.t, len(ended), 0)
+			equal(b.t, b.shown(1, 2), true)
+		}
+	})
+}
+
+func TestMutesUntil(t *testing.T) {
+	each(t, func(b *bundle) {
+		until := b.clock.Now().Add(time.Hour).Truncate(time.Microsecond)
+		stands := func(want time.Time, found bool) {
+			b.t.Helper()
+			b.write(func(tx *store.Tx) error {
+				got, is, err := tx.MuteUntil(b.ctx, 1, 2)
+				equal(b.t, must(got, err)(b.t), want)
+				equal(b.t, is, found)
+				return nil
+			})
+		}
+		stands(time.Time{}, false)
+		for i, want := range []time.Time{until, {}, until.Add(time.Hour)} {
+			created, _ := b.restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: services.PostID(9 + i), Until: want})
+			equal(b.t, created, i == 0)
+			stands(want, true)
+		}
+		equal(b.t, must(b.Restrictions(b.ctx, services.Mute, 1, services.MaxPostID, 5))(b.t),
+			[]services.Restriction{{Kind: services.Mute, Owner: 1, Other: 2, Made: 9, Until: until.Add(time.Hour)}})
+		b.unrestrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2})
+		stands(time.Time{}, false)
+	})
+}
+
+// A block ends both follows and lets none in again, by whatever way, until it is gone; another one still stands then.
+func TestBlocksEndFollows(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("one", "two", "three")
+		there, back, third := services.Edge{Follower: 1, Followee: 2, Since: 5}, services.Edge{Follower: 2, Followee: 1, Since: 6}, services.Edge{Follower: 1, Followee: 3}
+		b.follow(there, back, third)
+		block, against := services.Restriction{Kind: services.Block, Owner: 1, Other: 2, Made: 9}, services.Restriction{Kind: services.Block, Owner: 2, Other: 1, Made: 9}
+		blocked := func(is, byFirst bool) {
+			b.t.Helper()
+			got, by, err := b.Blocked(b.ctx, 1, 2)
+			equal(b.t, must([]bool{got, by}, err)(b.t), []bool{is, byFirst})
+		}
+		blocked(false, false)
+		created, ended := b.restrict(block)
+		equal(b.t, created, true)
+		equal(b.t, ended, []services.Edge{{Follower: 1, Followee: 2}, {Follower: 2, Followee: 1}})
+		blocked(true, true)
+		created, ended = b.restrict(block)
+		equal(b.t, created, false)
+		equal(b.t, len(ended), 0)
+		b.restrict(against)
+		follow := func() (inserted int) {
+			b.write(func(tx *store.Tx) (err error) {
+				inserted, err = tx.ImportFollows(b.ctx, []services.Edge{there, third, back})
+				return err
+			})
+			return inserted
+		}
+		equal(b.t, follow(), 0)
+		equal(b.t, b.unrestrict(block), true)
+		equal(b.t, b.unrestrict(block), false)
+		blocked(true, false)
+		equal(b.t, follow(), 0)
+		equal(b.t, b.unrestrict(against), true)
+		equal(b.t, follow(), 2)
+		blocked(false, false)
+	})
+}
+
+func TestRestrictionsAreListedAndCounted(t *testing.T) {
+	each(t, func(b *bundle) {
+		for _, kind := range []services.RestrictionKind{services.Mute, services.Block, services.Hide} {
+			var want []services.Restriction
+			for n := services.UserNumber(2); n <= 6; n++ {
+				r := services.Restriction{Kind: kind, Owner: 1, Other: n, Made: services.PostID(100 - n)}
+				b.restrict(r)
+				want = append(want, r)
+			}
+			b.restrict(services.Restriction{Kind: kind, Owner: 2, Other: 1, Made: 97})
+			equal(b.t, must(b.Restrictions(b.ctx, kind, 1, services.MaxPostID, 10))(b.t), want)
+			equal(b.t, must(b.Restrictions(b.ctx, kind, 1, 97, 2))(b.t), want[2:4])
+			equal(b.t, len(must(b.Restrictions(b.ctx, kind, 9, services.MaxPostID, 2))(b.t)), 0)
+			for limit, count := range map[int]int{3: 3, 5: 5, 10: 5} {
+				b.write(func(tx *store.Tx) error {
+					equal(b.t, must(tx.CountRestrictions(b.ctx, kind, 1, limit))(b.t), count)
+					return nil
+				})
+			}
+		}
+	})
+}
+
+// A follow and a mute, a hiding or a block of the same two that are committed at once leave what either alone after the
+// other would: a follow that is not shown, or none.
+func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("reader", "author")
+		for round := range services.PostID(60) {
+			r := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: round + 1}
+			switch round % 3 {
+			case 1:
+				r.Kind, r.Owner, r.Other = services.Hide, 2, 1
+			case 2:
+				r.Kind = services.Block
+			}
+			var both sync.WaitGroup
+			both.Go(func() { b.follow(services.Edge{Follower: 1, Followee: 2}) })
+			both.Go(func() { b.restrict(r) })
+			both.Wait()
+			if _, shown, err := b.Edge(b.ctx, 1, 2); shown || err != nil {
+				b.t.Fatalf("round %d: with %+v the follow is shown (%v)", round, r, err)
+			}
+			b.unrestrict(r)
+			b.write(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.ctx, 1, 2); return err })
+		}
+	})
+}
