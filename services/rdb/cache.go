@@ -47,7 +47,7 @@ func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []se
 	if err := c.trusted(); err != nil {
 		return nil, nil, err
 	}
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
 			p.Get(ctx, postKey(post))
 		}
@@ -101,7 +101,7 @@ func (c *Client) PutCopies(ctx context.Context, posts []services.Post, users []s
 			return err
 		}
 	}
-	_, err := c.runScript(ctx, cachePut, calls)
+	_, err := c.changeViews(ctx, cachePut, calls)
 	return err
 }
 

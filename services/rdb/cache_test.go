@@ -139,12 +139,3 @@ func FuzzParseCopy(f *testing.F) {
 		}
 	})
 }
-
-func TestAKeyOfAnotherKindFailsTheRead(t *testing.T) {
-	eachView(t, func(v view) {
-		v.must(v.c.rds().LPush(v.Context(), postKey(1), "a list").Err())
-		if _, _, err := v.c.Copies(v.Context(), []services.PostID{1, 2}, nil); err == nil || services.IsUnavailable(err) {
-			v.Errorf("%v, want the refusal as it is", err)
-		}
-	})
-}

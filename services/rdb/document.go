@@ -48,12 +48,14 @@ func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]
 	layout := c.layout.Load()
 	if len(users) == 1 {
 		values, err := c.auto().HMGet(ctx, badgeKey(users[0]), layout.fields...).Result()
-		if err != nil {
+		if err == nil {
+			return []Document{layout.parse(values, c.epoch.value())}, nil
+		}
+		if !wrongType(err) {
 			return nil, unavailable(err)
 		}
-		return []Document{layout.parse(values, c.epoch.value())}, nil
 	}
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HMGet(ctx, badgeKey(user), layout.fields...)
 		}
@@ -78,7 +80,7 @@ func (c *Client) Versions(ctx context.Context, users []services.UserNumber) ([]u
 	if err := c.trusted(); err != nil {
 		return nil, err
 	}
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HMGet(ctx, badgeKey(user), "st", "e", "n")
 		}

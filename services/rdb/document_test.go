@@ -1,10 +1,8 @@
 package rdb
 
 import (
-	"context"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -216,41 +214,6 @@ func TestDocumentsAreOneRoundTrip(t *testing.T) {
 			versions, err := v.c.Versions(ctx, users)
 			if err != nil || len(versions) != number || trips.Count() != min(number, 1) {
 				v.Errorf("%d versions: %d in %d round trips, %v", number, len(versions), trips.Count(), err)
-			}
-		}
-	})
-}
-
-func TestReadsOfAKeyOfAnotherKindFail(t *testing.T) {
-	eachView(t, func(v view) {
-		v.must(v.c.rds().Set(v.Context(), badgeKey(reader), "not a hash", 0).Err())
-		for name, read := range map[string]func(context.Context) error{
-			"one document": func(ctx context.Context) error {
-				_, err := v.c.Documents(ctx, []services.UserNumber{reader})
-				return err
-			},
-			"two documents": func(ctx context.Context) error {
-				_, err := v.c.Documents(ctx, []services.UserNumber{other, reader})
-				return err
-			},
-			"versions": func(ctx context.Context) error {
-				_, err := v.c.Versions(ctx, []services.UserNumber{reader})
-				return err
-			},
-			"a page": func(ctx context.Context) error { _, err := v.c.Inbox(ctx, reader, 9, 9); return err },
-			"a push": func(ctx context.Context) error {
-				_, err := v.c.AddToInboxes(ctx, 9, []Add{{Reader: reader}})
-				return err
-			},
-			"a rebuild": func(ctx context.Context) error {
-				_, err := v.c.BeginRebuild(ctx, []services.UserNumber{reader}, false)
-				return err
-			},
-			"a stamp": func(ctx context.Context) error { _, err := v.c.StampOf(ctx, reader); return err },
-		} {
-			err := read(v.Context())
-			if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") && !strings.Contains(err.Error(), "wrong kind") || services.IsUnavailable(err) {
-				v.Errorf("%s: %v, want the refusal as it is", name, err)
 			}
 		}
 	})

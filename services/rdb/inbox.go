@@ -120,7 +120,7 @@ func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, 
 	for i, user := range users {
 		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user), conversationsKey(user)}, args: args}
 	}
-	replies, err := c.runScript(ctx, rebuildBegin, calls)
+	replies, err := c.changeViews(ctx, rebuildBegin, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, 
 // StampOf takes a stamp for one user on his own master: the one to read again under after Retry. It is 0 when he
 // has no document, and then there is nothing to add to.
 func (c *Client) StampOf(ctx context.Context, user services.UserNumber) (Stamp, error) {
-	replies, err := c.runScript(ctx, stampScript, []call{{keys: []string{badgeKey(user)}}})
+	replies, err := c.changeViews(ctx, stampScript, []call{{keys: []string{badgeKey(user)}}})
 	if err != nil {
 		return 0, err
 	}
@@ -192,7 +192,7 @@ func (c *Client) MarkActive(ctx context.Context, users []services.UserNumber, da
 	for i, user := range users {
 		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user), conversationsKey(user)}, args: []any{day, secondsToLive(lifetime)}}
 	}
-	_, err := c.runScript(ctx, activity, calls)
+	_, err := c.changeViews(ctx, activity, calls)
 	return err
 }
 
@@ -209,7 +209,7 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before s
 		return InboxPage{}, err
 	}
 	key := inboxKey(reader)
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		p.HMGet(ctx, badgeKey(reader), "st", "e")
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)
@@ -249,12 +249,12 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before s
 // AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first, also those below what Inbox lists
 // and those of an inbox that is being built. Without an inbox there are none.
 func (c *Client) AuthorInInbox(ctx context.Context, reader, author services.UserNumber) ([]services.PostID, error) {
-	members, err := c.rds().ZRange(ctx, inboxKey(reader), 0, -1).Result()
+	commands, err := c.readViews(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, err
 	}
 	var posts []services.PostID
-	for _, member := range members {
+	for _, member := range commands[0].(*redis.StringSliceCmd).Val() {
 		if entry, ok := parseEntry(member); ok && entry.Author == author {
 			posts = append(posts, entry.Post)
 		}
@@ -275,7 +275,7 @@ func (c *Client) result(ctx context.Context, script *script, one call) (Result, 
 // results runs a script that answers {status, n, short, nodes...}. One failed call fails them all: the scripts
 // repeat without harm, and so does the caller.
 func (c *Client) results(ctx context.Context, script *script, calls []call) ([]Result, error) {
-	replies, err := c.runScript(ctx, script, calls)
+	replies, err := c.changeViews(ctx, script, calls)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (c *Client) Leave(ctx context.Context, users []services.UserNumber) error {
 }
 
 func (c *Client) presence(ctx context.Context, fill func(redis.Pipeliner)) error {
-	commands, err := c.pipeline(ctx, fill)
+	commands, err := c.readViews(ctx, fill)
 	if err != nil {
 		return err
 	}

@@ -204,18 +204,3 @@ func ParseCounts(value string) (services.CategoryCounts, error) {
 	}
 	return parseCounts(value)
 }
-
-var viewReset = loadScript("view_reset")
-
-// resetLifetime is how long an emptied view stays when its rebuild fails; then it is Absent, which is as good.
-const resetLifetime = time.Hour
-
-// Reset empties a user's view, whatever is wrong with it: a rebuild makes it anew. His version goes on.
-func (c *Client) Reset(ctx context.Context, user services.UserNumber) error {
-	keys := []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)}
-	replies, err := c.runScript(ctx, viewReset, []call{{keys: keys, args: []any{int64(resetLifetime / time.Second)}}})
-	if err != nil {
-		return err
-	}
-	return unavailable(replies[0].err)
-}

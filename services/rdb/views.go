@@ -42,7 +42,7 @@ func (c *Client) BeginViews(ctx context.Context, views []services.View) ([]Stamp
 	for i, view := range views {
 		calls[i] = call{keys: []string{viewKey(view)}, args: []any{viewSeconds(), epoch}}
 	}
-	replies, err := c.runScript(ctx, viewBegin, calls)
+	replies, err := c.changeViews(ctx, viewBegin, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (c *Client) EndViews(ctx context.Context, views []ViewFacts) ([]Result, err
 // StampOfView takes a stamp for one view, under which an item of it is to be read. It is 0 when the view is not there,
 // and then there is nothing to add to.
 func (c *Client) StampOfView(ctx context.Context, view services.View) (Stamp, error) {
-	replies, err := c.runScript(ctx, viewStamp, []call{{keys: []string{viewKey(view)}}})
+	replies, err := c.changeViews(ctx, viewStamp, []call{{keys: []string{viewKey(view)}}})
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (c *Client) CountViews(ctx context.Context, accesses []services.ViewAccess)
 	if err := c.trusted(); err != nil {
 		return nil, err
 	}
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
 			p.ZScore(ctx, key, floorMark)

@@ -3,8 +3,9 @@
 -- ARGV[1...] pairs: conversation, state
 -- Returns {status, n, 1 = a number fell below nought and was taken for nought, nodes...}
 local n, unread, mentions, kept, list, st = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st'))
+n = tonumber(n)
 if not n then return { 0 } end
-if not (unread and mentions and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
+if not (tonumber(unread) and tonumber(mentions) and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
   if st == '1' then redis.call('HSET', KEYS[1], 'st', '0') end -- states were lost: what they added cannot be known
   return { 0 }
 end
@@ -14,6 +15,10 @@ for k = 1, #ARGV, 2 do
   local unread0, mentions0, place0 = 0, 0, nil
   if text then
     local old = parse(text)
+    if not old then -- by other hands: no state is known, and the rebuild is to forget them all
+      redis.call('HSET', KEYS[1], 'st', '0', 'Ck', '')
+      return { 0 }
+    end
     unread0, mentions0, place0 = adds(old)
     new = merged(old, new)
   else
@@ -33,6 +38,6 @@ end
 if sum < 0 or mentioned < 0 then below = 1 end
 sum, mentioned = string.format('%.0f', math.max(sum, 0)), string.format('%.0f', math.max(mentioned, 0))
 if below == 0 and sum == unread and mentioned == mentions and packed == list then return { 2 } end
-n = string.format('%.0f', math.max(now(), tonumber(n) + 1))
+n = string.format('%.0f', math.max(now(), n + 1))
 redis.call('HSET', KEYS[1], 'n', n, 'Cu', sum, 'Cm', mentioned, 'R', packed)
 return nodes(KEYS[3], { 1, n, below })

@@ -12,7 +12,7 @@ local function nodes(on, answer)
   local leases = redis.call('HGETALL', on)
   local nowMs = #leases > 0 and now() / 1000 or 0
   for k = 1, #leases, 2 do
-    if tonumber(leases[k + 1]) > nowMs then answer[#answer + 1] = leases[k] end
+    if (tonumber(leases[k + 1]) or 0) > nowMs then answer[#answer + 1] = leases[k] end
   end
   return answer
 end

@@ -1,10 +1,15 @@
 -- Helpers for states of conversations; they stand after lib.lua and before the scripts about these.
 -- A state is kept as "head,base,k,version,mentions,way version,flags"; the flags are l left, m muted, i inside, r counted when somebody reads.
 
+-- A state in parts, nil for a text that is none.
 local function parse(text)
   local f = {}
   for part in (text .. ','):gmatch('([^,]*),') do f[#f + 1] = part end
-  for k = 1, 6 do f[k] = tonumber(f[k]) end
+  for k = 1, 6 do
+    f[k] = tonumber(f[k])
+    if not f[k] then return nil end
+  end
+  if #f ~= 7 then return nil end
   return { head = f[1], base = f[2], k = f[3], version = f[4], mentions = f[5], way = f[6], flags = f[7] }
 end
 

@@ -2,7 +2,7 @@
 -- KEYS[1] {u}:b  KEYS[2] {u}:on
 -- ARGV[1...] pairs: field, value
 -- Returns {status, n, 0, nodes...}
-local n = redis.call('HGET', KEYS[1], 'n')
+local n = tonumber(redis.call('HGET', KEYS[1], 'n'))
 if not n then return { 0 } end
 local function version(value) return tonumber(value and value:match('^(%d+);') or -1) end
 local changed = false
@@ -13,6 +13,6 @@ for k = 1, #ARGV, 2 do
   end
 end
 if not changed then return { 2 } end
-n = string.format('%.0f', math.max(now(), tonumber(n) + 1))
+n = string.format('%.0f', math.max(now(), n + 1))
 redis.call('HSET', KEYS[1], 'n', n)
 return nodes(KEYS[2], { 1, n, 0 })

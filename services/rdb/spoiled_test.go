@@ -1,0 +1,201 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// acts are everything that is done with a reader's view.
+func (v view) acts() map[string]func(context.Context) error {
+	both := []services.UserNumber{other, reader}
+	state := services.Membership{User: reader, Conversation: 3, Head: 4, Version: 2}
+	return map[string]func(context.Context) error{
+		"one document":  func(ctx context.Context) error { _, err := v.c.Documents(ctx, both[1:]); return err },
+		"two documents": func(ctx context.Context) error { _, err := v.c.Documents(ctx, both); return err },
+		"versions":      func(ctx context.Context) error { _, err := v.c.Versions(ctx, both); return err },
+		"a page":        func(ctx context.Context) error { _, err := v.c.Inbox(ctx, reader, 9, 9); return err },
+		"an author":     func(ctx context.Context) error { _, err := v.c.AuthorInInbox(ctx, reader, author); return err },
+		"pushes": func(ctx context.Context) error {
+			_, err := v.c.AddToInboxes(ctx, 9, []Add{{Reader: other}, {Reader: reader}})
+			return err
+		},
+		"a mark":    func(ctx context.Context) error { _, err := v.c.MarkFeedSeen(ctx, reader, 3); return err },
+		"a removal": func(ctx context.Context) error { _, err := v.c.DropFromInbox(ctx, reader, author); return err },
+		"a stamp":   func(ctx context.Context) error { _, err := v.c.StampOf(ctx, reader); return err },
+		"a register": func(ctx context.Context) error {
+			_, err := v.c.PutRegisters(ctx, []Registers{{User: reader, Fields: []Register{NoticeRegister(services.NoticeState{Version: 2})}}})
+			return err
+		},
+		"a state": func(ctx context.Context) error {
+			_, _, err := v.c.PutMemberships(ctx, []services.Membership{state})
+			return err
+		},
+		"a raise":       func(ctx context.Context) error { _, err := v.c.RaiseVersions(ctx, both, []uint64{1, 1}); return err },
+		"a loss":        func(ctx context.Context) error { return v.c.MarkLost(ctx, both, []uint64{1, 1}) },
+		"a visit":       func(ctx context.Context) error { return v.c.MarkActive(ctx, both, 20_000, time.Hour) },
+		"presence":      func(ctx context.Context) error { return v.c.Enter(ctx, both, time.Minute) },
+		"the end of it": func(ctx context.Context) error { return v.c.Leave(ctx, both) },
+		"a rebuild":     func(ctx context.Context) error { _, err := v.c.BeginRebuild(ctx, both, false); return err },
+	}
+}
+
+// Whatever meets a key of another type goes on as if the view were missing, in a batch with others too, and a rebuild
+// makes it good: no caller has an error of it.
+func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
+	eachView(t, func(v view) {
+		for name, act := range v.acts() {
+			for _, key := range []string{badgeKey(reader), inboxKey(reader), conversationsKey(reader), onlineKey(reader)} {
+				v.lose(inboxKey(reader), badgeKey(reader), onlineKey(reader), conversationsKey(reader))
+				v.build(FeedFacts{Entries: posts(1, 3, counted)})
+				shown := v.document().N
+				v.retype(key)
+				if err := act(v.Context()); err != nil {
+					v.Errorf("%s, %s of text: %v", name, key, err)
+				}
+				v.must(v.c.Enter(v.Context(), []services.UserNumber{reader}, time.Minute))
+				v.want(name+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), Applied, "3", posts(1, 3, counted)...)
+				if got := v.document(); !got.Ready || got.N <= shown {
+					v.Errorf("%s, %s of text: version %d was shown, and then %+v", name, key, shown, got)
+				}
+			}
+		}
+	})
+}
+
+// What is found to be of another type makes its whole view say that it is being built: nobody is shown the rest of it.
+func TestWhoMeetsAKeyOfAnotherTypeEmptiesTheView(t *testing.T) {
+	eachView(t, func(v view) {
+		for name, act := range map[string]func(context.Context) error{
+			inboxKey(reader): v.acts()["pushes"], conversationsKey(reader): v.acts()["a state"], badgeKey(reader): v.acts()["versions"],
+		} {
+			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.retype(name)
+			v.must(act(v.Context()))
+			if got := v.snapshot(); got.Wholeness != Partial {
+				v.Errorf("%s: %+v, want one that is being built", name, got)
+			}
+		}
+	})
+}
+
+// A field that no script can read stops none of them: the state is missing, and a rebuild brings it.
+func TestABrokenFieldStopsNoScript(t *testing.T) {
+	eachView(t, func(v view) {
+		for what, spoil := range map[string]func(){
+			"a state":          func() { v.state("3", "1,2,3") },
+			"a state's number": func() { v.state("3", "1,2,3,x,5,6,") },
+			"the version":      func() { v.set("n", "x") },
+			"a sum":            func() { v.set("Cu", "x") },
+			"a lease":          func() { v.must(v.c.rds().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
+		} {
+			v.lose(inboxKey(reader), badgeKey(reader), onlineKey(reader), conversationsKey(reader))
+			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			spoil()
+			for _, name := range []string{"a state", "a register", "a rebuild"} {
+				if err := v.acts()[name](v.Context()); err != nil {
+					v.Errorf("%s is broken, %s: %v", what, name, err)
+				}
+			}
+			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			result, _, err := v.c.PutMemberships(v.Context(), []services.Membership{{User: reader, Conversation: 3, Head: 9, Version: 7}})
+			if got := v.document(); err != nil || result[0].Status != Applied || !got.Ready || got.Conversations.Unread != 9 {
+				v.Errorf("%s was broken, and is rebuilt: %v, %+v, %+v", what, err, result, got)
+			}
+		}
+	})
+}
+
+func TestCopiesAndViewsOfAnotherTypeAreMissing(t *testing.T) {
+	eachView(t, func(v view) {
+		place := services.View{Code: "town", ID: "x"}
+		post, user := services.Post{ID: 5, Author: author, Body: "b", UpdatedAt: time.Now()}, services.User{Number: reader, Key: "k", UpdatedAt: time.Now()}
+		list := func(key string) {
+			v.lose(key)
+			v.must(v.c.rds().RPush(v.Context(), key, "text").Err())
+		}
+		for range 2 {
+			list(postKey(post.ID))
+			list(profileKey(reader))
+			if posts, users, err := v.c.Copies(v.Context(), []services.PostID{post.ID}, []services.UserNumber{reader}); err != nil || len(posts)+len(users) > 0 {
+				v.Errorf("copies: %v, %v, %v", posts, users, err)
+			}
+			list(postKey(post.ID))
+			v.must(v.c.PutCopies(v.Context(), []services.Post{post}, []services.User{user}))
+			if posts, users, err := v.c.Copies(v.Context(), []services.PostID{post.ID}, []services.UserNumber{reader}); err != nil || len(posts) != 1 || len(users) != 1 {
+				v.Errorf("copies written: %v, %v, %v", posts, users, err)
+			}
+			list(viewKey(place))
+			if counts, err := v.c.CountViews(v.Context(), []services.ViewAccess{{View: place}}); err != nil || counts[0].Ready {
+				v.Errorf("a view: %+v, %v", counts, err)
+			}
+			list(viewKey(place))
+			stamps, err := v.c.BeginViews(v.Context(), []services.View{place})
+			v.must(err)
+			_, err = v.c.EndViews(v.Context(), []ViewFacts{{View: place, Stamp: stamps[0]}})
+			v.must(err)
+			list(viewKey(place))
+			if result, err := v.c.RemoveFromView(v.Context(), place, "i"); err != nil || result.Status != Missing {
+				v.Errorf("a removal: %+v, %v", result, err)
+			}
+		}
+	})
+}
+
+// Two round trips more are what it costs, and only whoever met it pays them.
+func TestMendingIsBounded(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		v.retype(badgeKey(reader))
+		for i, want := range []int{3, 1} {
+			ctx, trips := WithRoundTrips(v.Context())
+			if _, err := v.c.Versions(ctx, []services.UserNumber{other, reader}); err != nil || trips.Count() != want {
+				v.Errorf("%d: %d round trips, %v, want %d", i, trips.Count(), err, want)
+			}
+		}
+	})
+}
+
+// When the view cannot be emptied either, that is the error: it says whether trying again may help.
+func TestAKeyThatCannotBeEmptied(t *testing.T) {
+	eachView(t, func(v view) {
+		v.retype(badgeKey(reader))
+		ended, cancel := context.WithCancel(v.Context())
+		cancel()
+		if err := v.c.empty(ended, []string{badgeKey(reader)}); !services.IsUnavailable(err) {
+			v.Errorf("%v, want UNAVAILABLE", err)
+		}
+		if err := v.c.empty(ended, []string{postKey(3)}); !services.IsUnavailable(err) {
+			v.Errorf("a copy: %v, want UNAVAILABLE", err)
+		}
+	})
+}
+
+func TestWhatAKeyBelongsTo(t *testing.T) {
+	for key, want := range map[string]services.UserNumber{
+		badgeKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(other): other, onlineKey(1): 1,
+		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,
+	} {
+		if got, ok := viewOf(key); ok != (want != 0) || ok && got != want {
+			t.Errorf("%q: %d, %v, want %d", key, got, ok, want)
+		}
+	}
+	for text, want := range map[string]bool{
+		"WRONGTYPE Operation against a key holding the wrong kind of value":                                                         true,
+		"ERR Error running script (call to f_1): @user_script:9: WRONGTYPE Operation against a key holding the wrong kind of value": true,
+		"ERR user_script:3: attempt to compare nil with number":                                                                     false,
+	} {
+		if got := wrongType(fmt.Errorf("%s", text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+	if wrongType(nil) || wrongType(redis.Nil) || !strings.HasPrefix(badgeKey(1), "{u") {
+		t.Error("nothing is of another type")
+	}
+}
