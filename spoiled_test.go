@@ -13,7 +13,9 @@ import (
 func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
 	server := rdbtest.NewServer(t)
 	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL()})
-	var conversation struct{ C struct{ Conversation struct{ ID string } } }
+	var conversation struct {
+		C struct{ Conversation struct{ ID string } }
+	}
 	n.must("author", `mutation{c:createConversation(input:{kind:GROUP,memberIds:["user:reader","user:other"]}){conversation{id}}}`, nil, &conversation)
 	say := func() {
 		n.must("author", `mutation($c:ID!){s:sendMessage(input:{conversationId:$c,body:"hm"}){message{id}}}`,
@@ -54,7 +56,9 @@ func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
 		mine, his := n.badges("reader"), n.badges("other")
 		return mine.Total.Value == want+4 && his.Total.Value == want+4
 	})
-	var queue struct{ Admin struct{ Jobs struct{ Dead int } } }
+	var queue struct {
+		Admin struct{ Jobs struct{ Dead int } }
+	}
 	n.must("root:admin", `{admin{jobs{dead}}}`, nil, &queue)
 	if queue.Admin.Jobs.Dead != 0 {
 		t.Errorf("%d dead jobs", queue.Admin.Jobs.Dead)
