@@ -30,6 +30,7 @@ type Post struct {
 	Kind      PostKind
 	Parent    PostID // what it answers; 0: nothing
 	OffFeed   bool   // it enters no home feed, not even its author's
+	Pull      bool   // it is in no inbox but its author's: readers pull it from their nodes' memory
 	Body      string // 1 to 5,000 characters
 	Deleted   bool
 	UpdatedAt time.Time // the last change, to the microsecond: a later copy of the post has a later one

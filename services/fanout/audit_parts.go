@@ -69,10 +69,10 @@ func (f *Fanout) auditFeed(ctx context.Context, user services.UserNumber, shown 
 	if facts.seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
 		return nil, nil, err
 	}
-	if facts.entries, err = f.store.HomeFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
+	if facts.entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
-	if facts.count, err = f.store.CountNew(ctx, user, facts.seen, services.Retention+1); err != nil {
+	if facts.count, err = f.store.CountPushed(ctx, user, facts.seen, services.Retention+1); err != nil {
 		return nil, nil, err
 	}
 	if shown.Floor > 0 {

@@ -152,7 +152,7 @@ func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts
 	if facts.Seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
 		return facts, err
 	}
-	if facts.Entries, err = f.store.HomeFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
+	if facts.Entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
 		return facts, err
 	}
 	if len(facts.Entries) > rebuildEntries {

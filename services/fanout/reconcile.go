@@ -112,7 +112,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserNumber, id se
 			return rdb.Result{}, err
 		}
 		post, ok := posts[id]
-		if !ok || post.Deleted || post.OffFeed {
+		if !ok || post.Deleted || post.OffFeed || post.Pull && reader != post.Author {
 			return rdb.Result{}, nil
 		}
 		entry := services.FeedEntry{Post: id, Author: post.Author}

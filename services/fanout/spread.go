@@ -12,7 +12,8 @@ import (
 )
 
 // spread serves the author himself and then his followers: at once when they are one chunk, else by a job a chunk,
-// put in the parent's place in one transaction. Of a post that is in no feed there is only the copy to bring up to date.
+// put in the parent's place in one transaction. A pulled post is carried to the author alone; of a post that is in no feed
+// there is only the copy to bring up to date.
 func (f *Fanout) spread(ctx context.Context, job store.Job, id services.PostID) error {
 	posts, err := f.store.Posts(ctx, []services.PostID{id})
 	if err != nil {
@@ -30,7 +31,7 @@ func (f *Fanout) spread(ctx context.Context, job store.Job, id services.PostID) 
 	if post.OffFeed {
 		return f.redis.PutCopies(ctx, []services.Post{post}, nil)
 	}
-	if err := f.own(ctx, kind, post); err != nil {
+	if err := f.own(ctx, kind, post); err != nil || post.Pull {
 		return err
 	}
 	spans, err := f.spans(ctx, post)

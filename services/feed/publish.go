@@ -74,7 +74,7 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 				post.Kind = parent.Kind.AnswerKind()
 			}
 			post.OffFeed = !slices.Contains(s.kinds, post.Kind)
-			if err := tx.InsertPost(ctx, post); err != nil {
+			if err := insert(ctx, tx, &post); err != nil {
 				return nil, err
 			}
 			if err := tx.InsertPostMentions(ctx, post.ID, mentioned); err != nil {
@@ -97,6 +97,21 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 			return s.fanout.AddOwn(ctx, post)
 		},
 	}, nil
+}
+
+// insert writes a post down with its way, which one look-up tells, whatever the audience: every node learns of a pulled one.
+func insert(ctx context.Context, tx *store.Tx, post *services.Post) error {
+	if !post.OffFeed {
+		mode, err := tx.AuthorMode(ctx, post.Author)
+		if err != nil {
+			return err
+		}
+		post.Pull = mode == services.AuthorHuge
+	}
+	if err := tx.InsertPost(ctx, *post); err != nil || !post.Pull {
+		return err
+	}
+	return mirror.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
 }
 
 // parentOf reads what a post answers and keeps it from being deleted meanwhile.
@@ -185,6 +200,11 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout
 			}
 			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
 				return nil, err
+			}
+			if post.Pull {
+				if err := (mirror.PullChange{Author: author, Post: id, Deleted: true}).Append(ctx, tx); err != nil {
+					return nil, err
+				}
 			}
 			jobs, err := undone(ctx, tx, post)
 			if err != nil {

@@ -23,6 +23,8 @@ import (
 const (
 	LogPost    = "post"    // a post was edited or deleted; the key is its id
 	LogProfile = "profile" // a profile was set; the key is the user's number
+	LogPull    = "pull"    // a pulled post was published or deleted, or an author became one; see PullChange
+	LogFanout  = "fanout"  // a post is on its way to its followers in several chunks, or has come; see FanoutChange
 )
 
 // Facts is what the mirror reads through to: SQL.

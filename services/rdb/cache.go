@@ -28,6 +28,7 @@ type postCopy struct {
 	Kind    services.PostKind   `json:"k"`
 	Parent  services.PostID     `json:"p,omitempty"`
 	OffFeed bool                `json:"o,omitempty"`
+	Pull    bool                `json:"w,omitempty"`
 	Body    string              `json:"b,omitempty"`
 	Deleted bool                `json:"d,omitempty"`
 }
@@ -91,7 +92,7 @@ func (c *Client) PutCopies(ctx context.Context, posts []services.Post, users []s
 		return nil
 	}
 	for _, post := range posts {
-		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Parent, post.OffFeed, post.Body, post.Deleted})
+		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Parent, post.OffFeed, post.Pull, post.Body, post.Deleted})
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func parsePostCopy(epoch string, id services.PostID, text string) (services.Post
 	var stored postCopy
 	changed, ok := parseCopy(epoch, text, &stored)
 	return services.Post{
-		ID: id, Author: stored.Author, Kind: stored.Kind, Parent: stored.Parent, OffFeed: stored.OffFeed,
+		ID: id, Author: stored.Author, Kind: stored.Kind, Parent: stored.Parent, OffFeed: stored.OffFeed, Pull: stored.Pull,
 		Body: stored.Body, Deleted: stored.Deleted, UpdatedAt: changed,
 	}, ok
 }

@@ -20,6 +20,7 @@ type feedModel struct {
 	hidden  map[services.UserNumber]bool
 	posts   []services.Post // the oldest first
 	deleted map[services.PostID]bool
+	inbox   bool // only what an inbox has: pushed posts, and own ones
 }
 
 // listed are the entries of the feed, the newest first.
@@ -28,7 +29,7 @@ func (m *feedModel) listed() (entries []services.FeedEntry) {
 		since, follows := m.since[post.Author]
 		own := post.Author == m.reader
 		shown := follows && !m.muted[post.Author] && !m.hidden[post.Author]
-		if (shown || own) && !m.deleted[post.ID] {
+		if (shown || own) && !m.deleted[post.ID] && (own || !post.Pull || !m.inbox) {
 			entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, Counts: !own && post.ID > since})
 		}
 	}
@@ -92,12 +93,40 @@ func TestFeedAgainstModel(t *testing.T) {
 			before, seen := services.PostID(place.Draw(t, "before")), services.PostID(place.Draw(t, "seen"))
 			for _, before := range []services.PostID{before, services.MaxPostID} {
 				equal(t, must(b.HomeFeed(b.ctx, m.reader, before, limit))(t), m.page(before, limit))
-				equal(t, must(b.NewestCounting(b.ctx, m.reader, before))(t), m.newestCounting(before))
 			}
 			equal(t, must(b.CountNew(b.ctx, m.reader, seen, limit))(t), m.countNew(seen, limit))
 			equal(t, must(b.CountNew(b.ctx, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			m.inbox = true
+			for _, before := range []services.PostID{before, services.MaxPostID} {
+				equal(t, must(b.InboxFeed(b.ctx, m.reader, before, limit))(t), m.page(before, limit))
+				equal(t, must(b.NewestCounting(b.ctx, m.reader, before))(t), m.newestCounting(before))
+			}
+			equal(t, must(b.CountPushed(b.ctx, m.reader, seen, limit))(t), m.countNew(seen, limit))
+			equal(t, must(b.CountPushed(b.ctx, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			m.checkPulled(b, t, people, limit)
 		})
 	})
+}
+
+// checkPulled compares what nodes keep of the authors' pulled posts.
+func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserNumber, limit int) {
+	want := map[services.UserNumber]store.PulledPosts{}
+	for _, post := range m.posts {
+		known := want[post.Author]
+		if !post.Pull || m.deleted[post.ID] {
+			continue
+		}
+		if known.Posts = append(known.Posts, post.ID); len(known.Posts) > limit {
+			known.Floor, known.Posts = known.Posts[0], known.Posts[1:]
+		}
+		want[post.Author] = known
+	}
+	equal(t, must(b.PulledPosts(b.ctx, people, limit))(t), want)
+	for author := range want {
+		if !must(b.Pulls(b.ctx, author))(t) {
+			t.Fatalf("author %d has pulled posts and is no pull author", author)
+		}
+	}
 }
 
 // step does one thing to the database and to the model. It runs once: the database has no conflicts to offer.
@@ -136,13 +165,26 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people [
 		m.deleted[post.ID] = true
 		_, _, err := tx.DeletePost(b.ctx, post.ID)
 		return err
+	case step == 4: // change the mode of an author, or of the reader himself
+		author := services.Author{Number: someone.Draw(t, "author"), Mode: services.AuthorMode(rapid.IntRange(0, 2).Draw(t, "mode"))}
+		known, err := tx.AuthorForUpdate(b.ctx, author.Number)
+		if err != nil {
+			return err
+		}
+		author.Pull = known.Pull
+		_, err = tx.PutAuthor(b.ctx, author)
+		return err
 	default: // one author posts more than the others
 		author := people[len(people)-1]
 		if step > 5 {
 			author = someone.Draw(t, "author")
 		}
 		*lastID++
-		post := services.Post{ID: *lastID, Author: author, Kind: services.PostKindPost, Body: "b"}
+		mode, err := tx.AuthorMode(b.ctx, author)
+		if err != nil {
+			return err
+		}
+		post := services.Post{ID: *lastID, Author: author, Kind: services.PostKindPost, Body: "b", Pull: mode == services.AuthorHuge}
 		m.posts = append(m.posts, post)
 		return tx.InsertPost(b.ctx, post)
 	}

@@ -7,14 +7,14 @@ import (
 	"tidings/services"
 )
 
-const postColumns = `SELECT id, author, kind, parent, off_feed, body, updated_at, deleted_at FROM posts `
+const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, deleted_at FROM posts `
 
 // feedPost is what home feeds list and count: every statement about them has it, and posts_by_author holds nothing else.
 const feedPost = `deleted_at IS NULL AND NOT off_feed`
 
 var (
-	insertPost = newStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, body, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`)
+	insertPost = newStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 
 	deletePost = newStatement("delete a post", `UPDATE posts SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL`)
 
@@ -25,18 +25,18 @@ var (
 	postsByID = newStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
 	authorPosts = newStatement("an author's posts", `SELECT id FROM posts
-		WHERE author = $1 AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
+		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 )
 
 // InsertPost publishes a post. Its UpdatedAt is kept, or is now when it is zero; Deleted is not looked at. CONFLICT
-// when the id is taken, by a post of another node: make a new id.
+// when the id is taken, by a post of another node: make a new id. A post is pulled while its author is huge, see AuthorMode.
 func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
 	updated := post.UpdatedAt
 	if updated.IsZero() {
 		updated = tx.Now
 	}
 	parent := sql.NullInt64{Int64: int64(post.Parent), Valid: post.Parent != 0}
-	inserted, err := tx.run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Body, updated)
+	inserted, err := tx.run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
 	}
@@ -88,12 +88,12 @@ func (s *Store) Posts(ctx context.Context, ids []services.PostID) (map[services.
 func scanPost(scan func(...any) error) (post services.Post, err error) {
 	var updated int64
 	var parent, deleted sql.NullInt64
-	err = scan(&post.ID, &post.Author, &post.Kind, &parent, &post.OffFeed, &post.Body, &updated, &deleted)
+	err = scan(&post.ID, &post.Author, &post.Kind, &parent, &post.OffFeed, &post.Pull, &post.Body, &updated, &deleted)
 	post.Parent, post.UpdatedAt, post.Deleted = services.PostID(parent.Int64), fromMicros(updated), deleted.Valid
 	return post, err
 }
 
-// AuthorPosts lists an author's posts that feeds list, the newest first, at most limit.
+// AuthorPosts lists an author's posts that are pushed into his followers' inboxes, the newest first, at most limit.
 func (s *Store) AuthorPosts(ctx context.Context, author services.UserNumber, limit int) ([]services.PostID, error) {
 	var ids []services.PostID
 	err := s.each(ctx, authorPosts, []any{author, limit}, func(scan func(...any) error) error {

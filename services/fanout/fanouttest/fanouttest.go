@@ -202,7 +202,7 @@ func (w *World) Post(author services.UserNumber) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.InsertPost(ctx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body"}); err != nil {
+		if err := insert(ctx, tx, author, id); err != nil {
 			return err
 		}
 		return tx.Enqueue(ctx, fanout.FanOutJob(id))
@@ -219,7 +219,7 @@ func (w *World) Posts(author services.UserNumber, count int) []services.PostID {
 	}
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for _, id := range ids {
-			if err := tx.InsertPost(ctx, services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body"}); err != nil {
+			if err := insert(ctx, tx, author, id); err != nil {
 				return err
 			}
 		}
@@ -228,11 +228,44 @@ func (w *World) Posts(author services.UserNumber, count int) []services.PostID {
 	return ids
 }
 
+// insert publishes a post the way its author's mode says.
+func insert(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) error {
+	mode, err := tx.AuthorMode(ctx, author)
+	if err != nil {
+		return err
+	}
+	post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body", Pull: mode == services.AuthorHuge}
+	if err := tx.InsertPost(ctx, post); err != nil || !post.Pull {
+		return err
+	}
+	return mirror.PullChange{Author: author, Post: id}.Append(ctx, tx)
+}
+
+// SetMode writes an author's mode down, as if his followers' documents named him where that is needed; see PutAuthor.
+func (w *World) SetMode(author services.UserNumber, mode services.AuthorMode) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		known, err := tx.AuthorForUpdate(ctx, author)
+		if err != nil {
+			return err
+		}
+		known.Mode = mode
+		if _, err := tx.PutAuthor(ctx, known); err != nil {
+			return err
+		}
+		return mirror.PullChange{Author: author}.Append(ctx, tx)
+	})
+}
+
 // Delete deletes a post, with its job.
 func (w *World) Delete(id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, _, err := tx.DeletePost(ctx, id); err != nil {
+		post, _, err := tx.DeletePost(ctx, id)
+		if err == nil && post.Pull {
+			err = mirror.PullChange{Author: post.Author, Post: id, Deleted: true}.Append(ctx, tx)
+		}
+		if err != nil {
 			return err
 		}
 		return tx.Enqueue(ctx, fanout.RemoveJob(id))

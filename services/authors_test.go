@@ -1,0 +1,68 @@
+package services_test
+
+import (
+	"strings"
+	"testing"
+
+	"tidings/services"
+)
+
+func TestModesHaveHysteresis(t *testing.T) {
+	thresholds := services.Thresholds{Big: 100, Huge: 1000}
+	const small, big, huge = services.AuthorSmall, services.AuthorBig, services.AuthorHuge
+	for _, c := range []struct {
+		followers                    int
+		fromSmall, fromBig, fromHuge services.AuthorMode
+	}{
+		{0, small, small, small},
+		{79, small, small, small},
+		{80, small, big, big},
+		{99, small, big, big},
+		{100, big, big, big},
+		{799, big, big, big},
+		{800, big, big, huge},
+		{999, big, big, huge},
+		{1000, huge, huge, huge},
+		{1 << 40, huge, huge, huge},
+	} {
+		for now, want := range []services.AuthorMode{c.fromSmall, c.fromBig, c.fromHuge} {
+			if got := thresholds.Mode(services.AuthorMode(now), c.followers); got != want {
+				t.Errorf("an author in mode %d with %d followers comes into mode %d, want %d", now, c.followers, got, want)
+			}
+		}
+	}
+}
+
+// Around a threshold nobody flips at each follow, whatever the thresholds: once up, a tenth less changes nothing.
+func TestAnAudienceAroundAThresholdDoesNotFlip(t *testing.T) {
+	for _, thresholds := range []services.Thresholds{{Big: 5000, Huge: 1_000_000}, {Big: 1, Huge: 1}, {Big: 10, Huge: 10}, {Big: 1, Huge: services.MaxThreshold}} {
+		for _, threshold := range []int{thresholds.Big, thresholds.Huge} {
+			up := thresholds.Mode(services.AuthorSmall, threshold)
+			if below := threshold - threshold/10; thresholds.Mode(up, below) != up {
+				t.Errorf("%v: in mode %d from %d followers on, and not with %d any more", thresholds, up, threshold, below)
+			}
+			if below := threshold*4/5 - 1; below >= 0 && thresholds.Mode(up, below) >= up {
+				t.Errorf("%v: still in mode %d with %d followers", thresholds, up, below)
+			}
+		}
+	}
+}
+
+func TestThresholdsAreChecked(t *testing.T) {
+	for _, fit := range []services.Thresholds{{Big: 1, Huge: 1}, {Big: 5000, Huge: 1_000_000}, {Big: services.MaxThreshold, Huge: services.MaxThreshold}} {
+		if err := fit.Check(); err != nil {
+			t.Errorf("%v: %v", fit, err)
+		}
+	}
+	for field, unfit := range map[string]services.Thresholds{
+		"big: ":   {Big: 0, Huge: 10},
+		"big: 1 ": {Big: services.MaxThreshold + 1, Huge: services.MaxThreshold + 1},
+		"huge: ":  {Big: 10, Huge: 9},
+		"huge: a": {Big: 10, Huge: services.MaxThreshold + 1},
+	} {
+		err := unfit.Check()
+		if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v: %v", unfit, err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package mirror_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services/mirror"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// What is written into the log is what every node reads from it.
+func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		ctx := t.Context()
+		s := storetest.Open(t, store.Config{URL: url})
+		pulls := []mirror.PullChange{{Author: 7}, {Author: 7, Post: 1 << 62}, {Author: 1<<32 - 1, Post: 1<<63 - 1, Deleted: true}}
+		fanouts := []mirror.FanoutChange{
+			{UnfinishedFanout: store.UnfinishedFanout{Post: 1 << 62, Author: 7}},
+			{UnfinishedFanout: store.UnfinishedFanout{Post: 1 << 62, Author: 7}, Ended: true},
+		}
+		if err := s.Write(ctx, func(tx *store.Tx) error { return appendAll(ctx, tx, pulls, fanouts) }); err != nil {
+			t.Fatal(err)
+		}
+		var readPulls []mirror.PullChange
+		for _, entry := range logged(t, s, mirror.LogPull) {
+			change, err := mirror.ParsePullChange(entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			readPulls = append(readPulls, change)
+		}
+		var readFanouts []mirror.FanoutChange
+		for _, entry := range logged(t, s, mirror.LogFanout) {
+			change, err := mirror.ParseFanoutChange(entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			readFanouts = append(readFanouts, change)
+		}
+		if diff := cmp.Diff(pulls, readPulls) + cmp.Diff(fanouts, readFanouts); diff != "" {
+			t.Errorf("(-written +read):\n%s", diff)
+		}
+	})
+}
+
+func appendAll(ctx context.Context, tx *store.Tx, pulls []mirror.PullChange, fanouts []mirror.FanoutChange) error {
+	for _, change := range pulls {
+		if err := change.Append(ctx, tx); err != nil {
+			return err
+		}
+	}
+	for _, change := range fanouts {
+		if err := change.Append(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func logged(t *testing.T, s *store.Store, kind string) []store.LogEntry {
+	t.Helper()
+	entries, err := s.LogAfter(t.Context(), kind, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func TestAnEntryThatIsNoneIsAnError(t *testing.T) {
+	broken := store.LogEntry{Kind: mirror.LogPull, Version: 3, Payload: []byte("{")}
+	if _, err := mirror.ParsePullChange(broken); err == nil {
+		t.Error("a broken change of pulled posts was read")
+	}
+	if _, err := mirror.ParseFanoutChange(broken); err == nil {
+		t.Error("a broken change of fan-outs was read")
+	}
+}

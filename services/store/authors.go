@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"tidings/services"
+)
+
+const authorColumns = `SELECT author, followers, mode, pinned, pull, ver FROM authors `
+
+var (
+	authorMode = newStatement("an author's mode", `SELECT mode FROM authors WHERE author = $1`)
+
+	authorsByNumber = newStatement("authors by number", authorColumns+`WHERE {in author $1 BIGINT}`)
+
+	lockAuthor = newStatement("lock an author", authorColumns+`WHERE author = $1 {for update}`)
+
+	putAuthor = newStatement("put an author", `INSERT INTO authors AS a (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
+		VALUES ($1, $2, $3, $4, $5, $6, 0, 1)
+		ON CONFLICT (author) DO UPDATE SET followers = excluded.followers, counted_at = excluded.counted_at, mode = excluded.mode,
+			pinned = excluded.pinned, pull = excluded.pull, ver = a.ver + 1
+		RETURNING ver`)
+
+	pullAuthors = newStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
+
+	countFollowers = newStatement("count followers",
+		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE followee = $1 LIMIT $2) AS counted`)
+
+	readThresholds = newStatement("read the thresholds", `SELECT big, huge FROM fanout_thresholds WHERE name = $1`)
+
+	setThresholds = newStatement("set the thresholds", `INSERT INTO fanout_thresholds (name, big, huge) VALUES ($1, $2, $3)
+		ON CONFLICT (name) DO UPDATE SET big = excluded.big, huge = excluded.huge`)
+)
+
+// thresholdsOfAuthors names the one row.
+const thresholdsOfAuthors = "authors"
+
+// AuthorMode is how an author's posts are carried now: one look-up, whatever his audience.
+func (tx *Tx) AuthorMode(ctx context.Context, author services.UserNumber) (mode services.AuthorMode, err error) {
+	_, err = tx.one(ctx, authorMode, []any{author}, &mode)
+	return mode, err
+}
+
+// AuthorMode is how an author's posts are carried now.
+func (s *Store) AuthorMode(ctx context.Context, author services.UserNumber) (mode services.AuthorMode, err error) {
+	_, err = s.one(ctx, authorMode, []any{author}, &mode)
+	return mode, err
+}
+
+// Authors gives authors by their numbers. Who is small and was never more is absent.
+func (s *Store) Authors(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.Author, error) {
+	authors := make(map[services.UserNumber]services.Author, len(numbers))
+	err := s.each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {
+		author, err := scanAuthor(scan)
+		authors[author.Number] = author
+		return err
+	})
+	return authors, err
+}
+
+// AuthorForUpdate reads an author who cannot change until this transaction ends. Who has no row is small; two
+// transactions may both find none.
+func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserNumber) (services.Author, error) {
+	author := services.Author{Number: number}
+	err := tx.each(ctx, lockAuthor, []any{number}, func(scan func(...any) error) (err error) {
+		author, err = scanAuthor(scan)
+		return err
+	})
+	return author, err
+}
+
+func scanAuthor(scan func(...any) error) (author services.Author, err error) {
+	var pinned sql.NullInt64
+	err = scan(&author.Number, &author.Followers, &author.Mode, &pinned, &author.Pull, &author.Version)
+	if pinned.Valid {
+		mode := services.AuthorMode(pinned.Int64)
+		author.Pinned = &mode
+	}
+	return author, err
+}
+
+// PutAuthor writes down what is known of an author, whose followers were counted just now, and answers the version. Who is
+// huge has Pull.
+func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version uint64, err error) {
+	var pinned sql.NullInt64
+	if author.Pinned != nil {
+		pinned = sql.NullInt64{Int64: int64(*author.Pinned), Valid: true}
+	}
+	_, err = tx.one(ctx, putAuthor, []any{author.Number, author.Followers, tx.Now, int64(author.Mode), pinned, author.Pull || author.Mode == services.AuthorHuge}, &version)
+	return version, err
+}
+
+// PullAuthors lists the authors whom their followers' documents name, by their numbers, those greater than after, at
+// most limit. Nobody else has pulled posts.
+func (s *Store) PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error) {
+	var authors []services.UserNumber
+	err := s.each(ctx, pullAuthors, []any{after, limit}, func(scan func(...any) error) error {
+		var author services.UserNumber
+		err := scan(&author)
+		authors = append(authors, author)
+		return err
+	})
+	return authors, err
+}
+
+// CountFollowers says how many follow an author, counting no further than limit.
+func (s *Store) CountFollowers(ctx context.Context, author services.UserNumber, limit int) (count int, err error) {
+	_, err = s.one(ctx, countFollowers, []any{author, limit}, &count)
+	return count, err
+}
+
+// Thresholds are the thresholds that an admin has set; set is false while nobody has.
+func (s *Store) Thresholds(ctx context.Context) (thresholds services.Thresholds, set bool, err error) {
+	set, err = s.one(ctx, readThresholds, []any{thresholdsOfAuthors}, &thresholds.Big, &thresholds.Huge)
+	return thresholds, set, err
+}
+
+// SetThresholds sets the thresholds for all nodes.
+func (tx *Tx) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
+	_, err := tx.run(ctx, setThresholds, thresholdsOfAuthors, thresholds.Big, thresholds.Huge)
+	return err
+}

@@ -1,0 +1,126 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+func (b *bundle) author(author services.Author) (version uint64) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) (err error) {
+		version, err = tx.PutAuthor(b.ctx, author)
+		return err
+	})
+	return version
+}
+
+func TestAuthors(t *testing.T) {
+	each(t, func(b *bundle) {
+		equal(b.t, must(b.AuthorMode(b.ctx, 7))(b.t), services.AuthorSmall)
+		equal(b.t, must(b.Authors(b.ctx, []services.UserNumber{7, 8}))(b.t), map[services.UserNumber]services.Author{})
+		b.write(func(tx *store.Tx) error {
+			author, err := tx.AuthorForUpdate(b.ctx, 7)
+			equal(b.t, author, services.Author{Number: 7})
+			return err
+		})
+		pinned := services.AuthorBig
+		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned}
+		equal(b.t, b.author(big), uint64(1))
+		equal(b.t, b.author(big), uint64(2))
+		big.Version = 2
+		huge := services.Author{Number: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
+		b.author(huge)
+		huge.Pull, huge.Version = true, 1 // who is huge has followers that name him
+		equal(b.t, must(b.Authors(b.ctx, []services.UserNumber{7, 8, huge.Number}))(b.t), map[services.UserNumber]services.Author{7: big, huge.Number: huge})
+		b.write(func(tx *store.Tx) error {
+			author, err := tx.AuthorForUpdate(b.ctx, huge.Number)
+			equal(b.t, author, huge)
+			mode, err2 := tx.AuthorMode(b.ctx, huge.Number)
+			equal(b.t, mode, services.AuthorHuge)
+			if err == nil {
+				err = err2
+			}
+			return err
+		})
+		big.Pinned = nil
+		b.author(big)
+		equal(b.t, must(b.Authors(b.ctx, []services.UserNumber{7}))(b.t)[7].Pinned, (*services.AuthorMode)(nil))
+	})
+}
+
+func TestPullAuthorsOfAReader(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 20}, services.Edge{Follower: 1, Followee: 3, Since: 30},
+			services.Edge{Follower: 1, Followee: 4, Since: 40}, services.Edge{Follower: 1, Followee: 1, Since: 10}, services.Edge{Follower: 9, Followee: 4, Since: 90})
+		for _, author := range []services.Author{
+			{Number: 1, Mode: services.AuthorHuge}, {Number: 2, Mode: services.AuthorHuge}, {Number: 3, Mode: services.AuthorBig},
+			{Number: 4, Mode: services.AuthorSmall, Pull: true}, {Number: 5, Mode: services.AuthorHuge},
+		} {
+			b.author(author)
+		}
+		equal(b.t, must(b.PulledBy(b.ctx, 1))(b.t), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 4, Since: 40}})
+		equal(b.t, len(must(b.PulledBy(b.ctx, 3))(b.t)), 0)
+		equal(b.t, must(b.PullAuthors(b.ctx, 0, 10))(b.t), []services.UserNumber{1, 2, 4, 5})
+		equal(b.t, must(b.PullAuthors(b.ctx, 1, 2))(b.t), []services.UserNumber{2, 4})
+		equal(b.t, must(b.Pulls(b.ctx, 4))(b.t), true)
+		equal(b.t, must(b.Pulls(b.ctx, 3))(b.t), false)
+		equal(b.t, must(b.Pulls(b.ctx, 77))(b.t), false)
+	})
+}
+
+func TestCountFollowers(t *testing.T) {
+	each(t, func(b *bundle) {
+		for follower := services.UserNumber(1); follower <= 9; follower++ {
+			b.follow(services.Edge{Follower: follower, Followee: 100})
+		}
+		for limit, want := range map[int]int{5: 5, 9: 9, 10: 9, 1_000_000: 9} {
+			equal(b.t, must(b.CountFollowers(b.ctx, 100, limit))(b.t), want)
+		}
+		equal(b.t, must(b.CountFollowers(b.ctx, 1, 10))(b.t), 0)
+	})
+}
+
+func TestThresholds(t *testing.T) {
+	each(t, func(b *bundle) {
+		_, set, err := b.Thresholds(b.ctx)
+		if set || err != nil {
+			b.t.Fatalf("thresholds stand before anybody set them: %v", err)
+		}
+		for _, thresholds := range []services.Thresholds{{Big: 5, Huge: 10}, {Big: services.MaxThreshold, Huge: services.MaxThreshold}} {
+			b.write(func(tx *store.Tx) error { return tx.SetThresholds(b.ctx, thresholds) })
+			got, set, err := b.Thresholds(b.ctx)
+			if !set || err != nil || got != thresholds {
+				b.t.Errorf("the thresholds are %v (%v, %v), want %v", got, set, err, thresholds)
+			}
+		}
+	})
+}
+
+func TestUnfinishedFanouts(t *testing.T) {
+	each(t, func(b *bundle) {
+		first, second := store.UnfinishedFanout{Post: 5, Author: 1}, store.UnfinishedFanout{Post: 6, Author: 2}
+		begin := func(fanout store.UnfinishedFanout, chunks int) {
+			b.write(func(tx *store.Tx) error { return tx.BeginFanout(b.ctx, fanout, chunks) })
+		}
+		end := func(post services.PostID) (last bool) {
+			b.write(func(tx *store.Tx) (err error) {
+				last, err = tx.EndChunk(b.ctx, post)
+				return err
+			})
+			return last
+		}
+		begin(second, 1)
+		b.clock.advance(time.Minute)
+		begin(first, 2)
+		begin(first, 9) // changes nothing
+		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{first, second})
+		equal(b.t, []bool{end(5), end(5), end(5), end(77)}, []bool{false, true, false, false})
+		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{second})
+		begin(first, 2)
+		equal(b.t, must(b.ForgetFanouts(b.ctx, b.clock.Now()))(b.t), 1)
+		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{first})
+	})
+}

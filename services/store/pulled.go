@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+)
+
+var (
+	// Of each author one entry more than asked for: it is the floor of the others.
+	pulledPosts = newStatement("pulled posts", `
+SELECT p.author, p.id FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
+WHERE p.author = a.author AND p.pull AND `+feedPost+` AND p.id >= COALESCE((SELECT id FROM posts
+	WHERE posts.author = a.author AND pull AND `+feedPost+` ORDER BY id DESC LIMIT 1 OFFSET $2), 0)
+ORDER BY p.author, p.id`)
+
+	pulledBy = newStatement("pull authors of a reader", `SELECT followee, since FROM follows
+		WHERE follower = $1 AND followee <> $1 AND shown
+			AND COALESCE((SELECT pull FROM authors WHERE authors.author = follows.followee), FALSE)
+		ORDER BY followee`)
+
+	authorPulls = newStatement("whether an author is a pull author", `SELECT pull FROM authors WHERE author = $1`)
+)
+
+// PulledPosts are an author's newest pulled posts.
+type PulledPosts struct {
+	Posts []services.PostID // the oldest first
+	Floor services.PostID   // the newest that is older than these, 0 when there is none
+}
+
+// PulledPosts gives the newest pulled posts of authors, at most limit of each. Who has none is absent.
+func (s *Store) PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]PulledPosts, error) {
+	list := make(rows, len(authors))
+	for i, author := range authors {
+		list[i] = []any{author}
+	}
+	found := make(map[services.UserNumber]PulledPosts)
+	err := s.each(ctx, pulledPosts, []any{list, limit}, func(scan func(...any) error) error {
+		var author services.UserNumber
+		var post services.PostID
+		err := scan(&author, &post)
+		known := found[author]
+		known.Posts = append(known.Posts, post)
+		found[author] = known
+		return err
+	})
+	for author, known := range found {
+		if len(known.Posts) > limit {
+			known.Floor, known.Posts = known.Posts[0], known.Posts[1:]
+			found[author] = known
+		}
+	}
+	return found, err
+}
+
+// PulledBy lists the pull authors whom a reader follows and is shown, by their numbers: what his document names.
+func (s *Store) PulledBy(ctx context.Context, reader services.UserNumber) ([]services.Edge, error) {
+	var edges []services.Edge
+	err := s.each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
+		edge := services.Edge{Follower: reader}
+		err := scan(&edge.Followee, &edge.Since)
+		edges = append(edges, edge)
+		return err
+	})
+	return edges, err
+}
+
+// Pulls says whether an author is one whom his followers' documents name.
+func (s *Store) Pulls(ctx context.Context, author services.UserNumber) (pulls bool, err error) {
+	_, err = s.one(ctx, authorPulls, []any{author}, &pulls)
+	return pulls, err
+}
+
+// UnfinishedFanout is a post on its way to its followers in more than one chunk.
+type UnfinishedFanout struct {
+	Post   services.PostID
+	Author services.UserNumber
+}
+
+var (
+	insertFanout = newStatement("begin a fan-out", `INSERT INTO fanouts (post, author, chunks, began_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (post) DO NOTHING`)
+
+	lowerFanout = newStatement("end a chunk of a fan-out", `UPDATE fanouts SET chunks = chunks - 1 WHERE post = $1 RETURNING chunks`)
+
+	deleteFanout = newStatement("end a fan-out", `DELETE FROM fanouts WHERE post = $1`)
+
+	unfinishedFanouts = newStatement("unfinished fan-outs", `SELECT post, author FROM fanouts ORDER BY post`)
+
+	forgetFanouts = newStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1`)
+)
+
+// BeginFanout notes that a post is on its way in so many chunks. Said again it changes nothing.
+func (tx *Tx) BeginFanout(ctx context.Context, fanout UnfinishedFanout, chunks int) error {
+	_, err := tx.run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
+	return err
+}
+
+// EndChunk notes that a chunk of a fan-out is done, and answers whether it was the last.
+func (tx *Tx) EndChunk(ctx context.Context, post services.PostID) (last bool, err error) {
+	var left int
+	found, err := tx.one(ctx, lowerFanout, []any{post}, &left)
+	if err != nil || !found || left > 0 {
+		return false, err
+	}
+	_, err = tx.run(ctx, deleteFanout, post)
+	return true, err
+}
+
+// UnfinishedFanouts lists the posts that are on their way in more than one chunk, the oldest first.
+func (s *Store) UnfinishedFanouts(ctx context.Context) ([]UnfinishedFanout, error) {
+	var list []UnfinishedFanout
+	err := s.each(ctx, unfinishedFanouts, nil, func(scan func(...any) error) error {
+		var one UnfinishedFanout
+		err := scan(&one.Post, &one.Author)
+		list = append(list, one)
+		return err
+	})
+	return list, err
+}
+
+// ForgetFanouts drops fan-outs that began before a time and says how many: a chunk of theirs is dead.
+func (s *Store) ForgetFanouts(ctx context.Context, before time.Time) (forgotten int, err error) {
+	err = s.Write(ctx, func(tx *Tx) error {
+		forgotten, err = tx.run(ctx, forgetFanouts, before)
+		return err
+	})
+	return forgotten, err
+}
