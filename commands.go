@@ -16,7 +16,7 @@ import (
 // Command is what the command line asks for. Help and version have been printed when parseArgs answers; nothing is
 // left to do.
 type Command struct {
-	Name   string // "serve", "import-follows", "import-messages", "help" or "version"
+	Name   string // "serve", "import-follows", "import-messages", "import-posts", "help" or "version"
 	Config Config // for an import only the settings that an import has were read and checked
 	Import ImportOptions
 }
@@ -198,7 +198,7 @@ func (l commandLine) command() string {
 }
 
 // importable is what can be imported.
-var importable = []string{"follows", "messages"}
+var importable = []string{"follows", "messages", "posts"}
 
 func (l commandLine) unknownCommand() error {
 	switch {
@@ -207,9 +207,9 @@ func (l commandLine) unknownCommand() error {
 	case l.words[0] != "import":
 		return fmt.Errorf("%s is not a command: serve and import are", services.Quote(l.words[0]))
 	case len(l.words) == 1:
-		return errors.New("import needs to know what: tidings import follows FILE or tidings import messages FILE")
+		return errors.New("import needs to know what: tidings import follows FILE, tidings import messages FILE or tidings import posts FILE")
 	case !slices.Contains(importable, l.words[1]):
-		return fmt.Errorf("%s cannot be imported: follows and messages can", services.Quote(l.words[1]))
+		return fmt.Errorf("%s cannot be imported: follows, messages and posts can", services.Quote(l.words[1]))
 	case len(l.words) == 2:
 		return fmt.Errorf("import %s needs a file: tidings import %[1]s FILE, or - for the standard input", l.words[1])
 	default:
@@ -266,6 +266,7 @@ Usage:
   tidings [serve] [flags]               serve until SIGTERM or Ctrl-C
   tidings import follows FILE [flags]   take in a list of who follows whom (tidings import --help)
   tidings import messages FILE [flags]  send site messages to any number of users
+  tidings import posts FILE [flags]     take in what was published elsewhere
   tidings --version
 
 Examples:
@@ -279,17 +280,19 @@ A flag goes before its environment variable, the variable before the default; an
 Flags:
 `
 
-const importHelpHead = `Takes in who follows whom from a CSV file, or sends site messages from a file of JSON Lines.
+const importHelpHead = `Takes in who follows whom from a CSV file, or sends site messages or takes in posts from a file of JSON Lines.
 
 Usage:
   tidings import follows FILE [flags]
   tidings import messages FILE [flags]
+  tidings import posts FILE [flags]
 
 Examples:
   tidings import follows follows.csv.gz
   tidings import follows friends.csv --both --prefix u --database postgres://tidings@db/tidings
   zcat follows.csv.gz | tidings import follows -
   tidings import messages spring.jsonl.gz
+  tidings import posts archive.jsonl.gz --prefix u
 
 Of follows FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
 follower,followee,since: the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a
@@ -302,6 +305,14 @@ Of messages a line of FILE is {"key":"spring","type":"general","title":"...","co
 1 MB, with 1 to 10,000 recipients. Further lines of the same key name more of them and may leave the text out: one
 message can go to millions. Who has a message of that key does not get it again, also not from another import. The
 messages reach their recipients when the server runs.
+
+Of posts a line of FILE is {"key":"p2","author":"alice","at":"2026-01-31T09:30:00Z","body":"...","parent":"p1"}, to
+128 KB. The post gets the place in time that at gives it (RFC 3339, to the millisecond; not in the future); of two posts
+of one millisecond the later line is the newer one. key and parent may be left out. A post with a key goes in once,
+whichever import brings it; one without goes in again when another file brings it. A file that is in brings nothing.
+parent is the key of a post that stands before, or the id of any post (post:...): what answers a post is a comment, what
+answers that a reply. Which kinds enter home feeds --feed-kinds says. Nobody is notified of imported posts, nor of the
+mentions and answers in them. The feeds of those who were here lately are read again when the server runs.
 
 A line that cannot be used is reported with its number and written to FILE.bad; the others go in, and the exit code is
 1. An import that was broken off goes on where it stopped when it is started again (not from the standard input). A

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"tidings/services"
 	"tidings/services/store"
 )
 
@@ -75,6 +77,51 @@ func TestRunImport(t *testing.T) {
 	}
 }
 
+// Posts are imported with the kinds that enter feeds, and the feeds of those who were here are read again.
+func TestRunImportOfPosts(t *testing.T) {
+	t.Chdir(t.TempDir())
+	db, err := store.Open(t.Context(), store.Config{URL: "sqlite:tidings.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Write(t.Context(), func(tx *store.Tx) error {
+		numbers, err := tx.EnsureUsers(t.Context(), []string{"reader", "away"})
+		return errors.Join(err, tx.MarkActive(t.Context(), []services.UserNumber{numbers["reader"]}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const file = `{"key":"1","author":"ann","at":"2026-01-30T09:30:00Z","body":"one"}
+{"key":"2","author":"ann","at":"2026-01-30T09:30:00Z","body":"two","parent":"1"}
+broken
+`
+	command, err := parseArgs(strings.Fields("import posts - --data . --feed-kinds POST,COMMENT"), environmentOf(nil), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	exit := runImport(t.Context(), command, strings.NewReader(file), &out)
+	if exit != 1 || !strings.Contains(out.String(), "2 rows: 2 posts are new, 0 existed already; 1 bad lines are in import-posts.bad") {
+		t.Errorf("exit code %d: %s", exit, out.String())
+	}
+	if db, err = store.Open(t.Context(), store.Config{URL: "sqlite:tidings.db"}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	numbers, err := db.UserNumbers(t.Context(), []string{"ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if listed, err := db.AuthorPosts(t.Context(), numbers["ann"], 10); err != nil || len(listed) != 2 {
+		t.Errorf("feeds list %v, %v", listed, err)
+	}
+	if waiting, _, _, err := db.JobCounts(t.Context()); err != nil || waiting != 1 {
+		t.Errorf("%d jobs wait, want the refill of the one who was here: %v", waiting, err)
+	}
+}
+
 func TestIsTerminal(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
@@ -96,5 +143,16 @@ func TestIsTerminal(t *testing.T) {
 	defer func() { _ = device.Close() }()
 	if !isTerminal(device) {
 		t.Error("a device passes for a file")
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "abc", 0}, {"", "abc", 3}, {"lisen", "listen", 1}, {"lsiten", "listen", 2}, {"kitten", "sitting", 3}} {
+		if got := distance(c.a, c.b); got != c.want || distance(c.b, c.a) != c.want {
+			t.Errorf("%q to %q: %d, want %d", c.a, c.b, got, c.want)
+		}
 	}
 }

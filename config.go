@@ -49,7 +49,7 @@ type Config struct {
 	MaxWriteLoad     int           `flag:"max-write-load" env:"TIDINGS_MAX_WRITE_LOAD" default:"20000" unit:"COUNT" min:"1" max:"100000000" help:"so are those of this many members times messages a minute, until both are below half"`
 	InsideLease      time.Duration `flag:"inside-lease" env:"TIDINGS_INSIDE_LEASE" default:"60s" unit:"DURATION" min:"1s" max:"1h" help:"how long a device is inside a conversation without saying so again"`
 	MuteMentions     bool          `flag:"mute-mentions" env:"TIDINGS_MUTE_MENTIONS" help:"muting a conversation takes what mentions the user out of his total too"`
-	FeedKinds        []string      `flag:"feed-kinds" env:"TIDINGS_FEED_KINDS" default:"POST" unit:"LIST" help:"the kinds of posts that enter home feeds and count there: POST, COMMENT, REPLY, separated by commas; it holds for what is published from then on"`
+	FeedKinds        []string      `flag:"feed-kinds" env:"TIDINGS_FEED_KINDS" default:"POST" unit:"LIST" for:"import" help:"the kinds of posts that enter home feeds and count there: POST, COMMENT, REPLY, separated by commas; it holds for what is published from then on"`
 	NotifyFor        []string      `flag:"notification-expiry" env:"TIDINGS_NOTIFICATION_EXPIRY" default:"" unit:"LIST" help:"for how many whole days an unseen notification stays in its number, 1 to 7, or never: LIKE=2,MENTION=never; what is not named has 7"`
 	SiteMessageTypes []string      `flag:"site-message-types" env:"TIDINGS_SITE_MESSAGE_TYPES" default:"general" unit:"LIST" for:"import" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; of a type that is taken off the list nothing is shown"`
 	DisplayCaps      []string      `flag:"display-caps" env:"TIDINGS_DISPLAY_CAPS" default:"" unit:"LIST" help:"the largest numbers shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS; what is not named has 99"`
@@ -58,7 +58,7 @@ type Config struct {
 	AuditEvery       time.Duration `flag:"audit-every" env:"TIDINGS_AUDIT_EVERY" default:"10m" unit:"DURATION" min:"10s" max:"24h" help:"how often each active user's badges are compared with the facts at least, and repaired"`
 }
 
-// ImportOptions is what "tidings import follows" is told beside the database.
+// ImportOptions is what "tidings import" is told beside the database.
 type ImportOptions struct {
 	File   string // a path, or "-" for the standard input
 	Both   bool   `flag:"both" help:"each row is two follows, there and back"`

@@ -77,6 +77,7 @@ func TestCommands(t *testing.T) {
 		"import follows f.csv --help":      "help",
 		"import follows f.csv":             "import-follows",
 		"import follows -":                 "import-follows",
+		"import posts p.jsonl":             "import-posts",
 		"--quiet import follows -- --both": "import-follows",
 	} {
 		if got := mustParse(t, line); got.Name != want {
@@ -246,7 +247,10 @@ func TestFaults(t *testing.T) {
 		"srve":                                {`"srve" is not a command`, "serve and import"},
 		"serve now":                           {`serve takes no further words, got "now"`},
 		"import":                              {"tidings import follows FILE", "tidings import --help"},
-		"import posts f":                      {`"posts" cannot be imported`},
+		"import likes f":                      {`"likes" cannot be imported`, "follows, messages and posts can"},
+		"import posts":                        {"needs a file", "tidings import posts FILE"},
+		"import posts a --both":               {"--both is not a flag of tidings import posts"},
+		"import posts a --feed-kinds NEWS":    {"--feed-kinds", "NEWS"},
 		"import follows":                      {"needs a file"},
 		"import follows a b":                  {"takes one file, got 2"},
 		"import follows a --listen :1":        {"--listen is not a flag of tidings import follows"},
@@ -350,7 +354,7 @@ func TestSecretsAreHidden(t *testing.T) {
 func TestHelpAndVersionArePrinted(t *testing.T) {
 	for line, words := range map[string][]string{
 		"--help":         {"Usage:", "Examples:", "tidings import follows FILE", "--listen HOST:PORT", "[default 100ms; 10ms to 10s; TIDINGS_PUSH_INTERVAL]"},
-		"import --help":  {"tidings import follows FILE [flags]", "--both", "FILE.bad", "exit code is\n1"},
+		"import --help":  {"tidings import follows FILE [flags]", "--both", "FILE.bad", "exit code is\n1", "tidings import posts FILE [flags]", "Nobody is notified", "--feed-kinds"},
 		"help import":    {"--prefix TEXT"},
 		"--version":      {"tidings ", "go1."},
 		"--help --bogus": {"Usage:"},
@@ -383,16 +387,5 @@ func TestNodeNames(t *testing.T) {
 	first, second := nodeName(1), nodeName(2)
 	if first == second || checkNode(Config{Node: first}) != "" {
 		t.Errorf("the nodes %q and %q", first, second)
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "abc", 0}, {"", "abc", 3}, {"lisen", "listen", 1}, {"lsiten", "listen", 2}, {"kitten", "sitting", 3}} {
-		if got := distance(c.a, c.b); got != c.want || distance(c.b, c.a) != c.want {
-			t.Errorf("%q to %q: %d, want %d", c.a, c.b, got, c.want)
-		}
 	}
 }

@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	switch command.Name {
 	case "serve":
 		err = serve(ctx, command.Config, stdout, newLog(command.Config, stderr))
-	case "import-follows", "import-messages":
+	case "import-follows", "import-messages", "import-posts":
 		return runImport(ctx, command, os.Stdin, stdout)
 	}
 	if err != nil {
@@ -342,16 +342,27 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 // importFile answers how many lines were looked at, how many were bad, and the report.
 func importFile(ctx context.Context, db *store.Store, command Command, opts social.ImportOptions) (lines, bad int64, report fmt.Stringer, err error) {
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
-	if command.Name == "import-messages" {
+	refill := func(err error) error {
+		// Feeds that stand in a Redis of their own do not know of what is new.
+		active := services.SystemClock{}.Now().Add(-command.Config.ActiveFor)
+		_, queued := fanout.QueueRefills(context.WithoutCancel(ctx), db, active)
+		return errors.Join(err, queued)
+	}
+	switch command.Name {
+	case "import-messages":
 		report, err := social.ImportMessages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
 		return report.Lines, report.Bad, report, err
+	case "import-posts":
+		kinds, _ := feedKinds(command.Config.FeedKinds) // checked with the settings
+		posts, err := social.ImportPosts(ctx, db, ids, kinds, opts)
+		if posts.Posts > 0 || posts.ResumedAfter > 0 {
+			err = refill(err)
+		}
+		return posts.Lines, posts.Bad, posts, err
 	}
 	follows, err := social.ImportFollows(ctx, db, ids, opts)
 	if follows.Follows > 0 || follows.ResumedAfter > 0 {
-		// Feeds that stand in a Redis of their own do not know of these follows.
-		active := services.SystemClock{}.Now().Add(-command.Config.ActiveFor)
-		_, queued := fanout.QueueRefills(context.WithoutCancel(ctx), db, active)
-		err = errors.Join(err, queued)
+		err = refill(err)
 	}
 	return follows.Lines, follows.Bad, follows, err
 }

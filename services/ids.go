@@ -21,6 +21,8 @@ const (
 	MaxPostID = PostID(1<<63 - 1)
 	// PostIDLetters is the length of every printed id, so that text sorts like the number.
 	PostIDLetters = 13
+	// PostsAMillisecond is how many ids there are of one millisecond.
+	PostsAMillisecond = 1 << idLowBits
 
 	idAlphabet   = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
 	idLowBits    = 21

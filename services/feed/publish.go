@@ -20,11 +20,8 @@ type Draft struct {
 }
 
 func (d Draft) check() error {
-	if err := services.CheckText("body", d.Body, 1, services.MaxBodyCharacters); err != nil {
+	if err := services.CheckBody(d.Body); err != nil {
 		return err
-	}
-	if strings.TrimSpace(d.Body) == "" {
-		return services.Errorf(services.Invalid, "body: nothing but white space")
 	}
 	if people := len(slices.Compact(slices.Sorted(slices.Values(d.Mentions)))); people > services.MaxMentions {
 		return tooManyMentions(people)

@@ -163,29 +163,11 @@ func (im *followImport) run(ctx context.Context) error {
 		return err
 	}
 	im.newest = im.latestSince()
-	for {
-		line, err := im.source.next()
-		im.report.Lines = im.source.line
-		if err == io.EOF {
-			return im.commit(ctx, 0)
-		}
-		if err != nil {
-			// The line that broke off was not whole, all before it were.
-			im.report.Lines--
-			if fault := im.commit(ctx, im.report.Lines); fault != nil {
-				return fault
-			}
-			return services.Wrapf(services.Invalid, err, "%s breaks off after line %d: what stands before is in", im.opts.File, im.report.Lines)
-		}
-		if err := im.take(line); err != nil {
-			return err
-		}
-		if len(im.batch)*im.edgesPerRow() >= im.opts.Batch || im.bad.waiting() >= im.opts.Batch {
-			if err := im.commit(ctx, im.report.Lines); err != nil {
-				return err
-			}
-		}
-	}
+	return eachLine(ctx, im, im.opts, im.source, &im.report.Lines)
+}
+
+func (im *followImport) full() bool {
+	return len(im.batch)*im.edgesPerRow() >= im.opts.Batch || im.bad.waiting() >= im.opts.Batch
 }
 
 // resume passes over what an earlier run has done.
@@ -194,6 +176,42 @@ func (im *followImport) resume(ctx context.Context) error {
 	im.report.ResumedAfter, im.hasGood = done, done > 0
 	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
 	return err
+}
+
+// lineImport is what an import does with the lines of its file.
+type lineImport interface {
+	// take looks at one line: a good one enters the batch, a bad one is put aside.
+	take(ctx context.Context, line []byte) error
+	// full says that the batch is to be written.
+	full() bool
+	// commit writes the batch and the place in the file, 0 when the file has come to its end.
+	commit(ctx context.Context, line int64) error
+}
+
+// eachLine gives an import the lines of its file, to the end or to where it breaks off; lines is the last one looked at.
+func eachLine(ctx context.Context, im lineImport, opts ImportOptions, source *source, lines *int64) error {
+	for {
+		line, err := source.next()
+		*lines = source.line
+		if err == io.EOF {
+			return im.commit(ctx, 0)
+		}
+		if err != nil {
+			*lines-- // the line that broke off was not whole, all before it were
+			if fault := im.commit(ctx, *lines); fault != nil {
+				return fault
+			}
+			return services.Wrapf(services.Invalid, err, "%s breaks off after line %d: what stands before is in", opts.File, *lines)
+		}
+		if err := im.take(ctx, line); err != nil {
+			return err
+		}
+		if im.full() {
+			if err := im.commit(ctx, *lines); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // resume passes over what an earlier run of the same file has done, and answers its last line.
@@ -217,7 +235,7 @@ func resume(ctx context.Context, db ImportStore, opts ImportOptions, source *sou
 }
 
 // take looks at one line: a good one enters the batch, a bad one is put aside.
-func (im *followImport) take(line []byte) error {
+func (im *followImport) take(_ context.Context, line []byte) error {
 	if im.source.line == 1 {
 		if header, err := isHeader(line); err != nil || header {
 			if err != nil {

@@ -1,11 +1,8 @@
 package social
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -122,28 +119,11 @@ func (im *messageImport) run(ctx context.Context) (err error) {
 	if im.report.ResumedAfter, err = resume(ctx, im.db, im.opts, im.source, im.bad, im.progress); err != nil {
 		return err
 	}
-	for {
-		line, err := im.source.next()
-		im.report.Lines = im.source.line
-		if err == io.EOF {
-			return im.commit(ctx, 0)
-		}
-		if err != nil {
-			im.report.Lines-- // the line that broke off was not whole
-			if fault := im.commit(ctx, im.report.Lines); fault != nil {
-				return fault
-			}
-			return services.Wrapf(services.Invalid, err, "%s breaks off after line %d: what stands before is in", im.opts.File, im.report.Lines)
-		}
-		if err := im.take(ctx, line); err != nil {
-			return err
-		}
-		if im.recipients >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch {
-			if err := im.commit(ctx, im.report.Lines); err != nil {
-				return err
-			}
-		}
-	}
+	return eachLine(ctx, im, im.opts, im.source, &im.report.Lines)
+}
+
+func (im *messageImport) full() bool {
+	return im.recipients >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }
 
 // take looks at one line: a good one enters the batch, a bad one is put aside.
@@ -173,10 +153,8 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	if len(line) > messages.longest {
 		return row, services.Errorf(services.Invalid, "longer than %d bytes", messages.longest)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&row); err != nil || decoder.More() {
-		return row, services.Errorf(services.Invalid, "not one JSON object with key, type, title, content and to: %v", err)
+	if err := readObject(line, &row, "key, type, title, content and to"); err != nil {
+		return row, err
 	}
 	if err := services.CheckText("key", row.Key, 1, 64); err != nil {
 		return row, err

@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 
 	"tidings/services"
 )
@@ -152,4 +154,18 @@ func (s *source) close() error {
 		return nil
 	}
 	return s.file.Close()
+}
+
+// readObject reads a line of JSON Lines: one object with no other fields than it should have. Broken UTF-8 is refused,
+// which the decoder would mend without a word.
+func readObject(line []byte, into any, fields string) error {
+	if !utf8.Valid(line) {
+		return services.Errorf(services.Invalid, "not valid UTF-8")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil || decoder.More() {
+		return services.Errorf(services.Invalid, "not one JSON object with %s: %v", fields, err)
+	}
+	return nil
 }

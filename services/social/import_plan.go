@@ -1,0 +1,114 @@
+package social
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// plan makes posts of the batch, in its order: it finds what they answer, leaves out those that are in already, and gives
+// each the next id of its millisecond. Rows that turn out to be bad are put aside and leave the batch. The author of a
+// planned post is a place in the table of keys.
+func (im *postImport) plan(ctx context.Context) ([]store.ImportedPost, error) {
+	known, byID, err := im.mentioned(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last, err := im.lastOfMoments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	planned := make([]store.ImportedPost, 0, len(im.batch))
+	good := im.batch[:0]
+	for _, row := range im.batch {
+		if _, exists := known[row.Key]; exists && row.Key != "" {
+			good = append(good, row)
+			continue
+		}
+		post, err := planOne(row, known, byID, last)
+		if err != nil {
+			im.putAside(row.number, row.line, err)
+			continue
+		}
+		post.OffFeed = !slices.Contains(im.kinds, post.Kind)
+		post.Author = services.UserNumber(im.keys.place([]byte(row.Author)))
+		if row.Key != "" {
+			known[row.Key] = post.Post
+		}
+		good = append(good, row)
+		planned = append(planned, post)
+	}
+	im.batch = good
+	return planned, nil
+}
+
+// planOne makes the post of one row, all but its author.
+func planOne(row postRow, known map[string]services.Post, byID map[services.PostID]services.Post, last map[services.PostID]services.PostID) (post store.ImportedPost, err error) {
+	post.Kind, post.Body, post.ImportKey = services.PostKindPost, row.Body, row.Key
+	post.UpdatedAt = row.moment.Time()
+	if row.Parent != "" {
+		parent, found := known[row.Parent]
+		if row.parent != 0 {
+			parent, found = byID[row.parent]
+		}
+		switch {
+		case !found:
+			return post, services.Errorf(services.NotFound, "parent: there is no %s; what is answered stands before its answers", services.Quote(row.Parent))
+		case parent.Deleted:
+			return post, services.Errorf(services.NotFound, "parent: %s is deleted", services.Quote(row.Parent))
+		}
+		post.Parent, post.Kind = parent.ID, parent.Kind.AnswerKind()
+	}
+	post.ID = row.moment
+	if newest, some := last[row.moment]; some {
+		post.ID = newest + 1
+	}
+	if post.ID >= row.moment+services.PostsAMillisecond {
+		return post, services.Errorf(services.Conflict, "at is %s: there are %d posts of this millisecond already", services.Quote(row.At), services.PostsAMillisecond)
+	}
+	last[row.moment] = post.ID
+	return post, nil
+}
+
+// mentioned finds the posts that the batch names by key or by id, as far as they are in.
+func (im *postImport) mentioned(ctx context.Context) (map[string]services.Post, map[services.PostID]services.Post, error) {
+	var keys []string
+	var ids []services.PostID
+	for _, row := range im.batch {
+		if row.Key != "" {
+			keys = append(keys, row.Key)
+		}
+		if row.parent != 0 {
+			ids = append(ids, row.parent)
+		} else if row.Parent != "" {
+			keys = append(keys, row.Parent)
+		}
+	}
+	slices.Sort(keys)
+	known, err := im.db.ImportedPosts(ctx, slices.Compact(keys))
+	if err != nil || len(ids) == 0 {
+		return known, nil, err
+	}
+	slices.Sort(ids)
+	byID, err := im.db.Posts(ctx, slices.Compact(ids))
+	return known, byID, err
+}
+
+// lastOfMoments is the greatest id that is taken of each millisecond of the batch. Of what is newer than every post nothing
+// is.
+func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]services.PostID, error) {
+	newest, err := im.db.NewestPost(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var moments []services.PostID
+	for _, row := range im.batch {
+		if row.moment <= newest {
+			moments = append(moments, row.moment)
+		}
+	}
+	slices.Sort(moments)
+	return im.db.NewestPostsAt(ctx, slices.Compact(moments))
+}

@@ -1,0 +1,259 @@
+package social
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// posts is the form of a file of posts.
+var posts = form{
+	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
+}
+
+// PostStore is what an import of posts needs of the database.
+type PostStore interface {
+	ImportStore
+	// ImportedPosts finds posts by the names that an import gave them.
+	ImportedPosts(ctx context.Context, keys []string) (map[string]services.Post, error)
+	// Posts finds posts by their ids.
+	Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error)
+	// NewestPost is the greatest id there is.
+	NewestPost(ctx context.Context) (services.PostID, error)
+	// NewestPostsAt gives the greatest id of each of some milliseconds.
+	NewestPostsAt(ctx context.Context, moments []services.PostID) (map[services.PostID]services.PostID, error)
+}
+
+// PostsReport says what became of an import of posts. It stands also beside an error.
+type PostsReport struct {
+	ResumedAfter int64 // the line after which this run went on; 0: from the start
+	Lines        int64 // the last line that was looked at
+	Rows         int64 // good rows of this run
+	Posts        int64 // posts that are new
+	Duplicates   int64 // rows whose key a post had already
+	Bad          int64 // lines that could not be used, those of the runs before included
+	BadFile      string
+	Took         time.Duration
+}
+
+// String is the report for a person, in one line.
+func (r PostsReport) String() string {
+	var text strings.Builder
+	if r.ResumedAfter > 0 {
+		fmt.Fprintf(&text, "after line %s: ", grouped(r.ResumedAfter))
+	}
+	fmt.Fprintf(&text, "%s rows: %s posts are new, %s existed already", grouped(r.Rows), grouped(r.Posts), grouped(r.Duplicates))
+	if r.Bad > 0 {
+		fmt.Fprintf(&text, "; %s bad lines are in %s", grouped(r.Bad), r.BadFile)
+	}
+	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
+	return text.String()
+}
+
+// postRow is one line: a post, with the host application's own name for it if it has one.
+type postRow struct {
+	Key    string `json:"key"`
+	Author string `json:"author"`
+	At     string `json:"at"`
+	Body   string `json:"body"`
+	Parent string `json:"parent"`
+
+	moment services.PostID // the least id of its millisecond
+	parent services.PostID // where the parent is named by an id
+	number int64           // of the line
+	line   []byte
+}
+
+// postImport is one import of posts under way.
+type postImport struct {
+	db       PostStore
+	ids      interface{ Next() services.PostID }
+	kinds    []services.PostKind // that enter home feeds
+	opts     ImportOptions
+	source   *source
+	keys     *keyTable
+	bad      *badLines
+	progress *progress
+	started  time.Time
+	report   PostsReport
+
+	batch []postRow // since the last commit
+	bytes int       // of its lines
+}
+
+// ImportPosts takes the posts of a file of JSON Lines into the database. A post has the time that the file gives it, to the
+// millisecond; of those of one millisecond the later line is the newer post, whatever was there before. A post with a key
+// goes in once, however often a file names it, and further lines can answer it; what answers a post is a comment, what
+// answers a comment or a reply is a reply. Nobody is notified of anything, and no jobs are queued: what is imported is the
+// past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines, and what stands after a file that broke off, are as in ImportFollows.
+func ImportPosts(ctx context.Context, db PostStore, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts ImportOptions) (PostsReport, error) {
+	opts.form = posts
+	opts = opts.withDefaults()
+	source, err := openSource(opts)
+	if err != nil {
+		return PostsReport{}, err
+	}
+	im := &postImport{
+		db: db, ids: ids, kinds: kinds, opts: opts, source: source, keys: newKeyTable(opts.Prefix), started: opts.Clock.Now(),
+		bad: &badLines{path: source.badPath, out: opts.Out, longest: posts.longest},
+	}
+	im.progress = newProgress(opts, source.size, im.started)
+	if im.report.ResumedAfter, err = resume(ctx, db, opts, source, im.bad, im.progress); err == nil {
+		err = eachLine(ctx, im, opts, source, &im.report.Lines)
+	}
+	im.progress.end()
+	for _, closing := range []func() error{im.bad.close, source.close} {
+		if fault := closing(); err == nil {
+			err = fault
+		}
+	}
+	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
+	im.report.Took = opts.Clock.Now().Sub(im.started)
+	return im.report, err
+}
+
+func (im *postImport) full() bool {
+	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
+}
+
+func (im *postImport) take(_ context.Context, line []byte) error {
+	if isBlank(line) {
+		return nil
+	}
+	row, err := im.row(line)
+	if err == nil {
+		row.number, row.line = im.source.line, bytes.Clone(line)
+		im.batch = append(im.batch, row)
+		im.bytes += len(line)
+		return nil
+	}
+	im.putAside(im.source.line, line, err)
+	if len(im.batch) == 0 && im.report.Rows == 0 && im.report.ResumedAfter == 0 && im.bad.count >= hopeless {
+		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", im.opts.File, hopeless, posts.lines)
+	}
+	return nil
+}
+
+func (im *postImport) putAside(number int64, line []byte, reason error) {
+	im.progress.end()
+	im.bad.add(number, line, reason)
+}
+
+// row reads a line, as far as that can be done by itself.
+func (im *postImport) row(line []byte) (row postRow, err error) {
+	if len(line) > posts.longest {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", posts.longest)
+	}
+	if err := readObject(line, &row, "key, author, at, body and parent"); err != nil {
+		return row, err
+	}
+	if row.Key != "" {
+		if err := services.CheckText("key", row.Key, 1, 64); err != nil {
+			return row, err
+		}
+		if isPostID(row.Key) {
+			return row, services.Errorf(services.Invalid, "key: %s looks like an id of ours: choose another", services.Quote(row.Key))
+		}
+	}
+	if err := im.keys.check([]byte(row.Author)); err != nil {
+		return row, services.Errorf(services.Invalid, "author: %s", err)
+	}
+	if err := services.CheckBody(row.Body); err != nil {
+		return row, err
+	}
+	if isPostID(row.Parent) {
+		if row.parent, err = services.ParsePostGlobalID("parent", row.Parent); err != nil {
+			return row, err
+		}
+	} else if row.Parent != "" {
+		if err := services.CheckText("parent", row.Parent, 1, 64); err != nil {
+			return row, err
+		}
+		if row.Parent == row.Key {
+			return row, services.Errorf(services.Invalid, "parent: %s answers itself", services.Quote(row.Key))
+		}
+	}
+	moment, err := time.Parse(time.RFC3339, row.At)
+	if err != nil {
+		return row, services.Errorf(services.Invalid, "at is %s: a moment like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
+	}
+	if row.moment = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.moment > im.ids.Next() {
+		return row, services.Errorf(services.Invalid, "at is %s: it lies before 1970 or in the future", services.Quote(row.At))
+	}
+	return row, nil
+}
+
+// isPostID says whether a name of a post is an id as the API gives it.
+func isPostID(name string) bool { return strings.HasPrefix(name, services.PostType+":") }
+
+// errTaken says that an id or a key of the batch was given to another post meanwhile.
+var errTaken = errors.New("it was written to by others all the time: try again")
+
+// planTries is how often a batch is planned: each further time because somebody published in the very milliseconds of it.
+const planTries = 10
+
+func (im *postImport) commit(ctx context.Context, line int64) (err error) {
+	var planned []store.ImportedPost
+	for range planTries {
+		if planned, err = im.plan(ctx); err != nil {
+			break
+		}
+		if err = im.write(ctx, planned, line); !errors.Is(err, errTaken) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s, lines to %d: %w", im.opts.File, im.report.Lines, err)
+	}
+	im.report.Rows += int64(len(im.batch))
+	im.report.Posts += int64(len(planned))
+	im.report.Duplicates += int64(len(im.batch) - len(planned))
+	im.batch, im.bytes = im.batch[:0], 0
+	im.progress.show(ImportReport{Rows: im.report.Rows, Follows: im.report.Posts, Duplicates: im.report.Duplicates}, im.source.bytes())
+	return nil
+}
+
+// write puts the planned posts in, with their authors and the place in the file, or nothing at all.
+func (im *postImport) write(ctx context.Context, planned []store.ImportedPost, line int64) error {
+	// Before the transaction: a bad line that is put aside twice can be taken out again, one that is lost cannot.
+	if err := im.bad.flush(); err != nil {
+		return err
+	}
+	fresh := im.keys.fresh()
+	var numbers map[string]services.UserNumber
+	numbered := make([]store.ImportedPost, len(planned))
+	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
+		if numbers, err = tx.EnsureUsers(ctx, fresh); err != nil {
+			return err
+		}
+		for i, post := range planned {
+			numbered[i] = post
+			numbered[i].Author = im.keys.number(int32(post.Author), numbers)
+		}
+		// In the order of the table's key: the index grows at one place.
+		slices.SortFunc(numbered, func(a, b store.ImportedPost) int { return int(int64(a.ID) - int64(b.ID)) })
+		inserted, err := tx.ImportPosts(ctx, numbered)
+		if err != nil {
+			return err
+		}
+		if inserted < len(planned) {
+			return errTaken
+		}
+		if im.source.identity == "" {
+			return nil
+		}
+		// Also at the end, when line is 0: what has no key would go in again if a file that is in began anew.
+		return tx.SetImportProgress(ctx, im.source.identity, max(line, im.report.Lines))
+	})
+	if err == nil {
+		im.keys.learn(numbers)
+	}
+	return err
+}

@@ -1,0 +1,328 @@
+package social
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+func (im *importer) posts(db PostStore, opts ImportOptions) (PostsReport, error) {
+	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
+	report, err := ImportPosts(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
+	report.Took = 0
+	return report, err
+}
+
+func (im *importer) mustPosts(opts ImportOptions) PostsReport {
+	im.t.Helper()
+	report, err := im.posts(im.db, opts)
+	if err != nil {
+		im.t.Fatalf("%v\n%s", err, im.out.String())
+	}
+	return report
+}
+
+// feedOf is what somebody's own feed lists, the newest first: "body at time".
+func (im *importer) feedOf(key string) (lines []string) {
+	im.t.Helper()
+	numbers, err := im.db.UserNumbers(im.t.Context(), []string{key})
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	ids, err := im.db.AuthorPosts(im.t.Context(), numbers[key], 1000)
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	found, err := im.db.Posts(im.t.Context(), ids)
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	for _, id := range ids {
+		lines = append(lines, found[id].Body+" "+id.Time().Format("15:04:05.000"))
+	}
+	return lines
+}
+
+const archive = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body":"one"}
+{"key":"p3","author":"ann","at":"2026-01-30T09:30:00.007+00:00","body":"three"}
+{"key":"p2","author":"ann","at":"2026-01-30T09:30:00Z","body":"two"}
+{"key":"c1","author":"bob","at":"2026-01-30T09:31:00Z","body":"an answer to @ann","parent":"p1"}
+
+{"key":"c2","author":"ann","at":"2026-01-30T09:32:00Z","body":"an answer to the answer","parent":"c1"}
+{"author":"bob","at":"2026-01-30T09:33:00Z","body":"without a key"}
+`
+
+// What is imported has its own time and order, its kind, and a place in feeds; nobody is notified of any of it. A second
+// import changes nothing but for what has no key.
+func TestImportedPosts(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
+		im := newImporter(t, w.Store)
+		file := im.file("archive.jsonl", archive)
+		want := PostsReport{Lines: 7, Rows: 6, Posts: 6}
+		if diff := cmp.Diff(want, im.mustPosts(ImportOptions{File: file, Batch: 2})); diff != "" {
+			t.Fatalf("the report (-want +got):\n%s", diff)
+		}
+		check := func(bobs ...string) {
+			t.Helper()
+			if diff := cmp.Diff([]string{"three 09:30:00.007", "two 09:30:00.000", "one 09:30:00.000"}, im.feedOf("ann")); diff != "" {
+				t.Errorf("of ann (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(bobs, im.feedOf("bob")); diff != "" {
+				t.Errorf("of bob (-want +got):\n%s", diff)
+			}
+		}
+		check("without a key 09:33:00.000")
+		known, err := im.db.ImportedPosts(t.Context(), []string{"p1", "c1", "c2", "none", ""})
+		w.Must(err)
+		if len(known) != 3 || known["c1"].Kind != services.PostKindComment || known["c2"].Kind != services.PostKindReply {
+			t.Errorf("they are %+v", known)
+		}
+		found, err := im.db.Posts(t.Context(), []services.PostID{known["c1"].ID})
+		w.Must(err)
+		if c1 := found[known["c1"].ID]; c1.Parent != known["p1"].ID || !c1.OffFeed || !c1.UpdatedAt.Equal(c1.ID.Time()) {
+			t.Errorf("the comment is %+v", c1)
+		}
+		w.Quiet(w.Fanout)
+		for _, recipient := range []services.UserNumber{1, 2} {
+			if states, err := w.Store.NotificationStates(t.Context(), recipient); err != nil || len(states) > 0 {
+				t.Errorf("somebody was notified: %+v, %v", states, err)
+			}
+		}
+		if diff := cmp.Diff(PostsReport{ResumedAfter: 7, Lines: 7}, im.mustPosts(ImportOptions{File: file})); diff != "" {
+			t.Errorf("the report of the second time (-want +got):\n%s", diff)
+		}
+		check("without a key 09:33:00.000")
+		want = PostsReport{Lines: 7, Rows: 6, Posts: 1, Duplicates: 5}
+		if diff := cmp.Diff(want, im.mustPosts(ImportOptions{File: im.file("copy.jsonl", archive)})); diff != "" {
+			t.Errorf("the report of a copy (-want +got):\n%s", diff)
+		}
+		check("without a key 09:33:00.000", "without a key 09:33:00.000")
+		answer := fmt.Sprintf(`{"author":"carl","at":"2026-01-30T10:00:00Z","body":"x","parent":"post:%s"}`, known["c2"].ID)
+		if got := im.mustPosts(ImportOptions{File: "-", Input: strings.NewReader(answer), Prefix: "u-"}); got.Posts != 1 {
+			t.Errorf("an answer to an id: %+v\n%s", got, im.out.String())
+		}
+	})
+}
+
+// An import that breaks at any of its writes, before the commit or after it, ends as one that does not break: every post
+// once, in its order, and every bad line put aside once.
+func TestBrokenImportOfPostsGoesOn(t *testing.T) {
+	var text strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&text, `{"key":"k%d","author":"a%d","at":"2026-01-30T09:%02d:00Z","body":"%d"}`+"\n", i, i%3, i/5, i)
+		if i%10 == 9 {
+			fmt.Fprintf(&text, `{"author":"a%d","at":"2026-01-30T09:%02d:00Z","body":"no key %d"}`+"\n", i%3, i/5, i)
+			fmt.Fprintf(&text, `{"key":"x%d","author":"a1","at":"2026-01-30T09:00:00Z","body":"bad","parent":"none"}`+"\n", i)
+		}
+	}
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		whole := sqliteImporter(t)
+		counter := &breaking{Store: whole.db}
+		want, err := whole.posts(counter, ImportOptions{File: whole.file("f.jsonl", text.String()), Batch: 7})
+		if err != nil || want.Posts != 44 || want.Bad != 4 || counter.writes < 5 {
+			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
+		}
+		wantBad := whole.read(want.BadFile)
+		for n := range 2 * counter.writes {
+			im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
+			// The database is one for all on PostgreSQL: keys of posts and users are of this run.
+			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
+			opts := ImportOptions{File: im.file("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
+			if _, err := im.posts(&breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+				t.Fatalf("run %d: %v", n, err)
+			}
+			got := im.mustPosts(opts)
+			if got.Bad != 4 || strings.ReplaceAll(im.read(got.BadFile), fmt.Sprintf("r%d.", n), "") != wantBad {
+				t.Errorf("run %d: %d bad lines:\n%s", n, got.Bad, im.read(got.BadFile))
+			}
+			for _, author := range []string{"a0", "a1", "a2"} {
+				if diff := cmp.Diff(whole.feedOf(author), im.feedOf(opts.Prefix+author)); diff != "" {
+					t.Errorf("run %d: the posts of %s (-want +got):\n%s", n, author, diff)
+				}
+			}
+			if err := im.db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A file that ends in the middle of its gzip says where, what stands before is in, and the whole file brings the rest.
+func TestAnImportOfPostsThatBreaksOff(t *testing.T) {
+	im := sqliteImporter(t)
+	var text strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%x"}`+"\n", i, i*i*7919)
+	}
+	packed := zip(t, text.String())
+	got, err := im.posts(im.db, ImportOptions{File: im.file("a.jsonl.gz", packed[:len(packed)/2])})
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz breaks off after line %d: what stands before is in", got.Lines)) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if got.Posts == 0 || got.Posts != got.Lines || got.Bad != 0 {
+		t.Errorf("of the half: %+v", got)
+	}
+	if rest := im.mustPosts(ImportOptions{File: im.file("a.jsonl.gz", packed)}); rest.Posts+got.Posts != 3000 || rest.Duplicates != got.Posts {
+		t.Errorf("of the whole after %d: %+v", got.Posts, rest)
+	}
+}
+
+// Bad lines are told, put aside and nobody's post; the others go in.
+func TestBadLinesOfPosts(t *testing.T) {
+	im := sqliteImporter(t)
+	const at = `"at":"2026-01-30T09:30:00Z"`
+	line := func(fields string) string { return `{"author":"x",` + at + `,"body":"b",` + fields + `}` }
+	bad := []struct{ line, says string }{
+		{`not JSON`, "not one JSON object with key, author, at, body and parent"},
+		{line(`"extra":1`), "extra"},
+		{line(`"key":"k"`) + ` {}`, "not one JSON object"},
+		{`{"author":"x",` + at + `,"body":"` + "\xff" + `"}`, "not valid UTF-8"},
+		{`{` + at + `,"body":"b"}`, "author: a key is empty"},
+		{`{"author":"a b",` + at + `,"body":"b"}`, `author: user key "a b"`},
+		{`{"author":"x",` + at + `,"body":""}`, "body: 1 to 5000 characters are allowed, got 0"},
+		{`{"author":"x",` + at + `,"body":" \n "}`, "body: nothing but white space"},
+		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 5001) + `"}`, "body: 1 to 5000 characters are allowed, got 5001"},
+		{`{"author":"x",` + at + `,"body":"\u0000"}`, "body: has a NUL character"},
+		{`{"author":"x","body":"b"}`, `at is ""`},
+		{`{"author":"x","at":"yesterday","body":"b"}`, `at is "yesterday": a moment like`},
+		{`{"author":"x","at":"1969-12-31T23:59:59Z","body":"b"}`, "before 1970 or in the future"},
+		{`{"author":"x","at":"2026-01-31T12:00:01Z","body":"b"}`, "before 1970 or in the future"},
+		{line(`"key":"` + strings.Repeat("k", 65) + `"`), "key: 1 to 64 characters are allowed, got 65"},
+		{line(`"key":"post:1"`), "key: \"post:1\" looks like an id of ours"},
+		{line(`"key":"self","parent":"self"`), `parent: "self" answers itself`},
+		{line(`"parent":"post:1"`), "parent: \"post:1\" is not the id of a post"},
+		{line(`"parent":"post:0000000000009"`), `parent: there is no "post:0000000000009"`},
+		{line(`"parent":"later"`), `parent: there is no "later"; what is answered stands before its answers`},
+		{line(`"parent":"gone"`), `parent: "gone" is deleted`},
+		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
+	}
+	im.mustPosts(ImportOptions{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
+	gone, err := im.db.ImportedPosts(t.Context(), []string{"gone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = im.db.Write(t.Context(), func(tx *store.Tx) error { _, _, err := tx.DeletePost(t.Context(), gone["gone"].ID); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := []string{line(`"key":"good"`)}
+	for _, one := range bad {
+		lines = append(lines, one.line)
+	}
+	lines = append(lines, line(`"key":"later"`), line(`"key":"last","parent":"good"`))
+	file := im.file("p.jsonl", strings.Join(lines, "\n"))
+	report := im.mustPosts(ImportOptions{File: file})
+	want := PostsReport{Lines: int64(len(lines)), Rows: 3, Posts: 3, Bad: int64(len(bad)), BadFile: file + ".bad"}
+	if diff := cmp.Diff(want, report); diff != "" {
+		t.Errorf("the report (-want +got):\n%s", diff)
+	}
+	if text := report.String(); text != fmt.Sprintf("3 rows: 3 posts are new, 0 existed already; %d bad lines are in %s.bad; 0.0 s", len(bad), file) {
+		t.Errorf("it reads %q", text)
+	}
+	aside := im.read(file + ".bad")
+	for i, one := range bad {
+		if want := fmt.Sprintf("# line %d: ", i+2); !strings.Contains(aside, want) || !strings.Contains(aside, one.says) {
+			t.Errorf("%.60s is not put aside with %q:\n%.3000s", one.line, one.says, aside)
+		}
+		if !strings.Contains(aside, one.line[:min(len(one.line), 1<<17)]) {
+			t.Errorf("%.60s was not put aside as it was", one.line)
+		}
+	}
+	if numbers, err := im.db.UserNumbers(t.Context(), []string{"a b", "x"}); err != nil || len(numbers) != 1 {
+		t.Errorf("the users %v, %v", numbers, err)
+	}
+	if _, err := im.posts(im.db, ImportOptions{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+		t.Errorf("another kind of file: %v", err)
+	}
+	if _, err := im.posts(im.db, ImportOptions{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// Somebody publishes in the very millisecond while it is imported: the ids are given anew, and nothing is lost or doubled.
+type publishing struct {
+	*store.Store
+	t    *testing.T
+	left int
+}
+
+func (p *publishing) NewestPostsAt(ctx context.Context, moments []services.PostID) (map[services.PostID]services.PostID, error) {
+	newest, err := p.Store.NewestPostsAt(ctx, moments)
+	if p.left--; p.left >= 0 {
+		moment := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
+		live := services.Post{ID: max(moment, newest[moment]+1), Author: 9, Kind: services.PostKindPost, Body: "live"}
+		if err := p.Write(ctx, func(tx *store.Tx) error { return tx.InsertPost(ctx, live) }); err != nil {
+			p.t.Error(err)
+		}
+	}
+	return newest, err
+}
+
+func TestPostsArePublishedMeanwhile(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
+		var text strings.Builder
+		for i := range 100 {
+			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
+		}
+		got, err := im.posts(&publishing{im.db, t, 5}, ImportOptions{File: im.file("a.jsonl", text.String())})
+		if err != nil || got.Posts != 100 || len(im.feedOf("ann")) != 100 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		im2 := newImporter(t, im.db)
+		_, err = im2.posts(&publishing{im.db, t, 1000}, ImportOptions{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
+		if err == nil || !strings.Contains(err.Error(), "lines to 100") {
+			t.Errorf("when it never ends: %v", err)
+		}
+		if posts := im.feedOf("ann"); len(posts) != 100 {
+			t.Errorf("%d posts of an import that did not come through", len(posts))
+		}
+	})
+}
+
+// However posts are spread over files, batches and milliseconds: each has its time, no two are one, and of one millisecond
+// the later line is the newer one.
+func TestOrderOfImportedPosts(t *testing.T) {
+	storetest.Fewer(t, 5)
+	rapid.Check(t, func(r *rapid.T) {
+		im := sqliteImporter(t)
+		defer func() { _ = im.db.Close() }()
+		began := time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC)
+		type placed struct {
+			ms   int
+			body string
+		}
+		var all []placed
+		for file := range rapid.IntRange(1, 3).Draw(r, "files") {
+			var text strings.Builder
+			for i, ms := range rapid.SliceOfN(rapid.IntRange(0, 5), 0, 30).Draw(r, "milliseconds") {
+				one := placed{ms, fmt.Sprintf("%d/%d", file, i)}
+				all = append(all, one)
+				moment := began.Add(time.Duration(ms) * time.Millisecond).Format(time.RFC3339Nano)
+				fmt.Fprintf(&text, `{"author":"ann","at":"%s","body":"%s"}`+"\n", moment, one.body)
+			}
+			im.mustPosts(ImportOptions{File: "-", Input: strings.NewReader(text.String()), Batch: rapid.IntRange(1, 7).Draw(r, "batch")})
+		}
+		slices.SortStableFunc(all, func(a, b placed) int { return a.ms - b.ms })
+		var want []string
+		for _, one := range slices.Backward(all) {
+			want = append(want, one.body+" "+began.Add(time.Duration(one.ms)*time.Millisecond).Format("15:04:05.000"))
+		}
+		if diff := cmp.Diff(want, im.feedOf("ann")); diff != "" {
+			r.Fatalf("the feed (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// Two statements, because a list of parents cannot hold null.
+var (
+	importPosts = newInsertion("import posts", "posts",
+		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, import_key TEXT", "ON CONFLICT DO NOTHING")
+
+	importAnswers = newInsertion("import answers", "posts",
+		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, import_key TEXT, parent BIGINT", "ON CONFLICT DO NOTHING")
+
+	importedPosts = newStatement("imported posts", `SELECT import_key, id, author, kind, deleted_at IS NOT NULL FROM posts
+		WHERE {in import_key $1 TEXT} AND import_key <> ''`)
+
+	newestPost = newStatement("the newest post", `SELECT COALESCE(max(id), 0) FROM posts`)
+
+	newestPostsAt = newStatement("the newest posts of moments", `SELECT moment,
+		(SELECT max(id) FROM posts WHERE id >= moment AND id < moment + $2) FROM {rows $1 moment BIGINT} AS moments
+		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)
+)
+
+// ImportedPost is a post with the host application's own name for it, "" when it has none.
+type ImportedPost struct {
+	services.Post
+	ImportKey string
+}
+
+// ImportPosts puts posts in and says how many. One whose id or name is taken is left out: then the others are to be undone,
+// and ids given anew.
+func (tx *Tx) ImportPosts(ctx context.Context, posts []ImportedPost) (inserted int, err error) {
+	plain, answers := make([][]any, 0, len(posts)), [][]any(nil)
+	for _, post := range posts {
+		row := []any{post.ID, post.Author, post.Kind, post.OffFeed, post.Body, post.UpdatedAt, post.ImportKey}
+		if post.Parent == 0 {
+			plain = append(plain, row)
+		} else {
+			answers = append(answers, append(row, post.Parent))
+		}
+	}
+	if inserted, err = tx.insert(ctx, importPosts, plain); err != nil {
+		return inserted, err
+	}
+	more, err := tx.insert(ctx, importAnswers, answers)
+	return inserted + more, err
+}
+
+// ImportedPosts finds posts by the names that an import gave them: id, author, kind, and whether they are deleted. A name
+// that nothing has is absent.
+func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]services.Post, error) {
+	posts := make(map[string]services.Post, len(keys))
+	if len(keys) == 0 {
+		return posts, nil
+	}
+	err := s.each(ctx, importedPosts, []any{keys}, func(scan func(...any) error) error {
+		var key string
+		var post services.Post
+		err := scan(&key, &post.ID, &post.Author, &post.Kind, &post.Deleted)
+		posts[key] = post
+		return err
+	})
+	return posts, err
+}
+
+// NewestPost is the greatest id of a post there is, 0 when there is none.
+func (s *Store) NewestPost(ctx context.Context) (newest services.PostID, err error) {
+	_, err = s.one(ctx, newestPost, nil, &newest)
+	return newest, err
+}
+
+// NewestPostsAt gives, for each of some milliseconds (see services.PostIDAt), the greatest id of a post of it. One without
+// posts is absent.
+func (s *Store) NewestPostsAt(ctx context.Context, moments []services.PostID) (map[services.PostID]services.PostID, error) {
+	newest := make(map[services.PostID]services.PostID, len(moments))
+	if len(moments) == 0 {
+		return newest, nil
+	}
+	asked := make(rows, len(moments))
+	for i, moment := range moments {
+		asked[i] = []any{moment}
+	}
+	err := s.each(ctx, newestPostsAt, []any{asked, int64(services.PostsAMillisecond)}, func(scan func(...any) error) error {
+		var moment, id services.PostID
+		err := scan(&moment, &id)
+		newest[moment] = id
+		return err
+	})
+	return newest, err
+}
