@@ -67,6 +67,13 @@ type FeedEntry struct {
 	Counts bool
 }
 
+// PulledAuthor is somebody whom a reader follows and whose posts nobody writes into inboxes: nodes have them in memory,
+// and whoever shows the feed merges them in. Posts up to Since are listed and do not count.
+type PulledAuthor struct {
+	Author UserNumber
+	Since  PostID
+}
+
 // FeedEnd says why a feed ends where it ends.
 type FeedEnd string
 

@@ -42,7 +42,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 		for i, post := range posts {
 			entries[i] = services.FeedEntry{Post: post, Author: author, Counts: post > edge.Since}
 		}
-		result, err := f.redis.MergeIntoInbox(ctx, reader, stamp, true, entries)
+		result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Fence: true, Entries: entries})
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserNumber, id se
 			}
 			entry.Counts = id > edge.Since
 		}
-		result, err := f.redis.MergeIntoInbox(ctx, reader, stamp, false, []services.FeedEntry{entry})
+		result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
 		if err != nil || result.Status != rdb.Retry {
 			return result, err
 		}

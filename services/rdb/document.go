@@ -19,6 +19,7 @@ import (
 //	T     home feed: seen up to (post id)
 //	fc    home feed: the count, 0 to 300, with "+" when it may be more
 //	fq ft home feed: newest entry that does not count; newest counting entry ever trimmed
+//	F     home feed: followed authors whose posts are pulled, and since when they are followed, packed
 //	Cu Cm conversations: unread and mentions over those counted when written
 //	R     conversations counted when read, and what to take from the head of each, packed
 //	Ck    how many states {u<number>}:c has: with another number some were lost
@@ -31,6 +32,7 @@ type Document struct {
 	Seen          services.PostID
 	FeedCount     int
 	FeedMore      bool                        // FeedCount or more
+	Pulled        []services.PulledAuthor     // whose posts are not in FeedCount, in no order
 	Notifications []services.CategoryCounts   // of services.Categories, in that order
 	Messages      []services.MessageTypeState // of the configured types, in that order
 	Notice        services.NoticeState

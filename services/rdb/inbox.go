@@ -76,22 +76,30 @@ func (c *Client) AddToInboxes(ctx context.Context, stamp Stamp, adds []Add) ([]R
 	return c.results(ctx, inboxAdd, calls)
 }
 
-// MergeIntoInbox merges posts that were read for this one reader. With fence the edge may be new: whatever was
-// read before is refused afterwards, since its entries may count differently.
-func (c *Client) MergeIntoInbox(ctx context.Context, reader services.UserNumber, stamp Stamp, fence bool, entries []services.FeedEntry) (Result, error) {
-	args := []any{stamp.text(), "0"}
-	if fence {
-		args[1] = "1"
-	}
-	for _, entry := range entries {
-		args = append(args, entryText(entry))
-	}
-	return c.result(ctx, inboxMerge, call{keys: inboxKeys(reader), args: args})
+// Merge is what was read for one reader, to be merged into what he has.
+type Merge struct {
+	Reader  services.UserNumber
+	Stamp   Stamp
+	Fence   bool // the edge may be new: whatever was read before is refused afterwards, since its entries may count differently
+	Pulled  []services.PulledAuthor
+	Entries []services.FeedEntry
 }
 
-// DropFromInbox takes everything of an author out of a reader's inbox.
+// MergeIntoInbox merges what was read for one reader.
+func (c *Client) MergeIntoInbox(ctx context.Context, merge Merge) (Result, error) {
+	args := []any{merge.Stamp.text(), "0", pulledText(merge.Pulled...)}
+	if merge.Fence {
+		args[1] = "1"
+	}
+	for _, entry := range merge.Entries {
+		args = append(args, entryText(entry))
+	}
+	return c.result(ctx, inboxMerge, call{keys: inboxKeys(merge.Reader), args: args})
+}
+
+// DropFromInbox takes everything of an author out of a reader's feed, whichever way his posts come into it.
 func (c *Client) DropFromInbox(ctx context.Context, reader, author services.UserNumber) (Result, error) {
-	return c.result(ctx, inboxDrop, call{keys: inboxKeys(reader), args: []any{authorLetters(author)}})
+	return c.result(ctx, inboxDrop, call{keys: inboxKeys(reader), args: []any{authorLetters(author), authorBytes(author)}})
 }
 
 // DeleteFromInboxes takes one post out of many inboxes, one round trip for each 500.
@@ -159,19 +167,20 @@ func (r reply) stamp() (Stamp, error) {
 type FeedFacts struct {
 	Reader         services.UserNumber
 	Stamp          Stamp
-	Seen           services.PostID      // seen up to
-	Entries        []services.FeedEntry // the newest
-	Floor          services.PostID      // the newest older than Entries, 0 when there is none
-	TrimmedCounted services.PostID      // the newest that counts at or below Floor, 0 when there is none
-	Day            int64                // of activity, days since 1970
-	Lifetime       time.Duration        // how long the keys live without a further visit, at most
+	Seen           services.PostID         // seen up to
+	Pulled         []services.PulledAuthor // whose posts are not among Entries
+	Entries        []services.FeedEntry    // the newest
+	Floor          services.PostID         // the newest older than Entries, 0 when there is none
+	TrimmedCounted services.PostID         // the newest that counts at or below Floor, 0 when there is none
+	Day            int64                   // of activity, days since 1970
+	Lifetime       time.Duration           // how long the keys live without a further visit, at most
 }
 
 // EndRebuild merges the facts and marks the document good.
 func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error) {
 	args := []any{
 		facts.Stamp.text(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
-		facts.Day, secondsToLive(facts.Lifetime),
+		facts.Day, secondsToLive(facts.Lifetime), pulledText(facts.Pulled...),
 	}
 	for _, entry := range facts.Entries {
 		args = append(args, entryText(entry))
@@ -201,6 +210,11 @@ type InboxPage struct {
 	Ready   bool // false: the inbox is missing or being built
 	Entries []services.FeedEntry
 	Cut     bool // older posts exist and are not listed: feeds end at their 300th entry
+
+	Pulled []services.PulledAuthor // whose posts are to be merged in
+	Above  int                     // how many entries the inbox has that are not below the page
+	Floor  services.PostID         // the newest ever trimmed from the inbox; 0: it holds all there is
+	Seen   services.PostID         // seen up to
 }
 
 // Inbox reads up to limit entries with ids below before, newest first, in one round trip.
@@ -210,27 +224,25 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before s
 	}
 	key := inboxKey(reader)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
-		p.HMGet(ctx, badgeKey(reader), "st", "e")
+		p.HMGet(ctx, badgeKey(reader), "st", "e", "F", "T")
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: "(" + before.String(), Min: "-", Count: int64(limit)})
+		p.ZLexCount(ctx, key, "["+before.String(), "+")
 	})
 	if err != nil {
 		return InboxPage{}, err
 	}
-	var page InboxPage
 	for _, command := range commands {
 		if err := command.Err(); err != nil && err != redis.Nil {
-			return page, unavailable(err)
+			return InboxPage{}, unavailable(err)
 		}
 	}
-	first := commands[1].(*redis.StringSliceCmd).Val()
-	state := commands[0].(*redis.SliceCmd).Val()
-	if state[0] != "1" || state[1] != c.epoch.value() || len(first) == 0 || first[0][0] != sentinel {
-		return page, nil
+	page := inboxState(commands[0].(*redis.SliceCmd).Val(), commands[1].(*redis.StringSliceCmd).Val(), c.epoch.value())
+	if !page.Ready {
+		return InboxPage{}, nil
 	}
-	page.Ready = true
-	page.Cut = first[0][1:] != zeroID
+	page.Above = int(commands[4].(*redis.IntCmd).Val())
 	var oldest services.PostID
 	if last := commands[2].(*redis.StringSliceCmd).Val(); len(last) == 1 {
 		entry, _ := parseEntry(last[0])
@@ -244,6 +256,19 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before s
 		page.Cut = page.Cut || ok && entry.Post < oldest
 	}
 	return page, nil
+}
+
+// inboxState reads what the document says of the inbox, and its sentinel.
+func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
+	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != sentinel {
+		return page
+	}
+	pulled, hasPulled := fields[2].(string)
+	seen, hasSeen := fields[3].(string)
+	p := &parser{failed: !hasPulled || !hasSeen}
+	page.Pulled, page.Seen, page.Floor = p.unpackPulled(pulled), p.place(seen), p.place(first[0][1:])
+	page.Ready, page.Cut = !p.failed, page.Floor > 0
+	return page
 }
 
 // AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first, also those below what Inbox lists

@@ -29,13 +29,15 @@ type world struct {
 	posts map[services.PostID]*services.Post
 	edges map[edge]services.PostID // since
 	seen  map[services.UserNumber]services.PostID
-	last  services.PostID   // greatest id given away
-	held  []services.PostID // ids given away to transactions that have not committed
+	pulls map[services.UserNumber]bool // whose followers' documents name them
+	last  services.PostID              // greatest id given away
+	held  []services.PostID            // ids given away to transactions that have not committed
 
 	queue   []*worker
 	shown   map[services.UserNumber]snapshot
 	trace   []string
 	rereads bool // off is a planted bug: a removal does not read its edge again
+	late    bool // a planted bug: followers' documents name an author before it is written down that they are to
 	sweeps  bool // off is a planted bug: a follow does not look for what was deleted before it
 	depth   int  // how many posts of an author a follow reads: one more than an inbox holds, so that it is trimmed and has a floor
 }
@@ -113,6 +115,8 @@ const (
 	visit
 	work
 	kinds
+
+	flip = kinds + 1 // of the histories of pulled authors alone
 )
 
 func (w *world) mix() (deck []int) {
@@ -168,6 +172,8 @@ func (w *world) event() error {
 		return w.visit(user)
 	case work:
 		return w.work(true)
+	case flip:
+		w.flip(other)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (v view) add(stamp Stamp, entry services.FeedEntry) Result {
 
 func (v view) merge(stamp Stamp, fence bool, entries ...services.FeedEntry) Result {
 	v.Helper()
-	result, err := v.c.MergeIntoInbox(v.Context(), reader, stamp, fence, entries)
+	result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: stamp, Fence: fence, Entries: entries})
 	v.must(err)
 	return result
 }

@@ -101,7 +101,7 @@ func (w *world) addAgain(pause func(), reader services.UserNumber, id services.P
 			entry.Counts = id > since
 		}
 		pause()
-		result, err := w.client.MergeIntoInbox(w.ctx, reader, stamp, false, []services.FeedEntry{entry})
+		result, err := w.client.MergeIntoInbox(w.ctx, Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
 		if err != nil || result.Status != Retry {
 			return err
 		}
@@ -130,13 +130,17 @@ func (w *world) reconcile(pause func(), reader, author services.UserNumber) erro
 			return nil
 		}
 		pause()
+		var pulled []services.PulledAuthor
+		if w.pulls[author] {
+			pulled = []services.PulledAuthor{{Author: author, Since: since}}
+		}
 		posts := w.ids(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
 		entries := make([]services.FeedEntry, min(len(posts), w.depth))
 		for i := range entries {
 			entries[i] = services.FeedEntry{Post: posts[i], Author: author, Counts: posts[i] > since}
 		}
 		pause()
-		result, err := w.client.MergeIntoInbox(w.ctx, reader, stamp, true, entries)
+		result, err := w.client.MergeIntoInbox(w.ctx, Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Entries: entries})
 		if err != nil {
 			return err
 		}
@@ -181,6 +185,7 @@ func (w *world) rebuild(pause func(), user services.UserNumber, refill bool) err
 		facts := FeedFacts{Reader: user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour, Seen: w.seen[user]}
 		pause()
 		facts.Entries = w.homeFeed(user)
+		facts.Pulled = w.pulledBy(user)
 		pause()
 		result, err := w.client.EndRebuild(w.ctx, facts)
 		if err != nil || result.Status == Applied {
@@ -217,13 +222,14 @@ type snapshot struct {
 	floor      string
 	ft         string
 	unreadable string // a member that is no entry
+	pulled     []services.PulledAuthor
 }
 
 // snapshots reads several users' feeds in one round trip, behind the back of the methods under test.
 func snapshots(w *world) (map[services.UserNumber]snapshot, error) {
 	commands, err := w.client.pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.users {
-			p.HMGet(w.ctx, badgeKey(user), "st", "n", "fc", "T", "ft")
+			p.HMGet(w.ctx, badgeKey(user), "st", "n", "fc", "T", "ft", "F")
 			p.ZRange(w.ctx, inboxKey(user), 0, -1)
 		}
 	})
@@ -247,6 +253,8 @@ func newSnapshot(fields []any, members []string) (s snapshot) {
 		*into, _ = fields[i].(string)
 	}
 	s.seen, _ = services.ParsePostID(T)
+	packed, _ := fields[5].(string)
+	s.pulled = sortPulled((&parser{}).unpackPulled(packed))
 	s.floor = members[0]
 	for _, member := range members[1:] {
 		entry, ok := parseEntry(member)
@@ -311,7 +319,8 @@ func (w *world) check() error {
 		if now.seen < before.seen {
 			return fmt.Errorf("user %d: seen up to %d after %d: the mark moved back", user, now.seen, before.seen)
 		}
-		changed := now.fc != before.fc || now.seen != before.seen || !slices.Equal(now.entries, before.entries)
+		changed := now.fc != before.fc || now.seen != before.seen || !slices.Equal(now.entries, before.entries) ||
+			!slices.Equal(now.pulled, before.pulled)
 		if order := strings.Compare(now.n, before.n); order < 0 || order == 0 && changed {
 			return fmt.Errorf("user %d: version %s after %s, changed: %v", user, now.n, before.n, changed)
 		}
@@ -350,6 +359,9 @@ func (w *world) compare() error {
 		d := documents[0]
 		if !d.Ready || d.FeedCount != count || d.FeedMore || d.Seen != w.seen[user] {
 			return fmt.Errorf("user %d: the document is %+v, the facts say %d above %d", user, d, count, w.seen[user])
+		}
+		if pulled := w.pulledBy(user); !slices.Equal(sortPulled(d.Pulled), pulled) || !slices.Equal(sortPulled(page.Pulled), pulled) {
+			return fmt.Errorf("user %d: pulled are %v, the facts say %v", user, d.Pulled, pulled)
 		}
 	}
 	return w.check()

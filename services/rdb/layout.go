@@ -22,7 +22,7 @@ type layout struct {
 const unborn = "0"
 
 // The fields before the registers, in the order of layout.fields.
-var plainFields = []string{"st", "e", "n", "d", "T", "fc", "Cu", "Cm", "R"}
+var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "Cu", "Cm", "R"}
 
 const (
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
@@ -127,6 +127,7 @@ func (l *layout) parse(values []any, epoch string) Document {
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
 	count, more := strings.CutSuffix(p.next(), "+")
 	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
+	d.Pulled = p.unpackPulled(p.next())
 	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
 	d.Conversations.ReadSide = p.unpack(p.next())
 	p.registers(l, &d)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,12 +17,9 @@ import (
 )
 
 const (
-	loadTimeout     = 5 * time.Second
-	clusterSlack    = uint64(1_000_000) // microseconds by which the clocks of two masters may differ
-	serverProgram   = "redis-server"
-	listEntries     = 512
-	listEntriesName = "zset-max-listpack-entries"
-	listEntriesOld  = "zset-max-ziplist-entries" // its name before Redis 7
+	loadTimeout   = 5 * time.Second
+	clusterSlack  = uint64(1_000_000) // microseconds by which the clocks of two masters may differ
+	serverProgram = "redis-server"
 )
 
 // Client is the one way to Redis. It is safe for concurrent use.
@@ -46,7 +42,7 @@ type Client struct {
 	closing sync.Mutex // held to end ctx and to start work
 	work    sync.WaitGroup
 	loading atomic.Bool
-	costly  sync.Once // the warning about zset-max-listpack-entries
+	costly  sync.Once // the warning about what is not compact
 }
 
 // quiet takes the library's log, which speaks of every failed dial: what an operator should know is logged here.
@@ -164,7 +160,7 @@ func (c *Client) ready(ctx context.Context) error {
 	if err := c.loadScripts(ctx); err != nil {
 		return fmt.Errorf("load the scripts: %w", err)
 	}
-	c.raiseListEntries(ctx)
+	c.raiseListpacks(ctx)
 	if err := c.CheckWrites(ctx); err != nil && !c.RefusesWrites() {
 		return err
 	}
@@ -221,35 +217,3 @@ func (c *Client) node() string { return c.id }
 
 // clock is this node's clock.
 func (c *Client) clock() services.Clock { return c.time }
-
-// raiseListEntries keeps a full inbox compact on a Redis that others run: 300 entries take 10 KB below the limit and
-// 44 KB above it.
-func (c *Client) raiseListEntries(ctx context.Context) {
-	if c.local != nil {
-		return
-	}
-	if err := c.eachMaster(ctx, raiseListEntriesOf); err != nil && !services.IsUnavailable(unavailable(err)) {
-		c.costly.Do(func() {
-			c.log.Warn("zset-max-listpack-entries of this Redis cannot be raised to 512: "+
-				"if it is less, a full inbox takes about four times the memory", "error", err)
-		})
-	}
-}
-
-func raiseListEntriesOf(ctx context.Context, master *redis.Client) error {
-	for _, name := range []string{listEntriesName, listEntriesOld} {
-		values, err := master.ConfigGet(ctx, name).Result()
-		if err != nil {
-			return err
-		}
-		value, known := values[name]
-		if !known {
-			continue
-		}
-		if entries, err := strconv.Atoi(value); err == nil && entries >= listEntries {
-			return nil
-		}
-		return master.ConfigSet(ctx, name, strconv.Itoa(listEntries)).Err()
-	}
-	return fmt.Errorf("this Redis has no setting %s", listEntriesName)
-}

@@ -2,6 +2,7 @@ package rdb
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -183,27 +184,21 @@ func TestARestartedRedisIsPreparedAgain(t *testing.T) {
 	}
 }
 
-func TestListEntriesAreRaised(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
-	c := connect(t, Options{URL: server.URL()})
-	values, err := c.rds().ConfigGet(t.Context(), "zset-max-listpack-entries").Result()
-	if err != nil || values["zset-max-listpack-entries"] != "512" {
-		t.Errorf("zset-max-listpack-entries = %v, %v, want 512", values, err)
+func TestListpacksAreRaisedAndNeverLowered(t *testing.T) {
+	for _, setting := range listpacks {
+		for before, want := range map[int]int{64: setting.least, setting.least: setting.least, 2000: 2000} {
+			server := rdbtest.NewServer(t)
+			server.Do("CONFIG", "SET", setting.name, before)
+			c := connect(t, Options{URL: server.URL()})
+			values, err := c.rds().ConfigGet(t.Context(), setting.name).Result()
+			if err != nil || values[setting.name] != fmt.Sprint(want) {
+				t.Errorf("%s = %v, %v after %d, want %d", setting.name, values, err, before, want)
+			}
+		}
 	}
 }
 
-func TestGreaterListEntriesAreLeftAlone(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 1000)
-	c := connect(t, Options{URL: server.URL()})
-	values, err := c.rds().ConfigGet(t.Context(), "zset-max-listpack-entries").Result()
-	if err != nil || values["zset-max-listpack-entries"] != "1000" {
-		t.Errorf("zset-max-listpack-entries = %v, %v, want 1000", values, err)
-	}
-}
-
-func TestListEntriesThatMayNotBeRaisedAreOneWarning(t *testing.T) {
+func TestListpacksThatMayNotBeRaisedAreOneWarning(t *testing.T) {
 	server := rdbtest.NewServer(t)
 	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
 	server.Do("ACL", "SETUSER", "guest", "on", ">word", "~*", "&*", "+@all", "-config")

@@ -172,8 +172,8 @@ func (s *privateServer) run(ctx context.Context) error {
 	command := exec.Command(s.program, "-")
 	command.Dir = s.folder
 	command.SysProcAttr = childAttributes()
-	command.Stdin = strings.NewReader(fmt.Sprintf("%sunixsocket %q\nrequirepass %s\n%s %d\n",
-		privateSettings, s.socket, s.password, listEntriesOld, listEntries))
+	command.Stdin = strings.NewReader(fmt.Sprintf("%sunixsocket %q\nrequirepass %s\n%s",
+		privateSettings, s.socket, s.password, listpackSettings()))
 	command.Stdout, command.Stderr = words, words
 	s.mu.Lock()
 	err := ctx.Err()

@@ -27,9 +27,10 @@ type script struct {
 // loaded are the scripts of the package, in the order of their loading; every Client brings them to its masters.
 var loaded []*script
 
-// loadScript makes a script of lua/lib.lua, lua/lib_inbox.lua and lua/NAME.lua. It is for package variables: without the file it panics.
+// loadScript makes a script of lua/lib.lua, lua/lib_pulled.lua, lua/lib_inbox.lua and lua/NAME.lua. It is for package
+// variables: without the file it panics.
 func loadScript(name string) *script {
-	s := newScript(name, luaFile("lib")+luaFile("lib_inbox")+luaFile(name))
+	s := newScript(name, luaFile("lib")+luaFile("lib_pulled")+luaFile("lib_inbox")+luaFile(name))
 	loaded = append(loaded, s)
 	return s
 }
@@ -240,7 +241,7 @@ func (c *Client) scriptsMissing() {
 			c.log.Warn("the scripts could not be loaded: they are sent in full until they are", "error", err)
 			return
 		}
-		c.raiseListEntries(ctx)
+		c.raiseListpacks(ctx)
 	})
 }
 

@@ -69,6 +69,8 @@ func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
 			want  Wholeness
 		}{
 			"a field lost":       {func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "fc").Err()) }, Partial},
+			"pulled lost":        {func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "F").Err()) }, Partial},
+			"pulled broken":      {func() { v.set("F", "12345678901") }, Partial},
 			"a script's own":     {func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "fq").Err()) }, Partial},
 			"a field broken":     {func() { v.set("NLIKE", "?") }, Partial},
 			"the inbox lost":     {func() { v.lose(inboxKey(reader)) }, Partial},

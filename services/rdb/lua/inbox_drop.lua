@@ -1,11 +1,11 @@
--- Takes everything of one author out of a reader's inbox.
+-- Takes everything of one author out of a reader's feed: his posts in the inbox, and him where his posts are pulled.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
--- ARGV[1] the author's 5 letters
+-- ARGV[1] the author's 5 letters  ARGV[2] his 4 bytes
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 fence(KEYS[1], d)
-local removed = 0
+local removed = unpull(KEYS[1], d, ARGV[2]) and 1 or 0
 for _, entry in ipairs(redis.call('ZRANGE', KEYS[2], 1, -1)) do
   if entry:sub(14, 18) == ARGV[1] then removed = removed + redis.call('ZREM', KEYS[2], entry) end
 end

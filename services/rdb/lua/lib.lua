@@ -19,15 +19,15 @@ end
 
 -- Reads the feed's half of the document. A field or an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
 local function open(b, i)
-  local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st')
+  local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st', 'F')
   local first = redis.call('ZRANGE', i, 0, 0)[1]
   local whole = first and first:sub(1, 1) == '!' and tonumber(v[1]) and tonumber(v[2])
-  for k = 3, 7 do whole = whole and v[k] end
+  for k = 3, 8 do whole = whole and v[k] end
   if not whole then
     if v[7] == '1' then redis.call('HSET', b, 'st', '0') end
     return nil
   end
-  return { rm = tonumber(v[1]), n = tonumber(v[2]), T = v[3], fc = v[4], fq = v[5], ft = v[6], st = v[7], floor = first:sub(2) }
+  return { rm = tonumber(v[1]), n = tonumber(v[2]), T = v[3], fc = v[4], fq = v[5], ft = v[6], st = v[7], F = v[8], floor = first:sub(2) }
 end
 
 -- Every removal fences: an add whose SQL read began before it is refused from now on.

@@ -13,14 +13,14 @@ local function whole(fields, ...)
   return true
 end
 
-local rm, n, epoch = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n', 'e'))
+local rm, n, epoch, pulled = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n', 'e', 'F'))
 local time = now()
 rm = tonumber(rm) or 0
-if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) then
+if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) or not pulled or #pulled % 12 ~= 0 then
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) -- what was skipped while the document was away, or lost with an epoch, is in none of them
   rm, n = math.max(time, rm + 1), math.max(time, (tonumber(n) or 0) + 1)
   redis.call('HSET', KEYS[1], 'st', '0', 'e', ARGV[2], 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
-    'T', ZERO, 'fc', '0', 'fq', ZERO, 'ft', ZERO, 'd', '0')
+    'T', ZERO, 'fc', '0', 'fq', ZERO, 'ft', ZERO, 'd', '0', 'F', '')
 end
 for k = 3, #ARGV, 3 do
   local value, pattern = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 2]
@@ -37,7 +37,7 @@ if not first or first:sub(1, 1) ~= '!' then
   redis.call('DEL', KEYS[2])
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
   rm = math.max(time, rm + 1)
-  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', ZERO, 'ft', ZERO)
+  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', ZERO, 'ft', ZERO, 'F', '') -- removals have skipped it
 elseif ARGV[1] == '1' and first ~= '!' .. ZERO then
   redis.call('ZREM', KEYS[2], first)
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)

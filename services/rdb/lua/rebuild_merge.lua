@@ -1,13 +1,15 @@
 -- Ends a rebuild: merges what SQL said into the inbox and the document, and marks them good.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c
 -- ARGV[1] stamp of rebuild_begin  ARGV[2] seen up to  ARGV[3] newest id that SQL has below the entries, or ZERO
--- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live  ARGV[7...] entries
+-- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live
+-- ARGV[7] authors whose posts are pulled, as F has them  ARGV[8...] entries
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] > d.T then d.T = ARGV[2] end
-for k = 7, #ARGV do add(KEYS[2], d, ARGV[k]) end
+pull(KEYS[1], d, ARGV[7])
+for k = 8, #ARGV do add(KEYS[2], d, ARGV[k]) end
 if ARGV[3] > d.floor then
   redis.call('ZREMRANGEBYLEX', KEYS[2], '-', '[' .. ARGV[3] .. '~')
   redis.call('ZADD', KEYS[2], 0, '!' .. ARGV[3])

@@ -1,0 +1,247 @@
+package rdb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+func sortPulled(list []services.PulledAuthor) []services.PulledAuthor {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b services.PulledAuthor) int { return cmp.Compare(a.Author, b.Author) })
+	return list
+}
+
+func (v view) pull(stamp Stamp, author services.PulledAuthor) Result {
+	v.Helper()
+	results, err := v.c.MergePulled(v.Context(), stamp, []AddPulled{{reader, author}})
+	v.must(err)
+	return results[0]
+}
+
+// wantPulled checks what a script did, and whose posts the reader's feed pulls after it.
+func (v view) wantPulled(what string, result Result, status Status, pulled ...services.PulledAuthor) {
+	v.Helper()
+	if result.Status != status || (result.N > 0) != (status == Applied) {
+		v.Errorf("%s: %+v, want the status %d", what, result, status)
+	}
+	document := v.document()
+	page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 10)
+	v.must(err)
+	if !slices.Equal(sortPulled(document.Pulled), pulled) || !slices.Equal(sortPulled(page.Pulled), pulled) {
+		v.Errorf("%s: the document pulls %v, the page %v, want %v", what, document.Pulled, page.Pulled, pulled)
+	}
+}
+
+func TestWhoIsPulled(t *testing.T) {
+	// The second's place holds the bytes of the first's number, so that a search for these meets them elsewhere.
+	follow, second := services.PulledAuthor{Author: author, Since: 3}, services.PulledAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
+	eachView(t, func(v view) {
+		first := follow
+		if result := v.pull(1, first); result.Status != Missing {
+			v.Errorf("into nothing: %+v", result)
+		}
+		stamp := v.begin(false)
+		v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 3, counted), Pulled: []services.PulledAuthor{second}})
+		v.wantPulled("born with one", v.add(v.stamp(), counted(4)), Applied, second)
+		v.wantPulled("another", v.pull(v.stamp(), first), Applied, first, second)
+		v.wantPulled("again", v.pull(v.stamp(), first), Same, first, second)
+		first.Since = 9
+		v.wantPulled("followed anew", v.pull(v.stamp(), first), Applied, first, second)
+		read := v.stamp()
+		v.wantPulled("a drop", v.drop(author), Applied, second)
+		v.wantPulled("read before the drop", v.pull(read, first), Retry, second)
+		v.wantPulled("dropped again", v.drop(author), Same, second)
+		v.want("his posts went too", v.see(1), Applied, "0")
+		result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: v.stamp(), Fence: true, Pulled: []services.PulledAuthor{first}})
+		v.must(err)
+		v.wantPulled("a follow", result, Applied, first, second)
+		v.wantPulled("read before the follow", v.pull(read, services.PulledAuthor{Author: author}), Retry, first, second)
+		v.wantPulled("the other goes", v.drop(other), Applied, first)
+		v.wantPulled("a rebuild takes nobody out", v.build(FeedFacts{Pulled: []services.PulledAuthor{second}}), Applied, first, second)
+	})
+}
+
+// A document that has lost whom it pulls is no document, and its next reader makes it again.
+func TestPulledAuthorsThatAreLost(t *testing.T) {
+	eachView(t, func(v view) {
+		pulled := services.PulledAuthor{Author: author, Since: 3}
+		for what, lose := range map[string]func(){
+			"lost":   func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "F").Err()) },
+			"broken": func() { v.set("F", "12345678901") },
+		} {
+			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: []services.PulledAuthor{pulled}})
+			lose()
+			if d := v.document(); d.Ready {
+				v.Errorf("%s: the document is %+v", what, d)
+			}
+			if page, err := v.c.Inbox(v.Context(), reader, 9, 9); err != nil || page.Ready {
+				v.Errorf("%s: the page is %+v, %v", what, page, err)
+			}
+			if what == "lost" {
+				if result := v.pull(v.stamp(), pulled); result.Status != Missing {
+					v.Errorf("%s: a script takes it for whole: %+v", what, result)
+				}
+			}
+			v.wantPulled(what+", rebuilt", v.build(FeedFacts{Pulled: []services.PulledAuthor{pulled}}), Applied, pulled)
+		}
+	})
+}
+
+// Whoever follows many huge authors has a document that is in one piece still, and nobody pays who follows none.
+func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	v := view{t, connect(t, Options{URL: server.URL()})}
+	usage := func() int64 { return server.Do("MEMORY", "USAGE", badgeKey(reader), "SAMPLES", 0).(int64) }
+	v.build(FeedFacts{Entries: posts(1, 3, counted)})
+	idle := usage()
+	var pulled []services.PulledAuthor
+	for i := range 100 {
+		pulled = append(pulled, services.PulledAuthor{Author: services.UserNumber(1000 + i), Since: services.PostIDAt(time.Now())})
+	}
+	v.build(FeedFacts{Pulled: pulled})
+	if with := usage(); idle > 400 || with > idle+100*pulledSize+100 {
+		t.Errorf("an idle document takes %d bytes, with 100 authors %d", idle, with)
+	}
+	if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", badgeKey(reader))); encoding != "listpack" && encoding != "ziplist" {
+		t.Errorf("the document is a %s", encoding)
+	}
+	t.Logf("idle %d bytes, with 100 authors %d", idle, usage())
+}
+
+func TestPageStates(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(11, 40, counted), Floor: 10, TrimmedCounted: 9, Seen: 20})
+		for _, want := range []struct {
+			before services.PostID
+			above  int
+		}{{services.MaxPostID, 0}, {41, 0}, {40, 1}, {21, 20}, {11, 30}, {1, 30}} {
+			page, err := v.c.Inbox(v.Context(), reader, want.before, 5)
+			if err != nil || page.Above != want.above || page.Floor != 10 || page.Seen != 20 {
+				v.Errorf("before %d: %d above, floor %d, seen %d, %v; want %d, 10 and 20", want.before, page.Above, page.Floor, page.Seen, err, want.above)
+			}
+		}
+	})
+}
+
+// flip makes an author one whom his followers' documents name: it is written down first, and then brought to each.
+func (w *world) flip(author services.UserNumber) {
+	if w.pulls[author] {
+		return
+	}
+	w.say("%d is pulled", author)
+	if w.late {
+		w.enqueue(fmt.Sprintf("write down %d", author), func(func()) error { w.pulls[author] = true; return nil })
+	} else {
+		w.pulls[author] = true
+	}
+	followers := w.followers(author, 0)
+	for len(followers) > 0 {
+		size := min(worldChunk, len(followers))
+		after, to := followers[0]-1, followers[size-1]
+		w.enqueue(fmt.Sprintf("name %d up to %d", author, to), func(pause func()) error { return w.name(pause, author, after, to) })
+		followers = followers[size:]
+	}
+}
+
+// name brings an author to the followers with numbers above after, up to to, as they are when it runs.
+func (w *world) name(pause func(), author, after, to services.UserNumber) error {
+	stamp, err := w.client.Now(w.ctx)
+	if err != nil {
+		return err
+	}
+	pause()
+	var adds []AddPulled
+	for _, reader := range w.followers(author, after) {
+		if reader <= to {
+			adds = append(adds, AddPulled{reader, services.PulledAuthor{Author: author, Since: w.edges[edge{reader, author}]}})
+		}
+	}
+	pause()
+	results, err := w.client.MergePulled(w.ctx, stamp, adds)
+	if err != nil {
+		return err
+	}
+	for i, result := range results {
+		if result.Status == Retry {
+			pause()
+			if err := w.reconcile(pause, adds[i].Reader, author); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pulledBy is what SQL says of the pulled authors whom a reader follows.
+func (w *world) pulledBy(reader services.UserNumber) (list []services.PulledAuthor) {
+	for edge, since := range w.edges {
+		if edge.reader == reader && w.pulls[edge.author] {
+			list = append(list, services.PulledAuthor{Author: edge.author, Since: since})
+		}
+	}
+	return sortPulled(list)
+}
+
+// pulledHistory is a history in which authors become pulled.
+func pulledHistory(ctx context.Context, client *Client, number int, plant func(*world)) error {
+	const firstUser = 10_000_000
+	w := newWorld(ctx, client, uint64(number), services.UserNumber(firstUser+number*people))
+	w.pulls = map[services.UserNumber]bool{}
+	for range len(w.deck)/8 + 1 {
+		w.deck = append(w.deck, flip)
+	}
+	if plant != nil {
+		plant(w)
+	}
+	return w.run(30 + number%3*30)
+}
+
+func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
+	test := func(t *testing.T, url string, number int) {
+		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		for i := range number {
+			if err := pulledHistory(t.Context(), client, i, nil); err != nil {
+				t.Fatalf("history %d: %v", i, err)
+			}
+		}
+	}
+	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 400) })
+	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 100) })
+	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 20) })
+}
+
+// pulledBugs are what these histories must find, each by itself.
+var pulledBugs = map[string]plantedBug{
+	"an author named from as old a read as it likes": {scripts: []replacement{{&pulledMerge, stampCheck, ""}}, known: 48},
+	"a drop that leaves him named":                   {scripts: []replacement{{&inboxDrop, "unpull(KEYS[1], d, ARGV[2]) and 1 or 0", "0"}}, known: 23},
+	"a follow that does not name him":                {scripts: []replacement{{&inboxMerge, "pull(KEYS[1], d, ARGV[3]) and 1 or 0", "0"}}, known: 9},
+	"a rebuild that names nobody":                    {scripts: []replacement{{&rebuildMerge, "pull(KEYS[1], d, ARGV[7])\n", ""}}, known: 1},
+	"a rebuild that forgets who was named":           {scripts: []replacement{{&rebuildMerge, "pull(KEYS[1], d, ARGV[7])\n", "d.F = '' redis.call('HSET', KEYS[1], 'F', '') pull(KEYS[1], d, ARGV[7])\n"}}, known: 2292},
+	"an inbox lost without them":                     {scripts: []replacement{{&rebuildBegin, ", 'F', '') -- removals", ") -- removals"}}, known: 140},
+	"a change without a version":                     {scripts: []replacement{{&pulledMerge, "d.n = math.max(now(), d.n + 1)", ""}}, known: 14},
+	"followers named before it is written down":      {world: func(w *world) { w.late = true }, known: 1038},
+}
+
+func TestTheHistoriesOfPulledAuthorsFindEveryPlantedBug(t *testing.T) {
+	plant(t, pulledBugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+		if err = pulledHistory(t.Context(), client, bug.known, bug.world); err != nil {
+			return bug.known, err
+		}
+		for number = range 3000 {
+			if number == bug.known {
+				continue
+			}
+			if err = pulledHistory(t.Context(), client, number, bug.world); err != nil {
+				break
+			}
+		}
+		return number, err
+	})
+}
