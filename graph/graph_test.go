@@ -198,3 +198,30 @@ func TestTimesThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// An Int is one of 32 bits as a document or a variable brings it, and nothing else is taken for one.
+func TestInt(t *testing.T) {
+	for _, c := range []struct {
+		input any
+		want  int
+		good  bool
+	}{
+		{int64(5), 5, true}, {int64(math.MaxInt32), math.MaxInt32, true}, {int64(math.MinInt32), math.MinInt32, true}, {7, 7, true},
+		{json.Number("-12"), -12, true}, {json.Number("0"), 0, true},
+		{int64(math.MaxInt32 + 1), 0, false}, {int64(math.MinInt32 - 1), 0, false}, {math.MaxInt64, 0, false},
+		{json.Number("1.5"), 0, false}, {json.Number("1e1"), 0, false}, {json.Number("2147483648"), 0, false}, {json.Number(""), 0, false},
+		{"5", 0, false}, {5.0, 0, false}, {true, 0, false}, {nil, 0, false}, {[]any{}, 0, false},
+	} {
+		got, err := UnmarshalInt(c.input)
+		if got != c.want || (err == nil) != c.good || err != nil && services.CodeOf(err) != services.Invalid {
+			t.Errorf("%T %v: %d, %v", c.input, c.input, got, err)
+		}
+	}
+	for n, want := range map[int]string{0: "0", -1: "-1", math.MaxInt: "9223372036854775807", math.MinInt: "-9223372036854775808"} {
+		var text bytes.Buffer
+		MarshalInt(n).MarshalGQL(&text)
+		if text.String() != want {
+			t.Errorf("%d is printed as %s", n, text.String())
+		}
+	}
+}

@@ -1,13 +1,43 @@
 package graph
 
 import (
+	"encoding/json"
 	"io"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 
 	"tidings/services"
 )
+
+// MarshalInt prints an Int.
+func MarshalInt(n int) graphql.Marshaler {
+	return graphql.WriterFunc(func(w io.Writer) {
+		var buffer [20]byte
+		_, _ = w.Write(strconv.AppendInt(buffer[:0], int64(n), 10))
+	})
+}
+
+// UnmarshalInt reads an Int: a whole number of 32 bits with its sign, and nothing that could be taken for one.
+func UnmarshalInt(input any) (int, error) {
+	switch value := input.(type) {
+	case int64:
+		if value == int64(int32(value)) {
+			return int(value), nil
+		}
+	case int:
+		return UnmarshalInt(int64(value))
+	case json.Number:
+		if n, err := strconv.ParseInt(string(value), 10, 32); err == nil {
+			return int(n), nil
+		}
+	default:
+		return 0, services.Errorf(services.Invalid, "an Int is a whole number from %d to %d, got %T", math.MinInt32, math.MaxInt32, input)
+	}
+	return 0, services.Errorf(services.Invalid, "an Int is a whole number from %d to %d, got %v", math.MinInt32, math.MaxInt32, input)
+}
 
 const timeLayout = `"2006-01-02T15:04:05.000Z"`
 

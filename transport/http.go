@@ -104,7 +104,7 @@ func (q *queries) identify(r *http.Request) (context.Context, int64, error) {
 func (q *queries) execute(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, accepted string,
 ) {
-	operation, faults := exec.CreateOperationContext(ctx, params)
+	operation, faults := createOperation(ctx, exec, q.cfg.Schema.Schema(), params)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(ctx, operation), withCodes(faults))
 		writeResponse(w, accepted, response)

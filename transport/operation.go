@@ -65,7 +65,7 @@ func (o *operation) start(params *graphql.RawParams) {
 	defer o.socket.sockets.running.Done()
 	defer o.recovered()
 	exec := o.socket.exec
-	parsed, faults := exec.CreateOperationContext(graphql.StartOperationTrace(o.ctx), params)
+	parsed, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, o.socket.sockets.schema, params)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults))
 		o.fail(response.Errors)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/gorilla/websocket"
+	"github.com/vektah/gqlparser/v2/ast"
 
 	"tidings/services"
 )
@@ -73,6 +74,7 @@ const (
 // which ends with it. It is safe for concurrent use.
 type Sockets struct {
 	cfg      SocketConfig
+	schema   *ast.Schema // of the handler that they are in
 	waking   map[string]bool
 	origins  origins
 	upgrader websocket.Upgrader

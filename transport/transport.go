@@ -87,6 +87,7 @@ func Handler(cfg Config) http.Handler {
 		cfg.Around(server)
 	}
 	if cfg.Sockets != nil {
+		cfg.Sockets.schema = cfg.Schema.Schema()
 		server.AddTransport(cfg.Sockets)
 	}
 	server.AddTransport(&queries{cfg: cfg, origins: newOrigins(cfg.Origins)})

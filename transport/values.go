@@ -1,0 +1,124 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"tidings/services"
+)
+
+// createOperation parses and validates. Beyond what the executor does it takes variables only as the specification coerces
+// them, where that takes a text for a number or a number for a text, and says what is wrong in words of its own where that
+// speaks of another value than was sent.
+func createOperation(ctx context.Context, exec graphql.GraphExecutor, schema *ast.Schema, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+	operation, faults := exec.CreateOperationContext(ctx, params)
+	switch {
+	case operation.Doc == nil: // not parsed, or not valid
+	case operation.Operation == nil:
+		faults = gqlerror.List{unnamed(operation.Doc, params.OperationName)}
+	default:
+		for _, variable := range operation.Operation.VariableDefinitions {
+			value, given := params.Variables[variable.Variable]
+			place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
+			if fault := wrongValue(schema, variable.Type, value, place); given && fault != nil {
+				return operation, gqlerror.List{fault}
+			}
+		}
+	}
+	return operation, faults
+}
+
+// unnamed says why a document does not tell which operation to run.
+func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
+	err := services.Errorf(services.Invalid, "operationName: the document has no operation of this name")
+	switch n := len(doc.Operations); {
+	case n == 0:
+		err = services.Errorf(services.Invalid, "query: the document has no operation")
+	case name == "":
+		err = services.Errorf(services.Invalid, "operationName: the document has %d operations, so that it must name the one to run", n)
+	}
+	return faultError(err)
+}
+
+// wrongValue says what of a variable's value is of another kind than its type; nil when the executor judges it right.
+func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *gqlerror.Error {
+	if value == nil {
+		return nil
+	}
+	if kind.Elem != nil {
+		list, ok := value.([]any)
+		if !ok { // one value stands for a list of it
+			return wrongValue(schema, kind.Elem, value, place)
+		}
+		for i, element := range list {
+			if fault := wrongValue(schema, kind.Elem, element, append(place[:len(place):len(place)], ast.PathIndex(i))); fault != nil {
+				return fault
+			}
+		}
+		return nil
+	}
+	definition := schema.Types[kind.NamedType]
+	switch {
+	case definition == nil:
+		return nil
+	case definition.Kind == ast.InputObject:
+		object, _ := value.(map[string]any)
+		for _, field := range definition.Fields {
+			if fault := wrongValue(schema, field.Type, object[field.Name], append(place[:len(place):len(place)], ast.PathName(field.Name))); fault != nil {
+				return fault
+			}
+		}
+		return nil
+	}
+	if need := needed(definition, value); need != "" {
+		return gqlerror.ErrorPathf(place, "%s, got %s", need, shown(value))
+	}
+	return nil
+}
+
+// needed says what a scalar or an enum needs, "" when the value may be one.
+func needed(definition *ast.Definition, value any) string {
+	number, isNumber := value.(json.Number)
+	text, isText := value.(string)
+	switch {
+	case definition.Name == "Int":
+		if _, err := strconv.ParseInt(string(number), 10, 32); err != nil {
+			return "an Int is a whole number from -2147483648 to 2147483647"
+		}
+	case definition.Name == "String" && !isText:
+		return "a String is a text"
+	case definition.Name == "ID" && !isText && !isNumber:
+		return "an ID is a text"
+	case definition.Name == "Boolean":
+		if _, ok := value.(bool); !ok {
+			return "a Boolean is true or false"
+		}
+	case definition.Kind == ast.Enum && (!isText || definition.EnumValues.ForName(text) == nil):
+		return "a " + definition.Name + " is one of its names"
+	}
+	return ""
+}
+
+// shown is what a value is, and which where it is a number: texts of a request are not repeated.
+func shown(value any) string {
+	const longest = 40
+	switch value := value.(type) {
+	case json.Number:
+		if len(value) > longest {
+			return "a number of " + strconv.Itoa(len(value)) + " characters"
+		}
+		return string(value)
+	case string:
+		return "a text"
+	case bool:
+		return strconv.FormatBool(value)
+	case []any:
+		return "a list"
+	}
+	return "an object"
+}
