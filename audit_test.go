@@ -49,7 +49,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	for i, spoil := range []func(){
 		func() { server.Do("HSET", key, "fc", "77") },
 		func() { server.Do("HSET", key, "fc", "0", "T", "7ZZZZZZZZZZZZ") },
-		func() { server.Do("HSET", key, "NLIKE", "9000;0;30000;5,0,0,0,0,0,0,0") },
+		func() { server.Do("HSET", key, "NL", "9000;0;30000;5,0,0,0,0,0,0,0") },
 	} {
 		spoil()
 		server.Do("HINCRBY", key, "n", "1") // the sweep sees to it that the wrong number is shown

@@ -58,7 +58,7 @@ func TestALostDocumentIsNeverZero(t *testing.T) {
 			}
 		}
 	}
-	for _, field := range []string{"st", "fc", "T", "NLIKE", "HLIKE", "rm", "n"} {
+	for _, field := range []string{"st", "fc", "T", "NL", "HL", "rm", "n"} {
 		n.Server.Do("HDEL", documentKey(n, reader), field)
 		if got := n.read(reader).Total; got.Value != 5 {
 			t.Errorf("without the field %s: %+v", field, got)

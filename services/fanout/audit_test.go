@@ -115,7 +115,7 @@ func later(value string) string { return "9" + value }
 // corruptions are all fields of a document, wrong and well-formed, by what they are called when they are found.
 func corruptions(fields map[string]string) map[string][]string {
 	wrong := map[string][]string{
-		"T": {"0000000000000", fields["H"+string(services.CategoryLike)][strings.IndexByte(fields["HLIKE"], ';')+1:]}, "fc": {"0", "2", "4", "3+", "300+"},
+		"T": {"0000000000000", fields["HL"][strings.IndexByte(fields["HL"], ';')+1:]}, "fc": {"0", "2", "4", "3+", "300+"},
 		"fq": {"0000000000000"}, "ft": {"0000000000001"}, "rm": {"9000000000000000"}, "d": {"99999"},
 		"Cu": {"0", "2", "7"}, "Cm": {"0", "9"}, "R": {"", "\x00\x00\x00\x01\x00\x00\x00\x09"},
 		"P": {"0", later(fields["P"]), strings.TrimSuffix(fields["P"], ";0") + ";60"}, "A": {"0", later(fields["A"]), fields["A"] + "0"},
@@ -123,7 +123,7 @@ func corruptions(fields map[string]string) map[string][]string {
 		"Dtoy": {"9000000000000000;9000000000000000"},
 	}
 	for _, category := range services.Categories {
-		counts, head := "N"+string(category), "H"+string(category)
+		counts, head := "N"+string(category[:1]), "H"+string(category[:1])
 		if fields[counts] == rdb.Unborn {
 			wrong[counts], wrong[head] = []string{"3;0;20484;1,0,0,0,0,0,0,0"}, []string{"3;0000000000009"}
 			continue
@@ -233,7 +233,7 @@ func TestAuditBringsBackWhatIsLost(t *testing.T) {
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", user, part) }
 	good := content(shownOf(w, user))
 	for i, spoil := range []func(){
-		func() { w.Server.Do("HDEL", key("b"), "NLIKE") },
+		func() { w.Server.Do("HDEL", key("b"), "NL") },
 		func() { w.Server.Do("HSET", key("b"), "st", "0") },
 		func() { w.Server.Do("HSET", key("b"), "e", "7") },
 		func() { w.Server.Do("HSET", key("b"), "P", "broken") },
@@ -374,8 +374,8 @@ func TestRecount(t *testing.T) {
 		w.Agree(user)
 	}
 	recount()
-	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NLIKE", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")
-	recount("home feed: position", "home feed: count", "register NLIKE")
+	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NL", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")
+	recount("home feed: position", "home feed: count", "register NL")
 	recount()
 	w.Server.Do("SET", fmt.Sprintf("{u%d}:i", user), "text")
 	recount("a key that cannot be read")

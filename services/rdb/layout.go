@@ -40,8 +40,8 @@ func newLayout(types, dots []string) *layout {
 	register(segmentField, unborn, `^%d+;%d+$`)
 	register(policyField, unborn, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`)
 	for _, category := range services.Categories {
-		register("N"+string(category), unborn, countsPattern)
-		register("H"+string(category), unborn, placePattern)
+		register(countsField(category), unborn, countsPattern)
+		register(newestField(category), unborn, placePattern)
 	}
 	for _, kind := range types {
 		register(messagesField(kind), unborn, `^%d+;%d+$`)
@@ -87,9 +87,17 @@ func (p *parser) signed(text string) int64 {
 }
 
 func (p *parser) place(text string) services.PostID {
-	id, err := services.ParsePostID(text)
+	id, err := parsePlace(text)
 	p.failed = p.failed || err != nil
 	return id
+}
+
+// parsePlace reads a place, or the "0" that is kept for the one before all others.
+func parsePlace(text string) (services.PostID, error) {
+	if text == unborn {
+		return 0, nil
+	}
+	return services.ParsePostID(text)
 }
 
 // parts splits a register into exactly so many; one that is unborn has a "0" in each.

@@ -79,8 +79,8 @@ func TestCategoriesWinEachForItself(t *testing.T) {
 		if result := v.put(likes(4), mentions); result.Status != Applied {
 			v.Errorf("%+v", result)
 		}
-		if v.field("NLIKE") != countsText(likes(5)) || v.field("NMENTION") != countsText(mentions) || v.field("HMENTION") != "3;"+mentions.Newest.String() {
-			v.Errorf("likes %q, mentions %q at %q", v.field("NLIKE"), v.field("NMENTION"), v.field("HMENTION"))
+		if v.field("NL") != countsText(likes(5)) || v.field("NM") != countsText(mentions) || v.field("HM") != "3;"+mentions.Newest.String() {
+			v.Errorf("likes %q, mentions %q at %q", v.field("NL"), v.field("NM"), v.field("HM"))
 		}
 	})
 }
@@ -126,7 +126,7 @@ func TestCountsAreCarriedToThoseWhoWatch(t *testing.T) {
 		if result := v.put(likes(2)); result.N != ahead+1 {
 			v.Errorf("version %d behind a clock, want %d", result.N, ahead+1)
 		}
-		v.set("NLIKE", "broken")
+		v.set("NL", "broken")
 		older := likes(1)
 		older.Newest = likes(2).Newest // a register of its own, which is whole
 		if result := v.put(likes(1)); result.Status != Applied || v.document().Notifications[0] != older {

@@ -34,6 +34,10 @@ const (
 	policyField  = "P"
 )
 
+// countsField and newestField have a letter for the category: every document has them.
+func countsField(category services.Category) string { return CountsPrefix + string(category[:1]) }
+func newestField(category services.Category) string { return "H" + string(category[:1]) }
+
 func messagesField(kind string) string { return "S" + kind }
 
 func dotField(name string) string { return "D" + name }
@@ -68,8 +72,8 @@ func digits[N ~int | ~int64 | ~uint64](n N) string {
 // CategoryRegisters are the registers of one category of notifications.
 func CategoryRegisters(counts services.CategoryCounts) []Register {
 	return []Register{
-		{"N" + string(counts.Category), countsText(counts)},
-		{"H" + string(counts.Category), registerValue(counts.Version, counts.Newest.String())},
+		{countsField(counts.Category), countsText(counts)},
+		{newestField(counts.Category), registerValue(counts.Version, counts.Newest.String())},
 	}
 }
 

@@ -176,8 +176,8 @@ func parseState(text string) (state services.Membership, ok bool) {
 func (s *Snapshot) ownFields() bool {
 	var errs [3]error
 	var removed int64
-	s.Uncounted, errs[0] = services.ParsePostID(s.Fields["fq"])
-	s.Unlisted, errs[1] = services.ParsePostID(s.Fields["ft"])
+	s.Uncounted, errs[0] = parsePlace(s.Fields["fq"])
+	s.Unlisted, errs[1] = parsePlace(s.Fields["ft"])
 	removed, errs[2] = strconv.ParseInt(s.Fields["rm"], 10, 64)
 	s.Removed = time.UnixMicro(removed)
 	return errs[0] == nil && errs[1] == nil && errs[2] == nil

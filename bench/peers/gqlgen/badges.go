@@ -17,7 +17,7 @@ const (
 
 // readBadges reads and renders a badge document: one HMGET.
 func (r *Resolver) readBadges(ctx context.Context, user uint32) (*Badges, error) {
-	values, err := r.redis.HMGet(ctx, fmt.Sprintf("{u%d}:b", user), "st", "n", "d", "T", "fc", "NLIKE", "HLIKE").Result()
+	values, err := r.redis.HMGet(ctx, fmt.Sprintf("{u%d}:b", user), "st", "n", "d", "T", "fc", "NL", "HL").Result()
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func peer(t *testing.T) (*httptest.Server, *miniredis.Miniredis) {
 	client := redis.NewClient(&redis.Options{Addr: engine.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	today := time.Now().Unix() / 86400
-	engine.HSet("{u7}:b", "st", "1", "n", "1763697600000001", "d", "0", "T", noPlace, "fc", "100", "NLIKE", fmt.Sprintf("3;9;%d;2,1,0,0,0,0,0,1", today), "HLIKE", "3;"+newestID)
+	engine.HSet("{u7}:b", "st", "1", "n", "1763697600000001", "d", "0", "T", noPlace, "fc", "100", "NL", fmt.Sprintf("3;9;%d;2,1,0,0,0,0,0,1", today), "HL", "3;"+newestID)
 	for _, member := range []string{"!" + noPlace, newestID + "!!!!#+", "01DHJFY1G0002!!!\"!-"} {
 		if _, err := engine.ZAdd("{u7}:i", 0, member); err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestBadges(t *testing.T) {
 	if got := ask(t, server, "dev:anna", query); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	engine.HSet("{u7}:b", "fc", "300+", "HLIKE", "4;"+noPlace)
+	engine.HSet("{u7}:b", "fc", "300+", "HL", "4;"+noPlace)
 	got := ask(t, server, "dev:anna", query)
 	if !strings.Contains(got, `"value":300,"display":"99+","precision":"AT_LEAST"`) || !strings.Contains(got, `"newest":null`) {
 		t.Errorf("got %s", got)

@@ -2,7 +2,7 @@
 const dayMs = 86_400_000
 const expireAfterDays = 7
 const displayCap = 99
-const fields = ['st', 'n', 'd', 'T', 'fc', 'NLIKE', 'HLIKE']
+const fields = ['st', 'n', 'd', 'T', 'fc', 'NL', 'HL']
 const noPlace = '0000000000000'
 
 export async function readBadges(redis, user) {

@@ -17,6 +17,10 @@ local function nodes(on, answer)
   return answer
 end
 
+-- In the document the id before all others is '0', so that who has nothing needs little.
+local function long(id) return id == '0' and ZERO or id end
+local function short(id) return id == ZERO and '0' or id end
+
 -- Reads the feed's half of the document. A field or an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
 local function open(b, i)
   local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st', 'F')
@@ -27,7 +31,7 @@ local function open(b, i)
     if v[7] == '1' then redis.call('HSET', b, 'st', '0') end
     return nil
   end
-  return { rm = tonumber(v[1]), n = tonumber(v[2]), T = v[3], fc = v[4], fq = v[5], ft = v[6], st = v[7], F = v[8], floor = first:sub(2) }
+  return { rm = tonumber(v[1]), n = tonumber(v[2]), T = long(v[3]), fc = v[4], fq = long(v[5]), ft = long(v[6]), st = v[7], F = v[8], floor = first:sub(2) }
 end
 
 -- Every removal fences: an add whose SQL read began before it is refused from now on.

@@ -15,7 +15,7 @@ end
 -- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK; the newest id cut is the floor, the newest that counted is ft.
 local function trim(i, d)
   local over = redis.call('ZCARD', i) - 1 - KEEP - 2 * SLACK
-  if over <= 0 then return end
+  if over <= 0 then return false end
   local gone = redis.call('ZRANGE', i, 1, over + SLACK)
   for _, e in ipairs(gone) do
     if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end
@@ -23,6 +23,7 @@ local function trim(i, d)
   d.floor = gone[#gone]:sub(1, 13)
   redis.call('ZREMRANGEBYRANK', i, 0, #gone)
   redis.call('ZADD', i, 0, '!' .. d.floor)
+  return true
 end
 
 -- The one count: entries above T that count, from the list itself, so that count and list cannot part.
@@ -37,13 +38,13 @@ local function recount(i, d)
   return count .. (d.ft > d.T and '+' or '')
 end
 
--- Writes the feed's half back with the next version and answers {1, n, short, nodes...}; short = 1 asks for a refill.
-local function save(b, i, on, d, refill)
+-- Writes the feed's half back with the next version and answers {1, n, short, nodes...}; short = 1 asks for a refill. Who knows the count gives it.
+local function save(b, i, on, d, refill, count)
   d.n = math.max(now(), d.n + 1)
   local n = string.format('%.0f', d.n)
-  redis.call('HSET', b, 'n', n, 'T', d.T, 'fc', recount(i, d), 'fq', d.fq, 'ft', d.ft, 'st', d.st)
-  local short = d.floor > ZERO and (refill or redis.call('ZCARD', i) - 1 < KEEP)
-  return nodes(on, { 1, n, short and 1 or 0 })
+  redis.call('HSET', b, 'n', n, 'T', short(d.T), 'fc', count or recount(i, d), 'fq', short(d.fq), 'ft', short(d.ft), 'st', d.st)
+  local lacks = d.floor > ZERO and (refill or redis.call('ZCARD', i) - 1 < KEEP)
+  return nodes(on, { 1, n, lacks and 1 or 0 })
 end
 
 -- Cuts a view when it holds KEEP items and 2 * SLACK more, down to KEEP and SLACK more; the time of the newest cut is the floor.

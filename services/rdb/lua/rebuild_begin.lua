@@ -8,7 +8,7 @@ local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
 local function whole(fields, ...)
   local values = redis.call('HMGET', KEYS[1], unpack(fields))
   for k, form in ipairs({ ... }) do
-    if not (values[k] and values[k]:match(form)) then return false end
+    if not (values[k] and (values[k] == '0' or values[k]:match(form))) then return false end
   end
   return true
 end
@@ -20,7 +20,7 @@ if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) -- what was skipped while the document was away, or lost with an epoch, is in none of them
   rm, n = math.max(time, rm + 1), math.max(time, (tonumber(n) or 0) + 1)
   redis.call('HSET', KEYS[1], 'st', '0', 'e', ARGV[2], 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
-    'T', ZERO, 'fc', '0', 'fq', ZERO, 'ft', ZERO, 'd', '0', 'F', '')
+    'T', '0', 'fc', '0', 'fq', '0', 'ft', '0', 'd', '0', 'F', '')
 end
 for k = 3, #ARGV, 3 do
   local value, pattern = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 2]
@@ -37,10 +37,10 @@ if not first or first:sub(1, 1) ~= '!' then
   redis.call('DEL', KEYS[2])
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
   rm = math.max(time, rm + 1)
-  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', ZERO, 'ft', ZERO, 'F', '') -- removals have skipped it
+  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', '0', 'ft', '0', 'F', '') -- removals have skipped it
 elseif ARGV[1] == '1' and first ~= '!' .. ZERO then
   redis.call('ZREM', KEYS[2], first)
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
-  redis.call('HSET', KEYS[1], 'st', '0', 'ft', ZERO)
+  redis.call('HSET', KEYS[1], 'st', '0', 'ft', '0')
 end
 return string.format('%.0f', math.max(time, rm + 1))

@@ -1,0 +1,75 @@
+package rdb
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// A delivery is a post in one full inbox; beside it the ZADD of the same members, without anything else.
+func BenchmarkDelivery(b *testing.B) {
+	const readers, author = 500, services.UserNumber(9)
+	c, err := Open(b.Context(), Options{URL: rdbtest.Redis(b), DataDir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	begin := time.Now().Add(-time.Hour)
+	entries := make([]services.FeedEntry, services.Retention+20)
+	for i := range entries {
+		entries[i] = services.FeedEntry{Post: services.PostIDAt(begin.Add(time.Duration(i) * time.Second)), Author: author, Counts: true}
+	}
+	users := make([]services.UserNumber, readers)
+	for i := range users {
+		users[i] = services.UserNumber(100 + i)
+	}
+	stamps, err := c.BeginRebuild(b.Context(), users, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i, user := range users {
+		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Entries: entries, Lifetime: time.Hour}); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.rds().Copy(b.Context(), inboxKey(user), inboxKey(user)+"raw", 0, true).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	next := time.Now()
+	b.Run("script", func(b *testing.B) {
+		stamp, err := c.Now(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		adds := make([]Add, readers)
+		for n := 0; n < b.N; n += readers {
+			next = next.Add(time.Millisecond)
+			for i, user := range users {
+				adds[i] = Add{Reader: user, Entry: services.FeedEntry{Post: services.PostIDAt(next), Author: author, Counts: true}}
+			}
+			results, err := c.AddToInboxes(b.Context(), stamp, adds)
+			if err != nil || results[0].Status != Applied {
+				b.Fatal(results[0], err)
+			}
+		}
+	})
+	b.Run("ZADD", func(b *testing.B) {
+		for n := 0; n < b.N; n += readers {
+			next = next.Add(time.Millisecond)
+			member := entryText(services.FeedEntry{Post: services.PostIDAt(next), Author: author, Counts: true})
+			_, err := c.rds().Pipelined(b.Context(), func(p redis.Pipeliner) error {
+				for _, user := range users {
+					p.ZAdd(b.Context(), inboxKey(user)+"raw", redis.Z{Member: member})
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
