@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -179,9 +181,11 @@ func TestFullDisk(t *testing.T) {
 	t.Run("a disk of 2 MB", func(t *testing.T) {
 		p := startProcess(t, "", "--data", data, "--redis", "embedded")
 		kept := fillDisk(t, p)
+		eventually(t, 30*time.Second, "the node is not ready", func() bool { return readiness503(t, p) })
 		if out, err := exec.Command("mount", "-o", "remount,size=64m", data).CombinedOutput(); err != nil {
 			t.Fatalf("remount: %v %s", err, out)
 		}
+		eventually(t, 30*time.Second, "the node is ready again", func() bool { return !readiness503(t, p) })
 		id, code := publishTo(t, p, "there is room again")
 		if code != "" {
 			t.Errorf("with room again: %s", code)
@@ -190,6 +194,25 @@ func TestFullDisk(t *testing.T) {
 		p.kill()
 		afterFull(t, startProcess(t, "", "--data", data, "--redis", "embedded"), kept)
 	})
+}
+
+// readiness503 says that a node says of itself that its database takes no writes.
+func readiness503(t *testing.T, p *process) bool {
+	t.Helper()
+	response, err := http.Get(p.url + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := response.StatusCode == http.StatusServiceUnavailable
+	if refused != strings.Contains(string(text), "the database takes no writes") {
+		t.Errorf("/readyz answers %d %q", response.StatusCode, text)
+	}
+	return refused
 }
 
 // fillDisk publishes until the disk is full, and a while longer; it answers what was acknowledged.

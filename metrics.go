@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,4 +83,26 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(jobsWaiting, prometheus.GaugeValue, float64(waiting))
 	out <- prometheus.MustNewConstMetric(jobsDead, prometheus.GaugeValue, float64(dead))
 	out <- prometheus.MustNewConstMetric(jobsOldest, prometheus.GaugeValue, age)
+}
+
+// readiness answers whether this node takes traffic.
+type readiness struct {
+	yes     atomic.Bool
+	refuses func() bool   // whether SQL takes no writes: somebody else may have room
+	remark  func() string // on what a node that takes traffic cannot do; "" for nothing
+}
+
+func (r *readiness) set(yes bool) { r.yes.Store(yes) }
+
+// ServeHTTP answers 200 while the node is ready, else 503.
+func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if !r.yes.Load() {
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	if r.refuses() {
+		http.Error(w, "not ready: the database takes no writes", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ready\n"+r.remark())
 }

@@ -180,6 +180,7 @@ func TestStartsThatCannotBe(t *testing.T) {
 	used := storetest.SQLite(t)
 	holder := startProcess(t, "", "--database", used, "--redis", "embedded")
 
+	unborn := filepath.Join(t.TempDir(), "unborn.db")
 	for name, c := range map[string]struct {
 		arguments []string
 		code      int
@@ -193,6 +194,9 @@ func TestStartsThatCannotBe(t *testing.T) {
 		"a file on the way":          {[]string{"--database", "sqlite:" + file + "/tidings.db", "--redis", "embedded"}, 1, []string{file + "/tidings.db", "cannot be opened"}},
 		"no database":                {[]string{"--database", "sqlite:" + file, "--redis", "embedded"}, 1, []string{file, "is not a SQLite database"}},
 		"no PostgreSQL there":        {[]string{"--database", "postgres://tidings:secret@" + nobody.Addr().String() + "/tidings", "--redis", "embedded"}, 1, []string{nobody.Addr().String()}},
+		"a key that is not there":    {[]string{"--jwt-public-key", file + "/key.pem", "--database", "sqlite:" + unborn, "--redis", "embedded"}, 1, []string{"--jwt-public-key (TIDINGS_JWT_PUBLIC_KEY)", file + "/key.pem"}},
+		"keys that are not there":    {[]string{"--jwks", file + "/keys.json", "--database", "sqlite:" + unborn, "--redis", "embedded"}, 1, []string{"--jwks (TIDINGS_JWKS)", file + "/keys.json"}},
+		"a TLS mode that is none":    {[]string{"--database", "postgres://tidings:secret@localhost/tidings?sslmode=maybe", "--redis", "embedded"}, 1, []string{"sslmode must be one of disable"}},
 		"the port is taken":          {[]string{"--listen", taken.Addr().String(), "--redis", "embedded"}, 1, []string{"--listen " + taken.Addr().String(), "in use"}},
 		"a flag that is none":        {[]string{"--databse", "x"}, 2, []string{`"--databse" is not a flag`, "did you mean --database?", "tidings --help"}},
 		"a value that is none":       {[]string{"--drain", "1h"}, 2, []string{"--drain (TIDINGS_DRAIN)", `"1h0m0s"`, "0s to 12s"}},
@@ -219,6 +223,9 @@ func TestStartsThatCannotBe(t *testing.T) {
 				}
 			}
 		})
+	}
+	if _, err := os.Stat(unborn); !os.IsNotExist(err) {
+		t.Errorf("a node without its key made a database: %v", err)
 	}
 
 	var data struct {

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -113,6 +112,14 @@ func serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 // newServer opens the engines and wires the parts. What was opened is closed again when a later part fails.
 func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger) (s *server, err error) {
 	s = &server{cfg: cfg, log: log, clock: clock}
+	// Keys come first: one that cannot be read leaves no database behind.
+	identity, err := transport.NewIdentity(ctx, transport.IdentityConfig{
+		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
+		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.keyFlag(), err)
+	}
 	if s.store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
@@ -120,13 +127,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
-	identity, err := transport.NewIdentity(ctx, transport.IdentityConfig{
-		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
-		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: log,
-	})
-	if err != nil {
-		return nil, errors.Join(err, s.store.Close(), s.redis.Close())
-	}
+	s.ready.refuses = s.store.RefusesWrites
 	s.ready.remark = func() string {
 		if s.redis.RefusesWrites() {
 			return "Redis refuses writes: counts and feeds are read from SQL, and counts are STALE\n"
@@ -245,7 +246,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(listener) }()
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.redis.Watch, s.runHints)
+	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.redis.Watch, s.store.Watch, s.runHints)
 	s.ready.set(true)
 	var failure error
 	select {
@@ -374,21 +375,4 @@ func isTerminal(file *os.File) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// readiness answers whether this node takes traffic.
-type readiness struct {
-	yes    atomic.Bool
-	remark func() string // on what a node that takes traffic cannot do; "" for nothing
-}
-
-func (r *readiness) set(yes bool) { r.yes.Store(yes) }
-
-// ServeHTTP answers 200 while the node is ready, else 503.
-func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if !r.yes.Load() {
-		http.Error(w, "not ready", http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = io.WriteString(w, "ready\n"+r.remark())
 }

@@ -157,6 +157,17 @@ func (s setting) limit(text string) reflect.Value {
 	return bound.value
 }
 
+// keyFlag names the setting that holds the key for tokens.
+func (c Config) keyFlag() string {
+	switch {
+	case c.JWTSecret != "":
+		return "--jwt-secret (TIDINGS_JWT_SECRET)"
+	case c.JWTPublicKey != "":
+		return "--jwt-public-key (TIDINGS_JWT_PUBLIC_KEY)"
+	}
+	return "--jwks (TIDINGS_JWKS)"
+}
+
 const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
 // checks holds what a setting asks for beyond bounds: each answers why the value cannot be, or "".

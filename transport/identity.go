@@ -147,6 +147,9 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, time.Time, error) {
 	var claims tokenClaims
 	_, err := i.parser.ParseWithClaims(token, &claims, func(unverified *jwt.Token) (any, error) {
+		if _, critical := unverified.Header["crit"]; critical {
+			return nil, errCritical
+		}
 		kid, _ := unverified.Header["kid"].(string)
 		key, alg, err := i.keys.key(ctx, kid)
 		if err != nil {
@@ -166,6 +169,9 @@ func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, t
 
 // errAlgorithm is a token whose algorithm is not that of the key it names.
 var errAlgorithm = services.Errorf(services.Unauthenticated, "token: its algorithm is not the one of the key that it names")
+
+// errCritical is a token that must not be accepted by whoever does not know what its header names: we know no extension.
+var errCritical = services.Errorf(services.Unauthenticated, "token: its header names extensions (crit), of which none is known here")
 
 // tokenError says for a person what is wrong with a token. The library's own text is left out: parts of it
 // come from the token.

@@ -131,6 +131,11 @@ func TestTokenKeysAndAlgorithms(t *testing.T) {
 	}
 	rs := sign(t, jwt.SigningMethodRS256, rsaKey(), "", good)
 	hs := signHMAC(t, testSecret, good)
+	critical := func(value any) string {
+		token := jwt.NewWithClaims(jwt.SigningMethodHS256, good)
+		token.Header["crit"] = value
+		return must(token.SignedString([]byte(testSecret)))
+	}
 	none := sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", good)
 	const no = services.Unauthenticated
 	checkTokens(t, []tokenCase{
@@ -142,6 +147,9 @@ func TestTokenKeysAndAlgorithms(t *testing.T) {
 		{"HMACWithThePublicKeyAsSecret", byRSA, sign(t, jwt.SigningMethodHS256, rsaPEM, "", good), no, "algorithm"},
 		{"HMACWithTheRawPublicKey", byRSA, sign(t, jwt.SigningMethodHS256, rsaPublic, "", good), no, "algorithm"},
 		{"EdDSAForRSA", byRSA, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good), no, "algorithm"},
+		{"Critical", byHMAC, critical([]string{"b64"}), no, "crit"},
+		{"CriticalNothing", byHMAC, critical([]string{}), no, "crit"},
+		{"CriticalNoList", byHMAC, critical("exp"), no, "crit"},
 		{"RS512", byRSA, sign(t, jwt.SigningMethodRS512, rsaKey(), "", good), no, "algorithm"},
 		{"HS512", byHMAC, sign(t, jwt.SigningMethodHS512, []byte(testSecret), "", good), no, "algorithm"},
 		{"OtherKey", byRSA, sign(t, jwt.SigningMethodRS256, must(rsa.GenerateKey(rand.Reader, 2048)), "", good), no, "signature"},

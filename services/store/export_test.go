@@ -86,3 +86,6 @@ func (s *Store) Queued() int { return len(s.writer.queue) }
 
 // Fault is what an engine's error becomes.
 var Fault = fault
+
+// RefusesWrites says of an error that the engine takes no writes.
+var RefusesWrites = refusesWrites

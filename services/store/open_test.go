@@ -75,11 +75,13 @@ func TestOpenErrors(t *testing.T) {
 		{"NoFolder", "sqlite:" + filepath.Join(dir, "nowhere", "tidings.db"), "nowhere", services.Unavailable},
 		{"AFolder", "sqlite:" + dir, dir, services.Unavailable},
 		{"NotADatabase", "sqlite:" + write("text.db", strings.Repeat("not a database\n", 1000)), "text.db", services.Invalid},
-		{"BadPort", "postgres://user:sesame@localhost:port/db", "not a good one", services.Invalid},
-		{"BadEscape", "postgres://user:ses%zzame@localhost/db", "not a good one", services.Invalid},
-		{"BadParameter", "postgres://localhost/db?password=sesame&sslmode=perhaps", "not a good one", services.Invalid},
+		{"BadPort", "postgres://user:sesame@localhost:port/db", "not well formed", services.Invalid},
+		{"BadEscape", "postgres://user:ses%zzame@localhost/db", "not well formed", services.Invalid},
+		{"BadParameter", "postgres://localhost/db?password=sesame&sslmode=perhaps", "sslmode must be one of disable, allow, prefer", services.Invalid},
 		{"Refused", "postgres://user:sesame@" + refusingAddress(t) + "/tidings", "database tidings of user user at 127.0.0.1", services.Unavailable},
-		{"NoSuchDatabase", strings.Replace(storetest.Postgres(t), "/test_", "/nothing_", 1), "nothing_", services.Unavailable},
+		{"NoSuchDatabase", strings.Replace(storetest.Postgres(t), "/test_", "/nothing_", 1), "does not exist (3D000)", services.Unavailable},
+		{"NoSuchCertificate", "postgres://user:sesame@localhost/db?sslmode=verify-ca&sslrootcert=/nowhere", "the file that sslrootcert names", services.Invalid},
+		{"NoSuchUser", withUser(storetest.Postgres(t), "somebody:sesame"), `role "somebody" does not exist`, services.Unavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := store.Open(t.Context(), store.Config{URL: c.url})
@@ -95,6 +97,15 @@ func TestOpenErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withUser is a URL with another user and password.
+func withUser(address, user string) string {
+	_, rest, _ := strings.Cut(address, "://")
+	if _, host, named := strings.Cut(rest, "@"); named {
+		rest = host
+	}
+	return "postgres://" + user + "@" + rest
 }
 
 // refusingAddress is one where nobody listens.

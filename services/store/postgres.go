@@ -2,10 +2,15 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"tidings/services"
@@ -29,7 +34,7 @@ func (s *Store) openPostgres(ctx context.Context, cfg Config) (err error) {
 	config, err := pgx.ParseConfig(cfg.URL)
 	if err != nil {
 		// The cause would show the URL, and with it a password.
-		return services.Errorf(services.Invalid, "database URL: not a good one; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE")
+		return services.Errorf(services.Invalid, "database URL: %s; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE", wrongIn(cfg.URL))
 	}
 	s.name = fmt.Sprintf("PostgreSQL database %s of user %s at %s:%d", config.Database, config.User, config.Host, config.Port)
 	if config.ConnectTimeout == 0 {
@@ -49,7 +54,31 @@ func (s *Store) openPostgres(ctx context.Context, cfg Config) (err error) {
 		}
 	}()
 	if err := s.db.PingContext(ctx); err != nil {
+		if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && !strings.HasPrefix(refusal.Code, "57P") {
+			return services.Errorf(services.Unavailable, "the %s: the server refuses: %s (%s)", s.name, refusal.Message, refusal.Code)
+		}
 		return services.Wrapf(services.Unavailable, err, "the %s does not answer", s.name)
 	}
 	return s.migrate(ctx, s.db)
+}
+
+// sslModes are those of PostgreSQL's own clients.
+var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
+
+// wrongIn says what is wrong in a URL that the driver does not take, and repeats nothing of it but the name of a parameter.
+func wrongIn(text string) string {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return "it is not well formed (in a password, letters that mean something in a URL are written as %XX)"
+	}
+	parameters := parsed.Query()
+	if mode := parameters.Get("sslmode"); parameters.Has("sslmode") && !slices.Contains(sslModes, mode) {
+		return "sslmode must be one of " + strings.Join(sslModes, ", ")
+	}
+	for _, name := range []string{"sslrootcert", "sslcert", "sslkey", "passfile", "servicefile"} {
+		if parameters.Has(name) {
+			return "one of its parameters is not a good one, or the file that " + name + " names cannot be read"
+		}
+	}
+	return "the host, the port or one of its parameters is not a good one"
 }

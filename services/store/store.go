@@ -43,6 +43,8 @@ type Store struct {
 	writer *writer // SQLite only
 	lock   io.Closer
 
+	refusals refusals
+
 	mu      sync.RWMutex // guards closed against writes that are starting
 	closed  bool
 	writing sync.WaitGroup

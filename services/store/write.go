@@ -38,9 +38,12 @@ func (s *Store) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []
 	}
 	defer s.writing.Done()
 	if s.dialect == sqlite {
-		return s.writer.write(ctx, fns)
+		errs = s.writer.write(ctx, fns)
+	} else {
+		errs = s.writePostgres(ctx, fns)
 	}
-	return s.writePostgres(ctx, fns)
+	s.noteRefusal(errs)
+	return errs
 }
 
 func repeat(err error, n int) []error {
