@@ -10,10 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
 )
 
 // The check of everyone: a real follow graph is imported, some people publish, and then every person's badge and feed,
@@ -79,11 +83,13 @@ func (g graph) add(follower, followee string) {
 	g.follows[follower][followee] = true
 }
 
-// authors are the most followed person and others, spread over all degrees.
-func (g graph) authors() (authors []string) {
-	step := max(1, len(g.people)/everyoneAuthors)
-	for i := 0; i < len(g.people) && len(authors) < everyoneAuthors; i += step {
-		authors = append(authors, g.people[i])
+// authors are the most followed people, so many of them, and others, spread over all degrees.
+func (g graph) authors(most int) (authors []string) {
+	authors = append(authors, g.people[:min(most, len(g.people))]...)
+	rest := g.people[len(authors):]
+	step := max(1, len(rest)/(everyoneAuthors-most))
+	for i := 0; i < len(rest) && len(authors) < everyoneAuthors; i += step {
+		authors = append(authors, rest[i])
 	}
 	return authors
 }
@@ -91,21 +97,34 @@ func (g graph) authors() (authors []string) {
 // published is a post and its author, in the order of publication.
 type published struct{ id, author string }
 
-// expected is what a person's badge and first page must be.
-func (g graph) expected(person string, posts []published) (unread int, page []string) {
+// expected is what a person's badge and feed must be.
+func (g graph) expected(person string, posts []published) (unread int, list []string) {
 	for _, post := range slices.Backward(posts) {
 		if g.follows[person][post.author] {
 			unread++
 		}
-		if (g.follows[person][post.author] || post.author == person) && len(page) < everyonePage {
-			page = append(page, post.id)
+		if (g.follows[person][post.author] || post.author == person) && len(list) < services.Retention {
+			list = append(list, post.id)
 		}
 	}
-	return unread, page
+	return min(unread, services.Retention), list
 }
 
-// checkEveryone does it: half of the people are seen before the second round of posts, so that theirs are pushed; the
-// others are seen for the first time at the end; and all are read once more after Redis has lost everything.
+// setting is one way to serve everyone.
+type setting struct {
+	name      string
+	most      int // of the authors, how many are the most followed ones
+	rounds    int // of posts
+	big, huge int // thresholds; 0: the standard ones, which nobody in the file reaches
+}
+
+var settings = []setting{
+	{name: "all are small", most: 1, rounds: 2},
+	{name: "small, big and huge", most: everyoneAuthors / 2, rounds: 4, big: 400, huge: 1500},
+}
+
+// checkEveryone does it in each setting: half of the people are seen before the last round of posts, so that theirs are
+// pushed; the others are seen for the first time at the end; and all are read once more after Redis has lost everything.
 func (b *bench) checkEveryone(ctx context.Context) error {
 	if _, err := os.Stat(b.follows); os.IsNotExist(err) {
 		b.report.everyone = append(b.report.everyone, filepath.Base(b.follows)+" is not there (--follows)")
@@ -115,11 +134,20 @@ func (b *bench) checkEveryone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, err := b.aside("everyone", everyoneDatabase)
-	if err != nil {
-		return err
+	for i, s := range settings {
+		own, err := b.aside("everyone-"+strconv.Itoa(i), everyoneDatabase)
+		if err != nil {
+			return err
+		}
+		if err := b.checkSetting(ctx, own, g, s); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
 	}
-	b.say("everyone: importing %s", filepath.Base(b.follows))
+	return nil
+}
+
+func (b *bench) checkSetting(ctx context.Context, own place, g graph, s setting) error {
+	b.say("everyone, %s: importing %s", s.name, filepath.Base(b.follows))
 	data := filepath.Join(own.folder, "data")
 	if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.follows, "--both", "--data", data); err != nil {
 		return err
@@ -133,20 +161,60 @@ func (b *bench) checkEveryone(ctx context.Context) error {
 	}
 	defer server.stop()
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: everyoneConnections}
+	authors := g.authors(s.most)
+	if s.big > 0 {
+		if err := server.api.setThresholds(ctx, s, authors); err != nil {
+			return err
+		}
+	}
 	var posts []published
-	for round, seen := range [][]string{g.people[:len(g.people)/2], g.people} {
-		if posts, err = publishAll(ctx, server.api, g.authors(), posts); err != nil {
+	for round := range s.rounds {
+		if posts, err = publishAll(ctx, server.api, authors, posts); err != nil {
 			return err
 		}
-		if err := b.compareAll(ctx, server.api, g, seen, posts, fmt.Sprintf("after %d posts", len(posts))); err != nil {
+		if round < s.rounds-2 {
+			continue
+		}
+		seen := g.people
+		if round < s.rounds-1 {
+			seen = g.people[:len(g.people)/2]
+		}
+		if err := b.compareAll(ctx, server.api, g, seen, posts, fmt.Sprintf("%s, after %d posts", s.name, len(posts))); err != nil {
 			return err
 		}
-		b.say("everyone: round %d of 2 is done", round+1)
 	}
 	if err := b.redis.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	return b.compareAll(ctx, server.api, g, g.people, posts, "after FLUSHALL")
+	return b.compareAll(ctx, server.api, g, g.people, posts, s.name+", after FLUSHALL")
+}
+
+// setThresholds lowers the thresholds and waits until there are authors of each mode.
+func (a *api) setThresholds(ctx context.Context, s setting, authors []string) error {
+	var data any
+	mutation := fmt.Sprintf(`mutation { setFanoutThresholds(input: {big: %d, huge: %d}) { big } }`, s.big, s.huge)
+	if err := a.do(ctx, adminToken, mutation, nil, &data); err != nil {
+		return err
+	}
+	for {
+		if err := a.waitForJobs(ctx); err != nil {
+			return err
+		}
+		modes := map[string]int{}
+		for _, author := range authors {
+			mode, err := a.modeOf(ctx, author)
+			if err != nil {
+				return err
+			}
+			modes[mode]++
+		}
+		if len(modes) == 3 {
+			return nil
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("the authors' modes are %v, and not three: %w", modes, err)
+		}
+	}
 }
 
 // publishAll lets each author publish once, the most followed one last, and waits until every feed has it.
@@ -187,7 +255,7 @@ func (b *bench) compareAll(ctx context.Context, a *api, g graph, people []string
 			if slices.Equal(gotPage, page) {
 				feeds.Add(1)
 			} else {
-				text := fmt.Sprintf("%s has a page of %d posts, the rows say %d", person, len(gotPage), len(page))
+				text := fmt.Sprintf("%s has a feed of %d posts, the rows say %d", person, len(gotPage), len(page))
 				wrong.Store(&text)
 			}
 			return nil
@@ -205,21 +273,34 @@ func (b *bench) compareAll(ctx context.Context, a *api, g graph, people []string
 	return nil
 }
 
-func readPerson(ctx context.Context, a *api, person string) (unread int, page []string, err error) {
-	var data struct {
-		Viewer struct {
-			Badges   struct{ HomeFeed struct{ Value int } }
-			HomeFeed struct {
-				Edges []struct{ Node struct{ ID string } }
+// readPerson reads a person's badge and feed, page by page to the end.
+func readPerson(ctx context.Context, a *api, person string) (unread int, list []string, err error) {
+	after := "null"
+	for {
+		var data struct {
+			Viewer struct {
+				Badges   struct{ HomeFeed struct{ Value int } }
+				HomeFeed struct {
+					Edges    []struct{ Node struct{ ID string } }
+					PageInfo struct {
+						HasNextPage bool
+						EndCursor   string
+					}
+				}
 			}
 		}
+		query := fmt.Sprintf(`{ viewer { badges { homeFeed { value } } homeFeed(first: %d, after: %s) { edges { node { id } } pageInfo { hasNextPage endCursor } } } }`,
+			everyonePage, after)
+		if err := a.do(ctx, "dev:"+person, query, nil, &data); err != nil {
+			return 0, nil, err
+		}
+		feed := data.Viewer.HomeFeed
+		for _, edge := range feed.Edges {
+			list = append(list, edge.Node.ID)
+		}
+		if !feed.PageInfo.HasNextPage {
+			return data.Viewer.Badges.HomeFeed.Value, list, nil
+		}
+		after = strconv.Quote(feed.PageInfo.EndCursor)
 	}
-	query := fmt.Sprintf(`{ viewer { badges { homeFeed { value } } homeFeed(first: %d) { edges { node { id } } } } }`, everyonePage)
-	if err := a.do(ctx, "dev:"+person, query, nil, &data); err != nil {
-		return 0, nil, err
-	}
-	for _, edge := range data.Viewer.HomeFeed.Edges {
-		page = append(page, edge.Node.ID)
-	}
-	return data.Viewer.Badges.HomeFeed.Value, page, nil
 }

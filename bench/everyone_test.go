@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tidings/services"
 )
 
 func writeGraph(t *testing.T, name, text string) string {
@@ -64,11 +66,14 @@ func TestExpectedCountsOnlyTheFollowed(t *testing.T) {
 	if unread != 2 || !slices.Equal(page, []string{"4", "3", "1"}) {
 		t.Errorf("got %d and %v: one's own is listed and does not count", unread, page)
 	}
-	for i := range everyonePage {
+	for i := range services.Retention - 2 {
 		posts = append(posts, published{fmt.Sprint("b", i), "b"})
 	}
-	if unread, page = g.expected("a", posts); unread != everyonePage+2 || len(page) != everyonePage || page[0] != fmt.Sprint("b", everyonePage-1) {
-		t.Errorf("got %d and a page of %d", unread, len(page))
+	if unread, page = g.expected("a", posts); unread != services.Retention || len(page) != services.Retention || page[0] != fmt.Sprint("b", services.Retention-3) {
+		t.Errorf("got %d and a feed of %d", unread, len(page))
+	}
+	if unread, _ = g.expected("a", append(posts, published{"5", "b"})); unread != services.Retention {
+		t.Errorf("%d are unread, no more than %d are counted", unread, services.Retention)
 	}
 }
 
@@ -77,12 +82,15 @@ func TestAuthorsAreSpreadOverAllDegrees(t *testing.T) {
 	for i := range 1000 {
 		g.people = append(g.people, fmt.Sprint(i))
 	}
-	authors := g.authors()
-	if len(authors) != everyoneAuthors || authors[0] != "0" || authors[99] != "990" {
+	authors := g.authors(1)
+	if len(authors) != everyoneAuthors || authors[0] != "0" || authors[99] != "981" {
 		t.Errorf("%d authors, %s to %s", len(authors), authors[0], authors[len(authors)-1])
 	}
+	if authors = g.authors(50); len(authors) != everyoneAuthors || authors[49] != "49" || authors[50] != "50" || authors[99] != "981" {
+		t.Errorf("%d authors, %v", len(authors), authors[49:])
+	}
 	g.people = g.people[:3]
-	if authors = g.authors(); len(authors) != 3 {
+	if authors = g.authors(1); len(authors) != 3 {
 		t.Errorf("of three people %d publish", len(authors))
 	}
 }

@@ -31,7 +31,7 @@ const (
 )
 
 // rowNames are what --only takes.
-var rowNames = []string{"badge", "feed", "sockets", "import", "every", "million", "conversations", "group", "recipient", "locks", "everyone", "scripts"}
+var rowNames = []string{"badge", "feed", "sockets", "import", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "everyone", "scripts"}
 
 // longRow takes minutes, also with --quick: that leaves it out unless it is named.
 const longRow = "everyone"
@@ -230,6 +230,11 @@ func (b *bench) measure(ctx context.Context) error {
 		{"group", b.wants("group"), b.measureGroup},
 		{"recipient", b.wants("recipient"), b.measureRecipient},
 		{"locks", b.wants("locks"), b.measureLocks},
+		{"publish", b.wants("publish"), b.measurePublish},
+		{"fanout", b.wants("fanout"), b.measureFanOut},
+		{"huge", b.wants("huge"), b.measureHuge},
+		{"rebuild", b.wants("rebuild"), b.measureRebuild},
+		{"mixed", b.wants("mixed"), b.measureMixed},
 		{"everyone", b.wants("everyone"), b.checkEveryone},
 	} {
 		if !row.wanted {

@@ -21,10 +21,6 @@ func notes(o options) []string {
 func unbuilt() (lines []line) {
 	for _, row := range []struct{ what, limit, goal, absent string }{
 		{"live board, first page, 10 hosts followed", "badge query", ">= 0.5 x its rate", "no live board yet"},
-		{"publishing by an author with 1,000,000 followers", "by one with 10", "<= 1.2 x the time of the mutation", "no row in the benchmark yet"},
-		{"fan-out into full inboxes", "raw pipelined ZADD into the same inboxes", ">= 0.25 x its rate", "no row in the benchmark yet"},
-		{"Redis memory: a full inbox; an idle user's document", "-", "<= 12 KB; <= 400 B", "no row in the benchmark yet"},
-		{"rebuild of a dormant user's feed, 200 followed", "-", "one round trip for the outboxes", "no outboxes yet"},
 	} {
 		lines = append(lines, line{what: row.what, limit: row.limit, goal: goal{text: row.goal}, absent: row.absent})
 	}

@@ -11,15 +11,19 @@ type worlds struct {
 	group         int           // members
 	talkers       int           // of them
 	likers, posts int           // who likes what of the hot recipient's
+	readersOfOne  int           // of an author whose posts are pushed to all of them
+	delivered     int           // posts to them in a round
 	turn          time.Duration // of the rows in which others' time is compared; 0: as long as every turn
 }
 
 var (
 	wholeWorlds = worlds{
 		users: 1_000_000, few: 10, watching: 10, publications: 100, memberships: []int{10, 200, 2000}, group: 500, talkers: 100, likers: 20_000, posts: 200,
+		readersOfOne: 4000, delivered: 25,
 	}
 	quickWorlds = worlds{
 		users: 20_000, few: 10, watching: 5, publications: 10, memberships: []int{10, 40, 200}, group: 60, talkers: 12, likers: 2000, posts: 20,
+		readersOfOne: 100, delivered: 3,
 		turn: 400 * time.Millisecond,
 	}
 )
@@ -34,6 +38,11 @@ const (
 	recipientDatabase
 	locksDatabase
 	everyoneDatabase
+	publishDatabase
+	fanOutDatabase
+	hugeDatabase
+	rebuildDatabase
+	mixedDatabase
 )
 
 // turn is how long a turn takes.

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// The row of fan-out: posts of one author into the full inboxes of everyone who follows him, from the mutation until the
+// last inbox has them, beside ZADDs of the same members into copies of the same inboxes, in pipelines. And what Redis
+// needs for a full inbox, and for a document of somebody to whom nothing happens.
+const (
+	rawPipeline  = 500
+	idleReaders  = 20
+	firstFew     = 2  // conversations of an idle user
+	furtherOnes  = 10 // more of them
+	maxInbox     = 12 << 10
+	maxIdle      = 400
+	maxFurther   = 40
+	inboxEntries = services.Retention
+)
+
+// seedFollowers makes an author with posts enough for a full feed, and followers who were here today.
+func seedFollowers(ctx context.Context, file string, followers int) error {
+	if err := seedAudience(ctx, file, followers, 0, followers); err != nil {
+		return err
+	}
+	return inStore(ctx, file, func(tx *sql.Tx) error {
+		now := time.Now().UnixMicro()
+		for i := range inboxEntries + 50 {
+			id := services.PostIDAt(time.Now().Add(-time.Hour).Add(time.Duration(i) * time.Second))
+			_, err := tx.ExecContext(ctx, `INSERT INTO posts (id, author, kind, body, updated_at) VALUES (?1, ?2, 'POST', ?3, ?4)`, int64(id), famousAuthor, postBody(i), now)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bench) measureFanOut(ctx context.Context) (err error) {
+	p, err := b.aside("fanout", fanOutDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	followers := b.worlds.readersOfOne
+	b.say("fanout: filling %s inboxes", thousands(int64(followers)))
+	if err := seedFollowers(ctx, p.file(), followers); err != nil {
+		return err
+	}
+	server, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	client, err := p.connect()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := lookAtFeeds(ctx, server.api, firstOfAudience, followers); err != nil {
+		return err
+	}
+	var ours, raw series
+	for round := range b.rounds {
+		b.say("fanout: round %d of %d", round+1, b.rounds)
+		before := time.Now()
+		result, err := b.deliver(ctx, server.api, followers)
+		if err != nil {
+			return err
+		}
+		ours = append(ours, result)
+		if result, err = b.addRaw(ctx, client, followers, before); err != nil {
+			return err
+		}
+		raw = append(raw, result)
+	}
+	const what = "fan-out into full inboxes"
+	b.report.lines = append(b.report.lines, line{
+		what: what, limit: "raw pipelined ZADD into the same inboxes", ours: rate(ours), theirs: rate(raw), value: ratio(ours.rate(), raw.rate()), unit: "x",
+		goal: atLeast(0.25, ">= 0.25 x its rate"),
+	})
+	b.report.details = append(b.report.details,
+		detail{what: what, who: "posts of one author, from the first mutation to the last inbox", values: ours},
+		detail{what: what, who: "raw pipelined ZADD", values: raw})
+	return b.reportMemory(ctx, p, server, client, followers)
+}
+
+// deliver publishes and waits for the last inbox. A delivery is one post in one inbox.
+func (b *bench) deliver(ctx context.Context, a *api, followers int) (sample, error) {
+	posts := b.worlds.delivered
+	start := time.Now()
+	for i := range posts {
+		if err := a.publish(ctx, member(famousAuthor), postBody(i)); err != nil {
+			return sample{}, err
+		}
+	}
+	if err := a.waitForJobs(ctx); err != nil {
+		return sample{}, err
+	}
+	took := time.Since(start)
+	for _, number := range []int{firstOfAudience, firstOfAudience + followers - 1} {
+		unread, _, err := readPerson(ctx, a, member(number))
+		if err != nil {
+			return sample{}, err
+		}
+		if unread < posts {
+			return sample{}, fmt.Errorf("%s has %d new posts, %d were just published", member(number), unread, posts)
+		}
+	}
+	return sample{rate: float64(posts*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, nil
+}
+
+// addRaw adds as many members of the same length to copies of the same inboxes.
+func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int, at time.Time) (sample, error) {
+	names := make([]string, followers)
+	for i := range names {
+		names[i] = fmt.Sprintf("raw:%d", i)
+		inbox := fmt.Sprintf("{u%d}:i", firstOfAudience+i)
+		if err := client.Copy(ctx, inbox, names[i], client.Options().DB, true).Err(); err != nil {
+			return sample{}, err
+		}
+	}
+	author := strings.Repeat("0", 4) + "1"
+	start := time.Now()
+	for post := range b.worlds.delivered {
+		entry := redis.Z{Member: services.PostIDAt(at.Add(time.Duration(post)*time.Millisecond)).String() + author + "-"}
+		for first := 0; first < followers; first += rawPipeline {
+			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+				for _, name := range names[first:min(first+rawPipeline, followers)] {
+					pipe.ZAdd(ctx, name, entry)
+				}
+				return nil
+			})
+			if err != nil {
+				return sample{}, err
+			}
+		}
+	}
+	took := time.Since(start)
+	return sample{rate: float64(b.worlds.delivered*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, client.Unlink(ctx, names...).Err()
+}
+
+// lookAtFeeds lets users open their feeds, so that they have inboxes.
+func lookAtFeeds(ctx context.Context, a *api, first, users int) error {
+	for i := range users {
+		if _, _, err := readPerson(ctx, a, member(first+i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportMemory weighs full inboxes, and the documents of users who follow nobody and are in few conversations.
+func (b *bench) reportMemory(ctx context.Context, p place, server *program, client *redis.Client, followers int) error {
+	var full []float64
+	for i := range min(followers, 100) {
+		name := fmt.Sprintf("{u%d}:i", firstOfAudience+i)
+		entries, err := client.ZCard(ctx, name).Result()
+		if err != nil {
+			return err
+		}
+		if entries <= inboxEntries {
+			return fmt.Errorf("%s holds %d entries: it is not full", name, entries)
+		}
+		size, err := client.MemoryUsage(ctx, name, 0).Result()
+		if err != nil {
+			return err
+		}
+		full = append(full, float64(size))
+	}
+	b.report.lines = append(b.report.lines, line{
+		what: "Redis memory: a full inbox", limit: "-", value: median(full), unit: "B", goal: atMost(maxInbox, "<= 12 KB"),
+	})
+	server.stop()
+	var sizes []float64
+	for i, conversations := range []int{0, firstFew, furtherOnes} {
+		first := firstOfAudience + followers + i*idleReaders
+		size, err := b.weighIdle(ctx, p, client, first, conversations)
+		if err != nil {
+			return err
+		}
+		sizes = append(sizes, size)
+	}
+	b.report.lines = append(b.report.lines,
+		line{what: "Redis memory: an idle user's document, in 2 conversations", limit: "-", ours: figure(sizes[0]) + " B in none", value: sizes[1], unit: "B", goal: atMost(maxIdle, "<= 400 B")},
+		line{
+			what: "Redis memory: each further conversation", limit: "-", value: (sizes[2] - sizes[1]) / (furtherOnes - firstFew), unit: "B", goal: atMost(maxFurther, "<= 40 B"),
+		})
+	return nil
+}
+
+// weighIdle is the median size of all keys of some new users in a number of conversations.
+func (b *bench) weighIdle(ctx context.Context, p place, client *redis.Client, first, conversations int) (float64, error) {
+	var readers []services.UserNumber
+	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {
+		for i := range idleReaders {
+			number := first + i
+			readers = append(readers, services.UserNumber(number))
+			if _, err := tx.ExecContext(ctx, `INSERT INTO users (number, key, seen_at) VALUES (?1, ?2, 0)`, number, member(number)); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE counters SET value = ?1 WHERE name = 'users'`, first+idleReaders-1)
+		return err
+	})
+	if err == nil && conversations > 0 {
+		err = seedConversations(ctx, p.file(), readers, famousAuthor, conversations)
+	}
+	if err != nil {
+		return 0, err
+	}
+	server, err := p.start(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer server.stop()
+	var sizes []float64
+	for _, reader := range readers {
+		var data any
+		if err := server.api.do(ctx, memberToken(int(reader)-1), everyQuery, nil, &data); err != nil {
+			return 0, err
+		}
+		size := int64(0)
+		for _, part := range []string{"b", "c"} {
+			one, err := client.MemoryUsage(ctx, fmt.Sprintf("{u%d}:%s", reader, part), 0).Result()
+			if err != nil && !errors.Is(err, redis.Nil) {
+				return 0, err
+			}
+			size += one
+		}
+		sizes = append(sizes, float64(size))
+	}
+	return median(sizes), nil
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// The row of the home feed page by the number followed and by how many of these are huge: theirs are merged in when a page
+// is read, from memory.
+const hugeAuthors = 50
+
+// mixture is how many a reader follows, and how many of these are huge.
+type mixture struct{ follows, huge int }
+
+func (m mixture) String() string {
+	return fmt.Sprintf("%s followed, %d of them huge", thousands(int64(m.follows)), m.huge)
+}
+
+func (m mixture) reader(i int) string { return fmt.Sprintf("mixed-%d-%d-%d", m.follows, m.huge, i) }
+
+// mixtures are all of them.
+func mixtures() (all []mixture) {
+	for _, follows := range followed {
+		for _, huge := range []int{0, 5, hugeAuthors} {
+			if huge < follows {
+				all = append(all, mixture{follows, huge})
+			}
+		}
+	}
+	return all
+}
+
+func huge(i int) string { return "huge-" + strconv.Itoa(i) }
+
+func (b *bench) measureHuge(ctx context.Context) (err error) {
+	p, err := b.aside("huge", hugeDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	server, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	all := mixtures()
+	b.say("huge: seeding the follows of %d readers", len(all)*b.readers)
+	if err := seedMixtures(ctx, server.api, all, b.readers); err != nil {
+		return err
+	}
+	for _, query := range []struct{ what, text string }{{"home feed page of 20", feedQuery}, {"badge query", badgeQuery}} {
+		var contenders []*contender
+		for _, m := range all {
+			contenders = append(contenders, &contender{who: m.String(), target: newTarget(server.address, server.pid(), query.text, tokens(readersOfMixture(m, b.readers)))})
+		}
+		what := query.what + " by the number of huge authors"
+		if err := b.compete(ctx, what, contenders...); err != nil {
+			return err
+		}
+		first, last := contenders[0], contenders[len(contenders)-1]
+		b.report.lines = append(b.report.lines, line{
+			what: query.what + ", " + last.who, limit: first.who, ours: rate(last.values), theirs: rate(first.values),
+			value: ratio(first.values.rate(), last.values.rate()), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
+		})
+	}
+	return nil
+}
+
+func readersOfMixture(m mixture, readers int) (keys []string) {
+	for i := range readers {
+		keys = append(keys, m.reader(i))
+	}
+	return keys
+}
+
+// seedMixtures makes the authors, of whom some are huge, the readers and what is new for them.
+func seedMixtures(ctx context.Context, a *api, all []mixture, readers int) error {
+	var events []event
+	for i := range followed[len(followed)-1] {
+		events = append(events, profile(author(i), "Author "+strconv.Itoa(i)))
+	}
+	for i := range hugeAuthors {
+		events = append(events, profile(huge(i), "Huge "+strconv.Itoa(i)))
+	}
+	for _, m := range all {
+		for r := range readers {
+			for i := range m.huge {
+				events = append(events, follow(m.reader(r), huge(i)))
+			}
+			for i := range m.follows - m.huge {
+				events = append(events, follow(m.reader(r), author(i)))
+			}
+		}
+	}
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	for i := range hugeAuthors {
+		if err := a.awaitMode(ctx, huge(i), "HUGE"); err != nil {
+			return err
+		}
+	}
+	var keys []string
+	for _, m := range all {
+		keys = append(keys, readersOfMixture(m, readers)...)
+	}
+	if err := visit(ctx, a, keys); err != nil {
+		return err
+	}
+	events = nil
+	for i := range 2 * unread {
+		events = append(events, publish(author(i%followed[0]/2), postBody(i)), publish(huge(i%hugeAuthors), postBody(i)))
+	}
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	if err := a.waitForJobs(ctx); err != nil {
+		return err
+	}
+	return checkMixtures(ctx, a, all, readers)
+}
+
+// checkMixtures holds the readers' numbers against what was published.
+func checkMixtures(ctx context.Context, a *api, all []mixture, readers int) error {
+	for _, m := range all {
+		want := 2 * unread // of the few authors whom everybody follows
+		for i := range 2 * unread {
+			if i%hugeAuthors < m.huge {
+				want++
+			}
+		}
+		for r := range readers {
+			got, page, err := readPerson(ctx, a, m.reader(r))
+			if err != nil {
+				return err
+			}
+			if got != want || len(page) != want {
+				return fmt.Errorf("who has %s has %d new posts and a page of %d, published were %d", m, got, len(page), want)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// The row of a mixed load: of 101 requests 50 are badge queries, 50 are home feed pages and one publishes, by authors whom
+// all readers follow, so that its fan-out goes on beside the reads.
+const (
+	mixedReads  = 100 // for each post
+	kindBadge   = 0
+	kindFeed    = 1
+	kindPublish = 2
+)
+
+var mixedKinds = []string{kindBadge: "badge query", kindFeed: "home feed page of 20", kindPublish: "publishing"}
+
+func (b *bench) measureMixed(ctx context.Context) (err error) {
+	p, err := b.aside("mixed", mixedDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	server, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	readers := b.worlds.readersOfOne / 10
+	b.say("mixed: seeding %s readers who follow 10", thousands(int64(readers)))
+	if err := seedMixed(ctx, server.api, readers); err != nil {
+		return err
+	}
+	const what = "mixed load, 100 reads to 1 post"
+	values := make([]series, len(mixedKinds))
+	for round := range b.rounds + 1 {
+		if round > 0 {
+			b.say("mixed: round %d of %d", round, b.rounds)
+		}
+		results, err := b.mix(ctx, server.address, readers, round)
+		if err != nil {
+			return err
+		}
+		if err := server.api.waitForJobs(ctx); err != nil {
+			return err
+		}
+		for kind, result := range results {
+			if round > 0 {
+				values[kind] = append(values[kind], result)
+			}
+		}
+	}
+	for kind, name := range mixedKinds {
+		b.report.details = append(b.report.details, detail{what: what, who: name, values: values[kind]})
+		if kind != kindPublish {
+			b.report.lines = append(b.report.lines, line{
+				what: what + ": p99 of the " + name, limit: "-", ours: rate(values[kind]) + ", p50 " + milliseconds(values[kind].p50()),
+				value: float64(values[kind].p99()) / float64(time.Millisecond), unit: "ms",
+			})
+		}
+	}
+	return nil
+}
+
+func seedMixed(ctx context.Context, a *api, readers int) error {
+	var events []event
+	for r := range readers {
+		for i := range followed[0] {
+			events = append(events, follow(reader(followed[0], r), author(i)))
+		}
+	}
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	if err := visit(ctx, a, readersOf(followed[0], readers)); err != nil {
+		return err
+	}
+	events = nil
+	for i := range unread {
+		events = append(events, publish(author(i%followed[0]), postBody(i)))
+	}
+	if _, err := a.ingest(ctx, events); err != nil {
+		return err
+	}
+	return a.waitForJobs(ctx)
+}
+
+// mix keeps the connections busy for a turn, and answers a sample for each kind of request.
+func (b *bench) mix(ctx context.Context, address string, readers, round int) ([]sample, error) {
+	people := tokens(readersOf(followed[0], readers))
+	requests := [][][]byte{newTarget(address, 0, badgeQuery, people).requests, newTarget(address, 0, feedQuery, people).requests, nil}
+	for i := range followed[0] {
+		mutation := `mutation { publishPost(input: {body: "` + postBody(i) + `"}) { post { id } } }`
+		requests[kindPublish] = append(requests[kindPublish], newTarget(address, 0, mutation, []string{"dev:" + author(i)}).requests...)
+	}
+	latencies := make([][][]time.Duration, b.connections)
+	errs := make([]error, b.connections)
+	start := time.Now()
+	var group sync.WaitGroup
+	for i := range b.connections {
+		group.Go(func() {
+			latencies[i], errs[i] = mixedConnection(ctx, address, requests, (round*b.connections+i)*mixedReads, start.Add(b.turn()))
+		})
+	}
+	group.Wait()
+	took := time.Since(start)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	results := make([]sample, len(mixedKinds))
+	for kind := range mixedKinds {
+		var all []time.Duration
+		for _, one := range latencies {
+			all = append(all, one[kind]...)
+		}
+		slices.Sort(all)
+		results[kind] = newSample(all, took)
+	}
+	return results, nil
+}
+
+// kindOf is the kind of the n-th request: the connections do not publish at the same moment.
+func kindOf(n int) int {
+	if turn := n % (mixedReads + 1); turn < mixedReads {
+		return turn % 2
+	}
+	return kindPublish
+}
+
+func mixedConnection(ctx context.Context, address string, requests [][][]byte, first int, deadline time.Time) (latencies [][]time.Duration, err error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if err := conn.SetDeadline(deadline.Add(answerLimit)); err != nil {
+		return nil, err
+	}
+	latencies = make([][]time.Duration, len(mixedKinds))
+	answers := bufio.NewReaderSize(conn, 16<<10)
+	for n := first; ; n++ {
+		sent := time.Now()
+		if !sent.Before(deadline) {
+			return latencies, nil
+		}
+		kind := kindOf(n)
+		if _, err = conn.Write(requests[kind][n%len(requests[kind])]); err == nil {
+			err = readAnswer(answers)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s number %s: %w", mixedKinds[kind], strconv.Itoa(n), err)
+		}
+		latencies[kind] = append(latencies[kind], time.Since(sent))
+	}
+}

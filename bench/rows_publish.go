@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The row of publishing: what the mutation costs an author whom a million follow, against one whom ten follow. The one
+// is pulled: admins see the mode that his followers gave him.
+const (
+	famousAuthor    = 1 // the numbers of the authors
+	unknownAuthor   = 2
+	firstOfAudience = 3
+)
+
+// seedAudience makes two authors with many and with few followers. Some of the many were here today.
+func seedAudience(ctx context.Context, file string, many, few, active int) error {
+	if err := seedUsers(ctx, file, many+firstOfAudience-1); err != nil {
+		return err
+	}
+	return inStore(ctx, file, func(tx *sql.Tx) error {
+		const follow = `INSERT INTO follows (follower, followee, since, shown)
+			WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1) SELECT i, ?3, 0, TRUE FROM n`
+		return each(ctx, tx, []write{
+			{`UPDATE users SET seen_at = 0 WHERE number >= ?1`, []any{firstOfAudience + active}},
+			{follow, []any{firstOfAudience, many, famousAuthor}},
+			{follow, []any{firstOfAudience, few, unknownAuthor}},
+		})
+	})
+}
+
+// publisher is one of the two.
+type publisher struct {
+	who    string
+	number int
+	mode   string // in which his posts reach his followers
+	values series
+}
+
+func (b *bench) measurePublish(ctx context.Context) (err error) {
+	p, err := b.aside("publish", publishDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	many, few := b.worlds.users, b.worlds.few
+	b.say("publish: seeding %s followers", thousands(int64(many)))
+	if err := seedAudience(ctx, p.file(), many, few, b.worlds.readersOfOne); err != nil {
+		return err
+	}
+	server, err := p.start(ctx, "--huge-followers", fmt.Sprint(many))
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	famous := &publisher{who: thousands(int64(many)) + " followers", number: famousAuthor, mode: "HUGE"}
+	unknown := &publisher{who: thousands(int64(few)) + " followers", number: unknownAuthor, mode: "SMALL"}
+	for _, author := range []*publisher{famous, unknown} {
+		if err := server.api.awaitMode(ctx, member(author.number), author.mode); err != nil {
+			return err
+		}
+	}
+	for round := range b.rounds + 1 {
+		if round > 0 {
+			b.say("publish: round %d of %d", round, b.rounds)
+		}
+		latencies := map[*publisher][]time.Duration{}
+		for i := range b.worlds.posts {
+			for _, author := range []*publisher{famous, unknown} {
+				start := time.Now()
+				if err := server.api.publish(ctx, member(author.number), postBody(i)); err != nil {
+					return err
+				}
+				latencies[author] = append(latencies[author], time.Since(start))
+			}
+		}
+		if err := server.api.waitForJobs(ctx); err != nil {
+			return err
+		}
+		for author, all := range latencies {
+			if slices.Sort(all); round > 0 {
+				author.values = append(author.values, newSample(all, sum(all)))
+			}
+		}
+	}
+	const what = "publishing by an author with "
+	b.report.lines = append(b.report.lines, line{
+		what: what + famous.who, limit: "by one with " + fmt.Sprint(few), ours: milliseconds(famous.values.p50()), theirs: milliseconds(unknown.values.p50()),
+		value: ratio(float64(famous.values.p50()), float64(unknown.values.p50())), unit: "x the time", goal: atMost(1.2, "<= 1.2 x the time of the mutation"),
+	})
+	for _, author := range []*publisher{famous, unknown} {
+		b.report.details = append(b.report.details, detail{what: "publishing, one after the other", who: author.who, values: author.values})
+	}
+	return nil
+}
+
+// publish lets somebody publish by a mutation of his own.
+func (a *api) publish(ctx context.Context, key, body string) error {
+	var data any
+	const mutation = `mutation($body: String!) { publishPost(input: {body: $body}) { post { id } } }`
+	return a.do(ctx, "dev:"+key, mutation, map[string]any{"body": body}, &data)
+}
+
+// awaitMode pins an author's mode and waits until he has it: his followers are told first.
+func (a *api) awaitMode(ctx context.Context, key, mode string) error {
+	var data any
+	pin := fmt.Sprintf(`mutation { pinAuthorMode(input: {userId: "user:%s", mode: %s}) { mode } }`, key, mode)
+	if err := a.do(ctx, adminToken, pin, nil, &data); err != nil {
+		return err
+	}
+	for {
+		now, err := a.modeOf(ctx, key)
+		if err != nil {
+			return err
+		}
+		if now == mode {
+			return a.waitForJobs(ctx)
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("%s is %s, and not %s: %w", key, now, mode, err)
+		}
+	}
+}
+
+// modeOf is how an author's posts reach his followers.
+func (a *api) modeOf(ctx context.Context, key string) (string, error) {
+	var answer struct {
+		Admin struct{ Author struct{ Mode string } }
+	}
+	err := a.do(ctx, adminToken, fmt.Sprintf(`{ admin { author(userId: "user:%s") { mode } } }`, key), nil, &answer)
+	return answer.Admin.Author.Mode, err
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Both ways read the same feed: the newest posts of all authors, in turns.
+func TestBothRebuildsReadTheSame(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	defer client.Close()
+	p := place{folder: t.TempDir()}
+	if err := seedOutboxes(t.Context(), p.folder+"/tidings.db", client); err != nil {
+		t.Fatal(err)
+	}
+	facts, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + p.folder + "/tidings.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer facts.Close()
+	selected, err := selectNewest(t.Context(), facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := mergeOutboxes(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(selected, merged) || len(merged) != services.Retention || !slices.IsSortedFunc(merged, func(a, b services.PostID) int { return int(b - a) }) {
+		t.Errorf("%d and %d posts", len(selected), len(merged))
+	}
+}
