@@ -192,7 +192,7 @@ func (b *bench) checkSetting(ctx context.Context, own place, g graph, s setting)
 // setThresholds lowers the thresholds and waits until there are authors of each mode.
 func (a *api) setThresholds(ctx context.Context, s setting, authors []string) error {
 	var data any
-	mutation := fmt.Sprintf(`mutation { setFanoutThresholds(input: {big: %d, huge: %d}) { big } }`, s.big, s.huge)
+	mutation := fmt.Sprintf(`mutation { setFanoutThresholds(input: {bigFollowers: %d, hugeFollowers: %d}) { fanout { bigFollowers } } }`, s.big, s.huge)
 	if err := a.do(ctx, adminToken, mutation, nil, &data); err != nil {
 		return err
 	}

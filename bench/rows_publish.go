@@ -108,7 +108,7 @@ func (a *api) publish(ctx context.Context, key, body string) error {
 // awaitMode pins an author's mode and waits until he has it: his followers are told first.
 func (a *api) awaitMode(ctx context.Context, key, mode string) error {
 	var data any
-	pin := fmt.Sprintf(`mutation { pinAuthorMode(input: {userId: "user:%s", mode: %s}) { mode } }`, key, mode)
+	pin := fmt.Sprintf(`mutation { pinAuthorMode(input: {userId: "user:%s", mode: %s}) { author { mode } } }`, key, mode)
 	if err := a.do(ctx, adminToken, pin, nil, &data); err != nil {
 		return err
 	}
