@@ -96,6 +96,21 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 	})
 }
 
+// Who lets messages wait again when his lease is over, which nobody has noticed yet, keeps them.
+func TestAnEndedLeaseDoesNotTakeAMarkBack(t *testing.T) {
+	each(t, func(b *bundle) {
+		i := inside{b, b.group(1, 2)}
+		b.send(i.id, 1)
+		i.enter("phone", time.Minute)
+		b.send(i.id, 1)
+		b.clock.advance(2 * time.Minute)
+		b.send(i.id, 1)
+		b.write(func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, i.id, 2, 1) })
+		i.end()
+		b.waits(i.id, map[services.UserNumber][2]int64{2: {3, 0}})
+	})
+}
+
 func TestWhoLeavesForGoodIsOutside(t *testing.T) {
 	each(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

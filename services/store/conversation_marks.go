@@ -94,6 +94,10 @@ func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user s
 	if _, err := tx.LockConversation(ctx, id); err != nil {
 		return err
 	}
+	// A lease that is over reads what was sent until then: were it ended after this, it would take the mark back.
+	if _, err := tx.EndLeases(ctx, id, user); err != nil {
+		return err
+	}
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
 		return err
