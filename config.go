@@ -44,6 +44,9 @@ type Config struct {
 	Workers          int           `flag:"workers" env:"TIDINGS_WORKERS" default:"4" unit:"COUNT" min:"1" max:"256" help:"how many workers carry facts into feeds and badges"`
 	ActiveFor        time.Duration `flag:"active-for" env:"TIDINGS_ACTIVE_FOR" default:"720h" unit:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis keeps nothing of him until he returns"`
 	MaxFollowees     int           `flag:"max-followees" env:"TIDINGS_MAX_FOLLOWEES" default:"2000" unit:"COUNT" min:"1" max:"100000" help:"how many people one user may follow; an import is not bound by it"`
+	MaxMutes         int           `flag:"max-mutes" env:"TIDINGS_MAX_MUTES" default:"10000" unit:"COUNT" min:"1" max:"1000000" help:"how many people one user may mute"`
+	MaxBlocks        int           `flag:"max-blocks" env:"TIDINGS_MAX_BLOCKS" default:"10000" unit:"COUNT" min:"1" max:"1000000" help:"how many people one user may block"`
+	MaxHides         int           `flag:"max-hides" env:"TIDINGS_MAX_HIDES" default:"10000" unit:"COUNT" min:"1" max:"1000000" help:"from how many people one user may hide his posts"`
 	MaxGroup         int           `flag:"max-group" env:"TIDINGS_MAX_GROUP" default:"500" unit:"COUNT" min:"2" max:"100000" help:"how many members a GROUP may have"`
 	MaxWriteMembers  int           `flag:"max-write-members" env:"TIDINGS_MAX_WRITE_MEMBERS" default:"500" unit:"COUNT" min:"1" max:"1000000" help:"conversations of more members are counted when somebody reads"`
 	MaxWriteLoad     int           `flag:"max-write-load" env:"TIDINGS_MAX_WRITE_LOAD" default:"20000" unit:"COUNT" min:"1" max:"100000000" help:"so are those of this many members times messages a minute, until both are below half"`

@@ -52,7 +52,7 @@ func TestDefaults(t *testing.T) {
 		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
 		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000,
 		SocketSubscriptions: 20, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
-		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, FeedKinds: []string{"POST"},
+		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
 		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, AuditEvery: 10 * time.Minute,
 		SiteMessageTypes: []string{"general"},
 	}}

@@ -178,6 +178,7 @@ func (s *server) wire() *resolvers.Resolver {
 	return &resolvers.Resolver{
 		Social: social.New(social.Config{
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,
+			MaxMutes: s.cfg.MaxMutes, MaxBlocks: s.cfg.MaxBlocks, MaxHides: s.cfg.MaxHides,
 		}),
 		Feed: feed.New(feed.Config{
 			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock, Kinds: kinds,

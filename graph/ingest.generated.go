@@ -215,7 +215,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "setDisplayPolicy", "touchView", "addViewItem", "removeViewItem"}
+	fieldsInOrder := [...]string{"publishPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -474,6 +474,48 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.UndoMarkAllRead = data
+		case "mute":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("mute"))
+			data, err := ec.unmarshalOIngestMute2ᚖtidingsᚋgraphᚐIngestMute(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Mute = data
+		case "unmute":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unmute"))
+			data, err := ec.unmarshalOIngestUnmute2ᚖtidingsᚋgraphᚐIngestUnmute(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Unmute = data
+		case "block":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("block"))
+			data, err := ec.unmarshalOIngestBlock2ᚖtidingsᚋgraphᚐIngestBlock(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Block = data
+		case "unblock":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unblock"))
+			data, err := ec.unmarshalOIngestUnblock2ᚖtidingsᚋgraphᚐIngestUnblock(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Unblock = data
+		case "hideFrom":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("hideFrom"))
+			data, err := ec.unmarshalOIngestHideFrom2ᚖtidingsᚋgraphᚐIngestHideFrom(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.HideFrom = data
+		case "unhideFrom":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unhideFrom"))
+			data, err := ec.unmarshalOIngestUnhideFrom2ᚖtidingsᚋgraphᚐIngestUnhideFrom(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.UnhideFrom = data
 		case "setDisplayPolicy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setDisplayPolicy"))
 			data, err := ec.unmarshalOIngestSetDisplayPolicy2ᚖtidingsᚋgraphᚐIngestSetDisplayPolicy(ctx, v)

@@ -81,6 +81,20 @@ type AnnouncementEdge struct {
 	Node Announcement `json:"node"`
 }
 
+type BlockInput struct {
+	// Whom to block: user:KEY.
+	UserID string `json:"userId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type BlockPayload struct {
+	// Who is blocked now.
+	User User `json:"user"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 type ClearDotInput struct {
 	// The dot's name.
 	Name string `json:"name"`
@@ -232,6 +246,20 @@ type FollowPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type HideFromInput struct {
+	// From whom to hide: user:KEY.
+	UserID string `json:"userId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type HideFromPayload struct {
+	// Who is shown nothing of the viewer's now.
+	User User `json:"user"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 type IngestAddMembers struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -254,6 +282,15 @@ type IngestAddViewItem struct {
 	Item string `json:"item"`
 	// When it happened.
 	At time.Time `json:"at"`
+}
+
+type IngestBlock struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Whom to block: user:KEY.
+	UserID string `json:"userId"`
 }
 
 type IngestClearDot struct {
@@ -378,6 +415,12 @@ type IngestEvent struct {
 	MarkNotificationUnread *IngestMarkNotificationUnread `json:"markNotificationUnread,omitempty"`
 	MarkAllRead            *IngestMarkAllRead            `json:"markAllRead,omitempty"`
 	UndoMarkAllRead        *IngestUndoMarkAllRead        `json:"undoMarkAllRead,omitempty"`
+	Mute                   *IngestMute                   `json:"mute,omitempty"`
+	Unmute                 *IngestUnmute                 `json:"unmute,omitempty"`
+	Block                  *IngestBlock                  `json:"block,omitempty"`
+	Unblock                *IngestUnblock                `json:"unblock,omitempty"`
+	HideFrom               *IngestHideFrom               `json:"hideFrom,omitempty"`
+	UnhideFrom             *IngestUnhideFrom             `json:"unhideFrom,omitempty"`
 	SetDisplayPolicy       *IngestSetDisplayPolicy       `json:"setDisplayPolicy,omitempty"`
 	TouchView              *IngestTouchView              `json:"touchView,omitempty"`
 	AddViewItem            *IngestAddViewItem            `json:"addViewItem,omitempty"`
@@ -390,6 +433,15 @@ type IngestFollow struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
 	// Whom: user:KEY.
+	UserID string `json:"userId"`
+}
+
+type IngestHideFrom struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// From whom to hide: user:KEY.
 	UserID string `json:"userId"`
 }
 
@@ -530,6 +582,17 @@ type IngestMarkSiteMessagesUnread struct {
 	Key *string `json:"key,omitempty"`
 	// These messages, 1 to 500.
 	Ids []string `json:"ids"`
+}
+
+type IngestMute struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Whom to mute: user:KEY.
+	UserID string `json:"userId"`
+	// When the mute ends by itself, in the future; without it, not before unmute.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 type IngestMuteConversation struct {
@@ -703,6 +766,15 @@ type IngestTouchView struct {
 	UpTo *time.Time `json:"upTo,omitempty"`
 }
 
+type IngestUnblock struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Whom to block no longer: user:KEY.
+	UserID string `json:"userId"`
+}
+
 type IngestUndoMarkAllRead struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -719,6 +791,15 @@ type IngestUnfollow struct {
 	UserID string `json:"userId"`
 }
 
+type IngestUnhideFrom struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// From whom to hide no longer: user:KEY.
+	UserID string `json:"userId"`
+}
+
 type IngestUnlikePost struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -726,6 +807,15 @@ type IngestUnlikePost struct {
 	Key *string `json:"key,omitempty"`
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
+}
+
+type IngestUnmute struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Whom to mute no longer: user:KEY.
+	UserID string `json:"userId"`
 }
 
 type IngestWithdrawAnnouncement struct {
@@ -970,6 +1060,22 @@ type MuteConversationInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+type MuteInput struct {
+	// Whom to mute: user:KEY.
+	UserID string `json:"userId"`
+	// When the mute ends by itself, in the future; without it, not before unmute.
+	Until *time.Time `json:"until,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MutePayload struct {
+	// Who is muted now.
+	User User `json:"user"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 // What some people did with one subject within one half day, UTC: "A, B and 3 others liked your post".
 type Notification struct {
 	// Names it as it is shown now: a mark of it reaches no further. It has another id once somebody joins; the old ones still find it.
@@ -1197,6 +1303,26 @@ type RemoveViewItemPayload struct {
 	Item string `json:"item"`
 }
 
+// A page of those whom the viewer mutes, blocks or hides from, the newest first.
+type RestrictionConnection struct {
+	// The people of this page.
+	Edges []RestrictionEdge `json:"edges"`
+	// Where the page stands.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// Somebody in his place in such a list.
+type RestrictionEdge struct {
+	// The place: opaque, for `after`.
+	Cursor string `json:"cursor"`
+	// Whom.
+	Node User `json:"node"`
+	// Since when.
+	Since time.Time `json:"since"`
+	// When a mute ends by itself; null for never, and for what is no mute.
+	Until *time.Time `json:"until,omitempty"`
+}
+
 type SendMessageInput struct {
 	// Where: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -1371,6 +1497,20 @@ type TouchViewPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type UnblockInput struct {
+	// Whom to block no longer: user:KEY.
+	UserID string `json:"userId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type UnblockPayload struct {
+	// Who is blocked no longer.
+	User User `json:"user"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 type UndoMarkAllReadInput struct {
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -1395,6 +1535,20 @@ type UnfollowPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type UnhideFromInput struct {
+	// From whom to hide no longer: user:KEY.
+	UserID string `json:"userId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type UnhideFromPayload struct {
+	// Who is shown the viewer's posts again, if he follows.
+	User User `json:"user"`
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
 type UnlikePostInput struct {
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
@@ -1406,6 +1560,20 @@ type UnlikePostPayload struct {
 	// The post that is liked no longer.
 	Post Post `json:"post"`
 	// The viewer's badges.
+	Badges services.Badges `json:"badges"`
+}
+
+type UnmuteInput struct {
+	// Whom to mute no longer: user:KEY.
+	UserID string `json:"userId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type UnmutePayload struct {
+	// Who is muted no longer.
+	User User `json:"user"`
+	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
 }
 

@@ -109,6 +109,11 @@ type ComplexityRoot struct {
 		Version       func(childComplexity int) int
 	}
 
+	BlockPayload struct {
+		Badges func(childComplexity int) int
+		User   func(childComplexity int) int
+	}
+
 	ClearDotPayload struct {
 		Badges func(childComplexity int) int
 	}
@@ -188,6 +193,11 @@ type ComplexityRoot struct {
 	}
 
 	FollowPayload struct {
+		Badges func(childComplexity int) int
+		User   func(childComplexity int) int
+	}
+
+	HideFromPayload struct {
 		Badges func(childComplexity int) int
 		User   func(childComplexity int) int
 	}
@@ -284,6 +294,7 @@ type ComplexityRoot struct {
 	Mutation struct {
 		AddMembers             func(childComplexity int, input AddMembersInput) int
 		AddViewItem            func(childComplexity int, input AddViewItemInput) int
+		Block                  func(childComplexity int, input BlockInput) int
 		ClearDot               func(childComplexity int, input ClearDotInput) int
 		CreateConversation     func(childComplexity int, input CreateConversationInput) int
 		DeletePost             func(childComplexity int, input DeletePostInput) int
@@ -291,6 +302,7 @@ type ComplexityRoot struct {
 		EditSiteMessage        func(childComplexity int, input EditSiteMessageInput) int
 		EnterConversation      func(childComplexity int, input EnterConversationInput) int
 		Follow                 func(childComplexity int, input FollowInput) int
+		HideFrom               func(childComplexity int, input HideFromInput) int
 		Ingest                 func(childComplexity int, events []IngestEvent) int
 		JoinConversation       func(childComplexity int, input JoinConversationInput) int
 		LeaveConversation      func(childComplexity int, input LeaveConversationInput) int
@@ -305,6 +317,7 @@ type ComplexityRoot struct {
 		MarkNotificationsSeen  func(childComplexity int, input MarkNotificationsSeenInput) int
 		MarkSiteMessagesRead   func(childComplexity int, input MarkSiteMessagesReadInput) int
 		MarkSiteMessagesUnread func(childComplexity int, input MarkSiteMessagesUnreadInput) int
+		Mute                   func(childComplexity int, input MuteInput) int
 		MuteConversation       func(childComplexity int, input MuteConversationInput) int
 		PublishAnnouncement    func(childComplexity int, input PublishAnnouncementInput) int
 		PublishPost            func(childComplexity int, input PublishPostInput) int
@@ -320,10 +333,18 @@ type ComplexityRoot struct {
 		SetProfile             func(childComplexity int, input SetProfileInput) int
 		SetSegments            func(childComplexity int, input SetSegmentsInput) int
 		TouchView              func(childComplexity int, input TouchViewInput) int
+		Unblock                func(childComplexity int, input UnblockInput) int
 		UndoMarkAllRead        func(childComplexity int, input UndoMarkAllReadInput) int
 		Unfollow               func(childComplexity int, input UnfollowInput) int
+		UnhideFrom             func(childComplexity int, input UnhideFromInput) int
 		UnlikePost             func(childComplexity int, input UnlikePostInput) int
+		Unmute                 func(childComplexity int, input UnmuteInput) int
 		WithdrawAnnouncement   func(childComplexity int, input WithdrawAnnouncementInput) int
+	}
+
+	MutePayload struct {
+		Badges func(childComplexity int) int
+		User   func(childComplexity int) int
 	}
 
 	Notification struct {
@@ -439,6 +460,18 @@ type ComplexityRoot struct {
 		Item func(childComplexity int) int
 	}
 
+	RestrictionConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	RestrictionEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+		Since  func(childComplexity int) int
+		Until  func(childComplexity int) int
+	}
+
 	SendMessagePayload struct {
 		Badges       func(childComplexity int) int
 		Conversation func(childComplexity int) int
@@ -519,6 +552,11 @@ type ComplexityRoot struct {
 		View   func(childComplexity int) int
 	}
 
+	UnblockPayload struct {
+		Badges func(childComplexity int) int
+		User   func(childComplexity int) int
+	}
+
 	UndoMarkAllReadPayload struct {
 		Badges func(childComplexity int) int
 	}
@@ -528,9 +566,19 @@ type ComplexityRoot struct {
 		User   func(childComplexity int) int
 	}
 
+	UnhideFromPayload struct {
+		Badges func(childComplexity int) int
+		User   func(childComplexity int) int
+	}
+
 	UnlikePostPayload struct {
 		Badges func(childComplexity int) int
 		Post   func(childComplexity int) int
+	}
+
+	UnmutePayload struct {
+		Badges func(childComplexity int) int
+		User   func(childComplexity int) int
 	}
 
 	User struct {
@@ -563,9 +611,12 @@ type ComplexityRoot struct {
 		AwayDigest     func(childComplexity int, since *time.Time) int
 		BadgeExplained func(childComplexity int) int
 		Badges         func(childComplexity int) int
+		Blocks         func(childComplexity int, first *int, after *string) int
 		Conversations  func(childComplexity int, first *int, after *string) int
 		DisplayPolicy  func(childComplexity int) int
+		Hides          func(childComplexity int, first *int, after *string) int
 		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string) int
+		Mutes          func(childComplexity int, first *int, after *string) int
 		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) int
 		SiteMessages   func(childComplexity int, first *int, after *string, typeArg *string, unreadOnly bool) int
 		User           func(childComplexity int) int
@@ -840,6 +891,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Badges.Version(childComplexity), true
 
+	case "BlockPayload.badges":
+		if e.ComplexityRoot.BlockPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BlockPayload.Badges(childComplexity), true
+	case "BlockPayload.user":
+		if e.ComplexityRoot.BlockPayload.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BlockPayload.User(childComplexity), true
+
 	case "ClearDotPayload.badges":
 		if e.ComplexityRoot.ClearDotPayload.Badges == nil {
 			break
@@ -1093,6 +1157,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.FollowPayload.User(childComplexity), true
 
+	case "HideFromPayload.badges":
+		if e.ComplexityRoot.HideFromPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HideFromPayload.Badges(childComplexity), true
+	case "HideFromPayload.user":
+		if e.ComplexityRoot.HideFromPayload.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HideFromPayload.User(childComplexity), true
+
 	case "IngestError.code":
 		if e.ComplexityRoot.IngestError.Code == nil {
 			break
@@ -1343,6 +1420,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.AddViewItem(childComplexity, args["input"].(AddViewItemInput)), true
+	case "Mutation.block":
+		if e.ComplexityRoot.Mutation.Block == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_block_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.Block(childComplexity, args["input"].(BlockInput)), true
 	case "Mutation.clearDot":
 		if e.ComplexityRoot.Mutation.ClearDot == nil {
 			break
@@ -1420,6 +1508,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Follow(childComplexity, args["input"].(FollowInput)), true
+	case "Mutation.hideFrom":
+		if e.ComplexityRoot.Mutation.HideFrom == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_hideFrom_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.HideFrom(childComplexity, args["input"].(HideFromInput)), true
 	case "Mutation.ingest":
 		if e.ComplexityRoot.Mutation.Ingest == nil {
 			break
@@ -1574,6 +1673,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MarkSiteMessagesUnread(childComplexity, args["input"].(MarkSiteMessagesUnreadInput)), true
+	case "Mutation.mute":
+		if e.ComplexityRoot.Mutation.Mute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_mute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.Mute(childComplexity, args["input"].(MuteInput)), true
 	case "Mutation.muteConversation":
 		if e.ComplexityRoot.Mutation.MuteConversation == nil {
 			break
@@ -1739,6 +1849,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.TouchView(childComplexity, args["input"].(TouchViewInput)), true
+	case "Mutation.unblock":
+		if e.ComplexityRoot.Mutation.Unblock == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_unblock_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.Unblock(childComplexity, args["input"].(UnblockInput)), true
 	case "Mutation.undoMarkAllRead":
 		if e.ComplexityRoot.Mutation.UndoMarkAllRead == nil {
 			break
@@ -1761,6 +1882,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Unfollow(childComplexity, args["input"].(UnfollowInput)), true
+	case "Mutation.unhideFrom":
+		if e.ComplexityRoot.Mutation.UnhideFrom == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_unhideFrom_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UnhideFrom(childComplexity, args["input"].(UnhideFromInput)), true
 	case "Mutation.unlikePost":
 		if e.ComplexityRoot.Mutation.UnlikePost == nil {
 			break
@@ -1772,6 +1904,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UnlikePost(childComplexity, args["input"].(UnlikePostInput)), true
+	case "Mutation.unmute":
+		if e.ComplexityRoot.Mutation.Unmute == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_unmute_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.Unmute(childComplexity, args["input"].(UnmuteInput)), true
 	case "Mutation.withdrawAnnouncement":
 		if e.ComplexityRoot.Mutation.WithdrawAnnouncement == nil {
 			break
@@ -1783,6 +1926,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.WithdrawAnnouncement(childComplexity, args["input"].(WithdrawAnnouncementInput)), true
+
+	case "MutePayload.badges":
+		if e.ComplexityRoot.MutePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MutePayload.Badges(childComplexity), true
+	case "MutePayload.user":
+		if e.ComplexityRoot.MutePayload.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MutePayload.User(childComplexity), true
 
 	case "Notification.actorCount":
 		if e.ComplexityRoot.Notification.ActorCount == nil {
@@ -2167,6 +2323,44 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RemoveViewItemPayload.Item(childComplexity), true
 
+	case "RestrictionConnection.edges":
+		if e.ComplexityRoot.RestrictionConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestrictionConnection.Edges(childComplexity), true
+	case "RestrictionConnection.pageInfo":
+		if e.ComplexityRoot.RestrictionConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestrictionConnection.PageInfo(childComplexity), true
+
+	case "RestrictionEdge.cursor":
+		if e.ComplexityRoot.RestrictionEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestrictionEdge.Cursor(childComplexity), true
+	case "RestrictionEdge.node":
+		if e.ComplexityRoot.RestrictionEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestrictionEdge.Node(childComplexity), true
+	case "RestrictionEdge.since":
+		if e.ComplexityRoot.RestrictionEdge.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestrictionEdge.Since(childComplexity), true
+	case "RestrictionEdge.until":
+		if e.ComplexityRoot.RestrictionEdge.Until == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestrictionEdge.Until(childComplexity), true
+
 	case "SendMessagePayload.badges":
 		if e.ComplexityRoot.SendMessagePayload.Badges == nil {
 			break
@@ -2419,6 +2613,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.TouchViewPayload.View(childComplexity), true
 
+	case "UnblockPayload.badges":
+		if e.ComplexityRoot.UnblockPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnblockPayload.Badges(childComplexity), true
+	case "UnblockPayload.user":
+		if e.ComplexityRoot.UnblockPayload.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnblockPayload.User(childComplexity), true
+
 	case "UndoMarkAllReadPayload.badges":
 		if e.ComplexityRoot.UndoMarkAllReadPayload.Badges == nil {
 			break
@@ -2439,6 +2646,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UnfollowPayload.User(childComplexity), true
 
+	case "UnhideFromPayload.badges":
+		if e.ComplexityRoot.UnhideFromPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnhideFromPayload.Badges(childComplexity), true
+	case "UnhideFromPayload.user":
+		if e.ComplexityRoot.UnhideFromPayload.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnhideFromPayload.User(childComplexity), true
+
 	case "UnlikePostPayload.badges":
 		if e.ComplexityRoot.UnlikePostPayload.Badges == nil {
 			break
@@ -2451,6 +2671,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UnlikePostPayload.Post(childComplexity), true
+
+	case "UnmutePayload.badges":
+		if e.ComplexityRoot.UnmutePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnmutePayload.Badges(childComplexity), true
+	case "UnmutePayload.user":
+		if e.ComplexityRoot.UnmutePayload.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnmutePayload.User(childComplexity), true
 
 	case "User.avatarUrl":
 		if e.ComplexityRoot.User.AvatarURL == nil {
@@ -2568,6 +2801,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.Badges(childComplexity), true
+	case "Viewer.blocks":
+		if e.ComplexityRoot.Viewer.Blocks == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_blocks_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.Blocks(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Viewer.conversations":
 		if e.ComplexityRoot.Viewer.Conversations == nil {
 			break
@@ -2585,6 +2829,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.DisplayPolicy(childComplexity), true
+	case "Viewer.hides":
+		if e.ComplexityRoot.Viewer.Hides == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_hides_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.Hides(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Viewer.homeFeed":
 		if e.ComplexityRoot.Viewer.HomeFeed == nil {
 			break
@@ -2596,6 +2851,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.HomeFeed(childComplexity, args["first"].(*int), args["after"].(*string), args["lastId"].(*string)), true
+	case "Viewer.mutes":
+		if e.ComplexityRoot.Viewer.Mutes == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_mutes_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.Mutes(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Viewer.notifications":
 		if e.ComplexityRoot.Viewer.Notifications == nil {
 			break
@@ -2653,6 +2919,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAddMembersInput,
 		ec.unmarshalInputAddViewItemInput,
+		ec.unmarshalInputBlockInput,
 		ec.unmarshalInputClearDotInput,
 		ec.unmarshalInputCreateConversationInput,
 		ec.unmarshalInputDeletePostInput,
@@ -2660,8 +2927,10 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputEditSiteMessageInput,
 		ec.unmarshalInputEnterConversationInput,
 		ec.unmarshalInputFollowInput,
+		ec.unmarshalInputHideFromInput,
 		ec.unmarshalInputIngestAddMembers,
 		ec.unmarshalInputIngestAddViewItem,
+		ec.unmarshalInputIngestBlock,
 		ec.unmarshalInputIngestClearDot,
 		ec.unmarshalInputIngestCreateConversation,
 		ec.unmarshalInputIngestDeletePost,
@@ -2670,6 +2939,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestEnterConversation,
 		ec.unmarshalInputIngestEvent,
 		ec.unmarshalInputIngestFollow,
+		ec.unmarshalInputIngestHideFrom,
 		ec.unmarshalInputIngestJoinConversation,
 		ec.unmarshalInputIngestLeaveConversation,
 		ec.unmarshalInputIngestLikePost,
@@ -2683,6 +2953,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestMarkNotificationsSeen,
 		ec.unmarshalInputIngestMarkSiteMessagesRead,
 		ec.unmarshalInputIngestMarkSiteMessagesUnread,
+		ec.unmarshalInputIngestMute,
 		ec.unmarshalInputIngestMuteConversation,
 		ec.unmarshalInputIngestPublishAnnouncement,
 		ec.unmarshalInputIngestPublishPost,
@@ -2697,9 +2968,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestSetProfile,
 		ec.unmarshalInputIngestSetSegments,
 		ec.unmarshalInputIngestTouchView,
+		ec.unmarshalInputIngestUnblock,
 		ec.unmarshalInputIngestUndoMarkAllRead,
 		ec.unmarshalInputIngestUnfollow,
+		ec.unmarshalInputIngestUnhideFrom,
 		ec.unmarshalInputIngestUnlikePost,
+		ec.unmarshalInputIngestUnmute,
 		ec.unmarshalInputIngestWithdrawAnnouncement,
 		ec.unmarshalInputJoinConversationInput,
 		ec.unmarshalInputLeaveConversationInput,
@@ -2715,6 +2989,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputMarkSiteMessagesReadInput,
 		ec.unmarshalInputMarkSiteMessagesUnreadInput,
 		ec.unmarshalInputMuteConversationInput,
+		ec.unmarshalInputMuteInput,
 		ec.unmarshalInputPublishAnnouncementInput,
 		ec.unmarshalInputPublishPostInput,
 		ec.unmarshalInputQuietHoursInput,
@@ -2731,9 +3006,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetSegmentsInput,
 		ec.unmarshalInputSourcePolicyInput,
 		ec.unmarshalInputTouchViewInput,
+		ec.unmarshalInputUnblockInput,
 		ec.unmarshalInputUndoMarkAllReadInput,
 		ec.unmarshalInputUnfollowInput,
+		ec.unmarshalInputUnhideFromInput,
 		ec.unmarshalInputUnlikePostInput,
+		ec.unmarshalInputUnmuteInput,
 		ec.unmarshalInputWithdrawAnnouncementInput,
 	)
 	first := true
@@ -2996,6 +3274,16 @@ func (ec *executionContext) childFields_Badges(ctx context.Context, field graphq
 	return nil, fmt.Errorf("no field named %q was found under type Badges", field.Name)
 }
 
+func (ec *executionContext) childFields_BlockPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_BlockPayload_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_BlockPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BlockPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ClearDotPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "badges":
@@ -3160,6 +3448,16 @@ func (ec *executionContext) childFields_FollowPayload(ctx context.Context, field
 		return ec.fieldContext_FollowPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type FollowPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_HideFromPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_HideFromPayload_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_HideFromPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type HideFromPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_IngestError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3338,6 +3636,16 @@ func (ec *executionContext) childFields_MessageEdge(ctx context.Context, field g
 		return ec.fieldContext_MessageEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MessageEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_MutePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_MutePayload_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_MutePayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MutePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_Notification(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3552,6 +3860,30 @@ func (ec *executionContext) childFields_RemoveViewItemPayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type RemoveViewItemPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RestrictionConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_RestrictionConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_RestrictionConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RestrictionConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_RestrictionEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_RestrictionEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_RestrictionEdge_node(ctx, field)
+	case "since":
+		return ec.fieldContext_RestrictionEdge_since(ctx, field)
+	case "until":
+		return ec.fieldContext_RestrictionEdge_until(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RestrictionEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_SendMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "message":
@@ -3702,6 +4034,16 @@ func (ec *executionContext) childFields_TouchViewPayload(ctx context.Context, fi
 	return nil, fmt.Errorf("no field named %q was found under type TouchViewPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_UnblockPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_UnblockPayload_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_UnblockPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UnblockPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_UndoMarkAllReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "badges":
@@ -3720,6 +4062,16 @@ func (ec *executionContext) childFields_UnfollowPayload(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type UnfollowPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_UnhideFromPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_UnhideFromPayload_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_UnhideFromPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UnhideFromPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_UnlikePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "post":
@@ -3728,6 +4080,16 @@ func (ec *executionContext) childFields_UnlikePostPayload(ctx context.Context, f
 		return ec.fieldContext_UnlikePostPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UnlikePostPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UnmutePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_UnmutePayload_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_UnmutePayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UnmutePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_User(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3800,6 +4162,12 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_announcements(ctx, field)
 	case "notifications":
 		return ec.fieldContext_Viewer_notifications(ctx, field)
+	case "mutes":
+		return ec.fieldContext_Viewer_mutes(ctx, field)
+	case "blocks":
+		return ec.fieldContext_Viewer_blocks(ctx, field)
+	case "hides":
+		return ec.fieldContext_Viewer_hides(ctx, field)
 	case "displayPolicy":
 		return ec.fieldContext_Viewer_displayPolicy(ctx, field)
 	case "views":

@@ -23,6 +23,9 @@ const (
 	notificationCursor cursorKind = 3
 	siteMessageCursor  cursorKind = 5
 	viewCursor         cursorKind = 6
+	muteCursor         cursorKind = 24
+	blockCursor        cursorKind = 25
+	hideCursor         cursorKind = 26
 )
 
 func (k cursorKind) String() string {
@@ -37,6 +40,12 @@ func (k cursorKind) String() string {
 		return "the site messages"
 	case viewCursor:
 		return "the views"
+	case muteCursor:
+		return "the mutes"
+	case blockCursor:
+		return "the blocks"
+	case hideCursor:
+		return "the hides"
 	}
 	return "another list"
 }

@@ -60,7 +60,7 @@ type happening struct {
 
 // ingested are the sources of events: each answers for its own, and nil for what is another's.
 var ingested = []func(r *Resolver, ctx context.Context, event graph.IngestEvent) (*happening, error){
-	(*Resolver).postEvent, (*Resolver).peopleEvent, (*Resolver).notificationEvent,
+	(*Resolver).postEvent, (*Resolver).peopleEvent, (*Resolver).restrictionEvent, (*Resolver).notificationEvent,
 	(*Resolver).notificationMarkEvent, (*Resolver).noticeEvent, (*Resolver).announcementEvent,
 	(*Resolver).siteMessageEvent, (*Resolver).viewEvent, (*Resolver).policyEvent,
 	(*Resolver).conversationEvent, (*Resolver).messageEvent, (*Resolver).positionEvent,

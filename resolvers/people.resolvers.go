@@ -8,32 +8,47 @@ package resolvers
 import (
 	"context"
 	"tidings/graph"
+	"tidings/services"
 )
 
 func (r *mutationResolver) Follow(ctx context.Context, input graph.FollowInput) (*graph.FollowPayload, error) {
-	viewer, followee, err := r.pair(ctx, input.UserID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Social.Follow(viewer.Number, followee))
-	if err != nil {
-		return nil, err
-	}
-	user, err := r.user(ctx, followee)
+	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Follow)
 	return &graph.FollowPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) Unfollow(ctx context.Context, input graph.UnfollowInput) (*graph.UnfollowPayload, error) {
-	viewer, followee, err := r.pair(ctx, input.UserID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Social.Unfollow(viewer.Number, followee))
-	if err != nil {
-		return nil, err
-	}
-	user, err := r.user(ctx, followee)
+	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Unfollow)
 	return &graph.UnfollowPayload{User: user, Badges: badges}, err
+}
+
+func (r *mutationResolver) Mute(ctx context.Context, input graph.MuteInput) (*graph.MutePayload, error) {
+	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.muteUntil(input.Until))
+	return &graph.MutePayload{User: user, Badges: badges}, err
+}
+
+func (r *mutationResolver) Unmute(ctx context.Context, input graph.UnmuteInput) (*graph.UnmutePayload, error) {
+	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Unmute)
+	return &graph.UnmutePayload{User: user, Badges: badges}, err
+}
+
+func (r *mutationResolver) Block(ctx context.Context, input graph.BlockInput) (*graph.BlockPayload, error) {
+	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Block)
+	return &graph.BlockPayload{User: user, Badges: badges}, err
+}
+
+func (r *mutationResolver) Unblock(ctx context.Context, input graph.UnblockInput) (*graph.UnblockPayload, error) {
+	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Unblock)
+	return &graph.UnblockPayload{User: user, Badges: badges}, err
+}
+
+func (r *mutationResolver) HideFrom(ctx context.Context, input graph.HideFromInput) (*graph.HideFromPayload, error) {
+	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.HideFrom)
+	return &graph.HideFromPayload{User: user, Badges: badges}, err
+}
+
+func (r *mutationResolver) UnhideFrom(ctx context.Context, input graph.UnhideFromInput) (*graph.UnhideFromPayload, error) {
+	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.UnhideFrom)
+	return &graph.UnhideFromPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfileInput) (*graph.SetProfilePayload, error) {
@@ -50,4 +65,16 @@ func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfil
 	}
 	user, err := r.user(ctx, viewer.Number)
 	return &graph.SetProfilePayload{User: user}, err
+}
+
+func (r *viewerResolver) Mutes(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.RestrictionConnection, error) {
+	return r.restrictions(ctx, obj, services.Mute, first, after)
+}
+
+func (r *viewerResolver) Blocks(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.RestrictionConnection, error) {
+	return r.restrictions(ctx, obj, services.Block, first, after)
+}
+
+func (r *viewerResolver) Hides(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.RestrictionConnection, error) {
+	return r.restrictions(ctx, obj, services.Hide, first, after)
 }

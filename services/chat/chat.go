@@ -58,7 +58,8 @@ func New(cfg Config) *Service {
 }
 
 // Create is the op that makes a conversation of its creator and others, and answers its id. Two people have one DIRECT:
-// making it again answers the same. INVALID for a title that is too long, or for members that do not fit the kind.
+// making it again answers the same, and opens it if a block had closed it. INVALID for a title that is too long, or for
+// members that do not fit the kind; FORBIDDEN for a DIRECT one of two of whom one blocks the other.
 func (s *Service) Create(creator services.UserNumber, kind services.ConversationKind, title string, others []services.UserNumber) (*fanout.Op, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err
@@ -76,19 +77,43 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 	return &fanout.Op{
 		Name: "createConversation", Actor: creator, Input: fmt.Sprint(kind, title, members),
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
+			if kind == services.DirectConversation {
+				if err := talks(ctx, tx, members[0], members[1]); err != nil {
+					return nil, err
+				}
+			}
 			var created bool
 			id, created, err = tx.CreateConversation(ctx, store.NewConversation{Kind: kind, Title: title, Creator: creator, Members: members})
-			if err != nil || !created {
-				return []string{id.GlobalID()}, err
+			if err != nil {
+				return nil, err
 			}
 			c, err := tx.LockConversation(ctx, id)
 			if err != nil {
 				return nil, err
 			}
+			if !created {
+				opened, err := tx.AddMembers(ctx, c, members)
+				if err != nil || len(opened) == 0 {
+					return []string{id.GlobalID()}, err
+				}
+				c.Members += len(opened)
+			}
 			return []string{id.GlobalID()}, s.changed(ctx, tx, c, members...)
 		},
 		Own: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, creator) },
 	}, nil
+}
+
+// talks is FORBIDDEN while one of two blocks the other, which does not change until the transaction ends.
+func talks(ctx context.Context, tx *store.Tx, a, b services.UserNumber) error {
+	if err := tx.HoldRestrictions(ctx, a); err != nil {
+		return err
+	}
+	blocked, _, err := tx.Blocked(ctx, a, b)
+	if err == nil && blocked {
+		err = services.Errorf(services.Forbidden, "memberIds: there is no DIRECT conversation of two of whom one blocks the other")
+	}
+	return err
 }
 
 func distinct(users []services.UserNumber) []services.UserNumber {

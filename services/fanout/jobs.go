@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"tidings/services"
@@ -32,7 +31,7 @@ func RemoveJob(post services.PostID) store.NewJob { return keyed(jobRemove, post
 
 // FollowJob brings a reader's feed in line with whether he follows the author.
 func FollowJob(reader, author services.UserNumber) store.NewJob {
-	return keyed(jobFollow, mirror.UserNumberText(reader)+"/"+mirror.UserNumberText(author))
+	return keyed(jobFollow, pairKey(reader, author))
 }
 
 // SeenJob brings the mark of a user's feed into his document.
@@ -79,19 +78,6 @@ func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
 		return fmt.Errorf("payload of %s: %w", job.Kind, err)
 	}
 	return f.chunk(ctx, job.Kind, chunk)
-}
-
-func (f *Fanout) runFollow(ctx context.Context, job store.Job) error {
-	readerText, authorText, _ := strings.Cut(job.Key, "/")
-	reader, err := mirror.ParseUserNumber(readerText)
-	if err != nil {
-		return err
-	}
-	author, err := mirror.ParseUserNumber(authorText)
-	if err != nil {
-		return err
-	}
-	return f.Reconcile(ctx, reader, author)
 }
 
 // CarrySeen brings the durable mark of a user's feed into his document.

@@ -53,6 +53,7 @@ func (f *Fanout) makeKinds() map[string]kind {
 	maps.Copy(kinds, f.noticeKinds())
 	maps.Copy(kinds, f.chatKinds())
 	maps.Copy(kinds, f.viewKinds())
+	maps.Copy(kinds, f.restrictionKinds())
 	return kinds
 }
 
@@ -62,7 +63,7 @@ func (f *Fanout) feedKinds() map[string]kind {
 		jobRemove: {lane: laneQuick, each: ofPost(f.spread)},
 		jobPush:   {lane: laneBulk, each: f.runChunk},
 		jobDrop:   {lane: laneBulk, each: f.runChunk},
-		jobFollow: {lane: laneQuick, each: f.runFollow},
+		jobFollow: {lane: laneQuick, each: ofPair(f.Reconcile)},
 		jobSeen:   {lane: laneQuick, each: ofUser(f.CarrySeen)},
 		jobRefill: {lane: laneQuick, each: ofUser(f.Refill)},
 	}

@@ -49,7 +49,8 @@ func (d Draft) input() string {
 // Publish is the op by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
 // comment or reply a reply; the author of what it answers is notified, and everybody whom it mentions: of the mention
 // alone where he is both. Who is in Mentions exists from then on; @key in the body names whom there is and is text else.
-// NOT_FOUND when the parent is not there or deleted.
+// NOT_FOUND when the parent is not there or deleted, FORBIDDEN when its author blocks this one. Who blocks the author is
+// not mentioned.
 func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
@@ -58,11 +59,11 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 	return &fanout.Op{
 		Name: "publishPost", Actor: author, Input: draft.input(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			parent, err := parentOf(ctx, tx, draft.Parent)
+			parent, err := parentOf(ctx, tx, author, draft.Parent)
 			if err != nil {
 				return nil, err
 			}
-			mentioned, err := mentionedBy(ctx, tx, draft)
+			mentioned, err := mentionedBy(ctx, tx, author, draft)
 			if err != nil {
 				return nil, err
 			}
@@ -112,7 +113,7 @@ func insert(ctx context.Context, tx *store.Tx, post *services.Post) error {
 }
 
 // parentOf reads what a post answers and keeps it from being deleted meanwhile.
-func parentOf(ctx context.Context, tx *store.Tx, id services.PostID) (parent services.Post, err error) {
+func parentOf(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) (parent services.Post, err error) {
 	if id == 0 {
 		return parent, nil
 	}
@@ -124,11 +125,18 @@ func parentOf(ctx context.Context, tx *store.Tx, id services.PostID) (parent ser
 	case err == nil && parent.Deleted:
 		err = services.Errorf(services.NotFound, "parentId: %s is deleted", name)
 	}
+	if err != nil {
+		return parent, err
+	}
+	_, blocks, err := tx.Blocked(ctx, parent.Author, author)
+	if err == nil && blocks {
+		err = services.Errorf(services.Forbidden, "parentId: the author of %s blocks you", name)
+	}
 	return parent, err
 }
 
-// mentionedBy are the people whom a draft mentions, each once.
-func mentionedBy(ctx context.Context, tx *store.Tx, draft Draft) ([]services.UserNumber, error) {
+// mentionedBy are the people whom a draft mentions, each once, but those who block its author.
+func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserNumber, draft Draft) ([]services.UserNumber, error) {
 	mentioned := map[services.UserNumber]bool{}
 	if len(draft.Mentions) > 0 {
 		numbers, err := tx.EnsureUsers(ctx, draft.Mentions)
@@ -156,7 +164,8 @@ func mentionedBy(ctx context.Context, tx *store.Tx, draft Draft) ([]services.Use
 		list = append(list, number)
 	}
 	slices.Sort(list)
-	return list, nil
+	blockers, err := tx.BlockersOf(ctx, author, list)
+	return slices.DeleteFunc(list, func(user services.UserNumber) bool { return slices.Contains(blockers, user) }), err
 }
 
 // causesOf are the notifications that a post makes for others, or no longer makes once it is deleted.

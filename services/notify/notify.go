@@ -7,6 +7,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 
 	"tidings/services"
@@ -33,9 +34,13 @@ func New(cfg Config) *Service {
 	return &Service{store: cfg.Store, fanout: cfg.Fanout, expiry: cfg.Expiry}
 }
 
-// Like is the op by which a user likes a post. NOT_FOUND when it is not there or deleted, CONFLICT when liked already.
+// Like is the op by which a user likes a post. NOT_FOUND when it is not there or deleted, CONFLICT when liked already,
+// FORBIDDEN when its author blocks him.
 func (s *Service) Like(user services.UserNumber, post services.PostID) *fanout.Op {
-	return s.op("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
+	return s.op("likePost", user, post, func(ctx context.Context, tx *store.Tx, author services.UserNumber) error {
+		if _, blocks, err := tx.Blocked(ctx, author, user); err != nil || blocks {
+			return cmp.Or(err, services.Errorf(services.Forbidden, "postId: the author of %s blocks you", services.GlobalID(services.PostType, post.String())))
+		}
 		created, err := tx.InsertLike(ctx, post, user)
 		if err == nil && !created {
 			err = services.Errorf(services.Conflict, "postId: liked already")
@@ -46,7 +51,7 @@ func (s *Service) Like(user services.UserNumber, post services.PostID) *fanout.O
 
 // Unlike is the op by which a user takes his like back. CONFLICT when there is none.
 func (s *Service) Unlike(user services.UserNumber, post services.PostID) *fanout.Op {
-	return s.op("unlikePost", user, post, func(ctx context.Context, tx *store.Tx) error {
+	return s.op("unlikePost", user, post, func(ctx context.Context, tx *store.Tx, _ services.UserNumber) error {
 		deleted, err := tx.DeleteLike(ctx, post, user)
 		if err == nil && !deleted {
 			err = services.Errorf(services.Conflict, "postId: not liked")
@@ -56,7 +61,7 @@ func (s *Service) Unlike(user services.UserNumber, post services.PostID) *fanout
 }
 
 // op changes the like and leaves the job that brings the author's notifications in line.
-func (s *Service) op(name string, user services.UserNumber, id services.PostID, change func(context.Context, *store.Tx) error) *fanout.Op {
+func (s *Service) op(name string, user services.UserNumber, id services.PostID, change func(ctx context.Context, tx *store.Tx, author services.UserNumber) error) *fanout.Op {
 	return &fanout.Op{
 		Name: name, Actor: user, Input: id.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -70,7 +75,7 @@ func (s *Service) op(name string, user services.UserNumber, id services.PostID, 
 			if post.Deleted {
 				return nil, services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())
 			}
-			if err := change(ctx, tx); err != nil {
+			if err := change(ctx, tx, post.Author); err != nil {
 				return nil, err
 			}
 			if post.Author == user {

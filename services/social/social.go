@@ -1,10 +1,11 @@
-// Package social is people: who follows whom, profiles, and the import of follow graphs.
+// Package social is people: who follows, mutes, blocks and hides from whom, profiles, and the import of follow graphs.
 //
 // A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the
 // job. Whoever is mentioned by a well-formed key exists from then on: the host application is the authority on users.
 package social
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -18,11 +19,15 @@ import (
 
 // Config is what the service needs.
 type Config struct {
-	Store        *store.Store
-	Mirror       *mirror.Mirror
-	Fanout       *fanout.Fanout
-	IDs          *services.IDClock
+	Store  *store.Store
+	Mirror *mirror.Mirror
+	Fanout *fanout.Fanout
+	IDs    *services.IDClock
+
 	MaxFollowees int // how many people one may follow; 0 means 2,000
+	MaxMutes     int // how many one may mute; 0 means 10,000
+	MaxBlocks    int // how many one may block; 0 means 10,000
+	MaxHides     int // from how many one may hide one's posts; 0 means 10,000
 }
 
 // Service knows people. It is safe for concurrent use.
@@ -32,14 +37,18 @@ type Service struct {
 	fanout       *fanout.Fanout
 	ids          *services.IDClock
 	maxFollowees int
+	maxMutes     int
+	maxBlocks    int
+	maxHides     int
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	if cfg.MaxFollowees == 0 {
-		cfg.MaxFollowees = 2000
+	const many = 10_000
+	return &Service{
+		store: cfg.Store, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, maxFollowees: cmp.Or(cfg.MaxFollowees, 2000),
+		maxMutes: cmp.Or(cfg.MaxMutes, many), maxBlocks: cmp.Or(cfg.MaxBlocks, many), maxHides: cmp.Or(cfg.MaxHides, many),
 	}
-	return &Service{store: cfg.Store, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, maxFollowees: cfg.MaxFollowees}
 }
 
 // Number is the number of the user with the key, who is given one when he is first mentioned.
@@ -68,13 +77,17 @@ func (s *Service) Known(ctx context.Context, key string) (number services.UserNu
 	return s.mirror.Number(ctx, key)
 }
 
-// Follow is the op by which one user follows another from now on, who is notified. CONFLICT when he does already, INVALID when it is himself.
+// Follow is the op by which one user follows another from now on, who is notified. CONFLICT when he does already,
+// INVALID when it is himself, FORBIDDEN while one of the two blocks the other.
 func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 	return &fanout.Op{
 		Name: "follow", Actor: follower, Input: fmt.Sprint(followee),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if follower == followee {
 				return nil, services.Errorf(services.Invalid, "userId: one cannot follow oneself")
+			}
+			if err := mayFollow(ctx, tx, follower, followee); err != nil {
+				return nil, err
 			}
 			following, err := tx.CountFollowees(ctx, follower, s.maxFollowees)
 			if err != nil {

@@ -1,6 +1,7 @@
 package social
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,8 @@ type node struct {
 const fewFollowees = 3
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: fewFollowees})}
+	return node{w, New(Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: fewFollowees,
+		MaxMutes: fewFollowees, MaxBlocks: fewFollowees, MaxHides: fewFollowees})}
 }
 
 // eachNode runs a test on both engine pairs.
@@ -110,8 +112,9 @@ func TestTheNumberFollowedIsLimited(t *testing.T) {
 }
 
 func TestTheDefaultLimit(t *testing.T) {
-	if service := New(Config{}); service.maxFollowees != 2000 {
-		t.Errorf("%d", service.maxFollowees)
+	service := New(Config{})
+	if got := []int{service.maxFollowees, service.maxMutes, service.maxBlocks, service.maxHides}; !slices.Equal(got, []int{2000, 10_000, 10_000, 10_000}) {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -39,6 +39,11 @@ WHERE m.left_at > 0 RETURNING user_number`)
 
 	dropLeases = newStatement("end the leases of members", `DELETE FROM conversation_leases WHERE conversation = $1 AND {in user_number $2 BIGINT}`)
 
+	directBlocks = newStatement("blocks in a direct conversation", `
+SELECT (SELECT count(*) FROM conversation_members m CROSS JOIN conversation_members o CROSS JOIN blocks
+	WHERE m.conversation = cv.id AND o.conversation = cv.id AND blocker = m.user_number AND blocked = o.user_number)
+FROM conversations cv WHERE cv.id = $1 AND cv.kind = 'DIRECT'`)
+
 	countMembers = newStatement("count members", `UPDATE conversations SET members = members + $2 WHERE id = $1`)
 
 	setWay = newStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
@@ -58,7 +63,7 @@ type NewConversation struct {
 }
 
 // CreateConversation makes a conversation with its members, all of whom have read everything. A DIRECT one is there
-// once for its two: created is false when it stands already.
+// once for its two: created is false when there is one, which may be closed.
 func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (id services.ConversationID, created bool, err error) {
 	var last int64
 	// The counter's lock also keeps two of the same pair apart.
@@ -67,8 +72,7 @@ func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (i
 	}
 	var pair any
 	if wanted.Kind == services.DirectConversation {
-		low, high := wanted.Members[0], wanted.Members[1]
-		name := fmt.Sprintf("%d/%d", min(low, high), max(low, high))
+		name := pairName(wanted.Members[0], wanted.Members[1])
 		found, err := tx.one(ctx, conversationByPair, []any{name}, &id)
 		if err != nil || found {
 			return id, false, err
@@ -84,6 +88,23 @@ func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (i
 	}
 	_, err = tx.AddMembers(ctx, services.Conversation{ID: id}, wanted.Members)
 	return id, true, err
+}
+
+// pairName names the one DIRECT conversation of two.
+func pairName(a, b services.UserNumber) string { return fmt.Sprintf("%d/%d", min(a, b), max(a, b)) }
+
+// CloseDirect takes both out of the DIRECT conversation of two, if there is one, and answers who was in it. Making it
+// again opens it again.
+func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserNumber) (id services.ConversationID, left []services.UserNumber, err error) {
+	found, err := tx.one(ctx, conversationByPair, []any{pairName(a, b)}, &id)
+	if err != nil || !found {
+		return 0, nil, err
+	}
+	if _, err := tx.LockConversation(ctx, id); err != nil {
+		return 0, nil, err
+	}
+	left, err = tx.RemoveMembers(ctx, id, []services.UserNumber{a, b})
+	return id, left, err
 }
 
 // LockConversation reads a conversation, which nobody else changes until this transaction ends. NOT_FOUND when there
@@ -174,9 +195,24 @@ func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user s
 		return err
 	})
 	if err == nil && m.Left {
-		err = services.Errorf(services.Conflict, "conversationId: you have left %s", id.GlobalID())
+		err = tx.hasLeft(ctx, id)
 	}
 	return m, err
+}
+
+// hasLeft is the error for who has left a conversation. Nobody leaves a DIRECT one: a block closes it for both.
+func (tx *Tx) hasLeft(ctx context.Context, id services.ConversationID) error {
+	var blocks int
+	direct, err := tx.one(ctx, directBlocks, []any{id}, &blocks)
+	switch {
+	case err != nil:
+		return err
+	case !direct:
+		return services.Errorf(services.Conflict, "conversationId: you have left %s", id.GlobalID())
+	case blocks > 0:
+		return services.Errorf(services.Forbidden, "conversationId: %s is closed, since one of its two members blocks the other", id.GlobalID())
+	}
+	return services.Errorf(services.Conflict, "conversationId: %s was closed by a block that has ended: createConversation opens it again", id.GlobalID())
 }
 
 func scanMembership(scan func(...any) error) (m services.Membership, err error) {

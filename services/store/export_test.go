@@ -67,7 +67,7 @@ var Statements = map[string]statement{
 	"mentions": factsByCategory[services.CategoryMention].named, "mentionsOfSubject": factsByCategory[services.CategoryMention].ofSubject,
 	"follows": factsByCategory[services.CategoryFollow].named, "followsOfSubject": factsByCategory[services.CategoryFollow].ofSubject,
 	"edge": oneEdge, "followStands": followStands, "restrictionsBetween": restrictionsBetween, "showFollow": showFollow, "blocksBetween": blocksBetween,
-	"listMutes": restrictionTables[services.Mute].list, "countBlocks": restrictionTables[services.Block].count, "lockUsers": lockUsers, "holdUsers": holdUsers,
+	"listMutes": restrictionTables[services.Mute].list, "countBlocks": restrictionTables[services.Block].count, "lockUsers": lockUsers, "holdUsers": holdUsers, "blockersOf": blockersOf, "causesOfActor": causesOfActor, "directBlocks": directBlocks,
 	"authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "nextDue": nextDue,
 	"readNotices": readNotices, "trimAnnouncements": trimAnnouncements, "announcementsByID": announcementsByID,
 	"userNotices": userNotices, "resetDormant": resetDormant, "forgetDots": forgetDots, "noticesAfter": noticesAfter, "dropNotices": dropNotices,

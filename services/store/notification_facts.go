@@ -8,7 +8,8 @@ import (
 
 // causeFacts are the statements that say which causes of a category the facts support, with the time of each. named
 // asks for causes by all of their names (recipient, subject, actor, object), ofSubject for every cause of a subject
-// (recipient, subject). A time is microseconds, or an id that was made then.
+// (recipient, subject). A time is microseconds, or an id that was made then. With each stands whether its recipient
+// blocks its actor.
 type causeFacts struct {
 	named, ofSubject statement
 	byID             bool // the time is an id
@@ -27,6 +28,11 @@ const (
 		AND 0 = (SELECT count(*) FROM mentions m WHERE m.post = o.id AND m.mentioned = c.recipient)`
 )
 
+// blocking says whether a cause's recipient blocks the actor in a column.
+func blocking(actor string) string {
+	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
+}
+
 // Of three tables joined at once PostgreSQL may look the likes up by their post alone: hence MATERIALIZED.
 var factsByCategory = map[services.Category]causeFacts{
 	services.CategoryLike: {
@@ -35,12 +41,12 @@ WITH liked AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor, l.liked_at FROM `+namedCauses+` CROSS JOIN likes l
 	WHERE l.post = c.subject AND l.liker = c.actor AND c.object = 0 AND `+othersLike+`
 )
-SELECT c.recipient, c.subject, c.actor, 0, c.liked_at FROM liked c CROSS JOIN posts p WHERE `+ownPost),
+SELECT c.recipient, c.subject, c.actor, 0, c.liked_at, `+blocking("c.actor")+` FROM liked c CROSS JOIN posts p WHERE `+ownPost),
 		ofSubject: newStatement("all likes of posts that notify", `
 WITH own AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
 )
-SELECT c.recipient, c.subject, l.liker, 0, l.liked_at FROM own c CROSS JOIN likes l WHERE l.post = c.subject AND `+othersLike),
+SELECT c.recipient, c.subject, l.liker, 0, l.liked_at, `+blocking("l.liker")+` FROM own c CROSS JOIN likes l WHERE l.post = c.subject AND `+othersLike),
 	},
 	services.CategoryComment: {
 		byID: true,
@@ -49,12 +55,12 @@ WITH answers AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor, c.object FROM `+namedCauses+` CROSS JOIN posts o
 	WHERE o.id = c.object AND o.parent = c.subject AND o.author = c.actor AND `+othersAnswer+`
 )
-SELECT c.recipient, c.subject, c.actor, c.object, c.object FROM answers c CROSS JOIN posts p WHERE `+ownPost),
+SELECT c.recipient, c.subject, c.actor, c.object, c.object, `+blocking("c.actor")+` FROM answers c CROSS JOIN posts p WHERE `+ownPost),
 		ofSubject: newStatement("all comments on posts that notify", `
 WITH own AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
 )
-SELECT c.recipient, c.subject, o.author, o.id, o.id FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
+SELECT c.recipient, c.subject, o.author, o.id, o.id, `+blocking("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
 	},
 	services.CategoryMention: {
 		byID: true,
@@ -63,22 +69,22 @@ WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, c.actor, m.post FROM `+namedCauses+` CROSS JOIN mentions m
 	WHERE m.post = c.subject AND m.mentioned = c.recipient AND c.object = 0
 )
-SELECT c.recipient, p.id, p.author, 0, p.id FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
+SELECT c.recipient, p.id, p.author, 0, p.id, `+blocking("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 		ofSubject: newStatement("mentions in posts that notify", `
 WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, m.post FROM `+namedSubjects+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
 )
-SELECT c.recipient, p.id, p.author, 0, p.id FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
+SELECT c.recipient, p.id, p.author, 0, p.id, `+blocking("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 	},
 	services.CategoryFollow: {
 		byID: true,
 		named: newStatement("follows that notify", `
-SELECT c.recipient, c.subject, f.follower, 0, f.since FROM `+namedCauses+` CROSS JOIN follows f
+SELECT c.recipient, c.subject, f.follower, 0, f.since, `+blocking("f.follower")+` FROM `+namedCauses+` CROSS JOIN follows f
 WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.object = 0 AND f.follower <> f.followee`),
 		ofSubject: newStatement("all follows that notify", `
-SELECT c.recipient, c.subject, f.follower, 0, f.since FROM `+namedSubjects+` CROSS JOIN follows f
+SELECT c.recipient, c.subject, f.follower, 0, f.since, `+blocking("f.follower")+` FROM `+namedSubjects+` CROSS JOIN follows f
 WHERE f.followee = c.recipient AND c.subject = 0 AND f.follower <> f.followee`),
 	},
 }
@@ -104,8 +110,15 @@ type held struct {
 	standing bool
 }
 
-// supported answers which of the causes the facts support now, and when each happened, in microseconds.
-func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]int64, error) {
+// support is what the facts say for a cause: when it happened, in microseconds, and whether it does not count all the
+// same, since its recipient blocks its actor.
+type support struct {
+	at      int64
+	blocked bool
+}
+
+// supported answers which of the causes the facts support now.
+func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support, error) {
 	named, subjects := map[services.Category]rows{}, map[services.Category]rows{}
 	for _, c := range causes {
 		if c.Actor == 0 {
@@ -114,19 +127,19 @@ func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]int64, e
 			named[c.Category] = append(named[c.Category], []any{c.Recipient, c.Subject, c.Actor, c.Object})
 		}
 	}
-	supported := make(map[Cause]int64, len(causes))
+	supported := make(map[Cause]support, len(causes))
 	read := func(category services.Category, facts causeFacts, st statement, list rows) error {
 		if len(list) == 0 {
 			return nil
 		}
 		return tx.each(ctx, st, []any{list}, func(scan func(...any) error) error {
 			c := Cause{Category: category}
-			var at int64
-			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &at)
+			var is support
+			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.blocked)
 			if facts.byID {
-				at = micros(services.PostID(at).Time())
+				is.at = micros(services.PostID(is.at).Time())
 			}
-			supported[c] = at
+			supported[c] = is
 			return err
 		})
 	}

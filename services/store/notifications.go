@@ -66,6 +66,10 @@ WHERE s.recipient = c.recipient AND s.category = c.category`)
 	insertCauses = newInsertion("insert causes", "notification_causes",
 		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
+	causesOfActor = newStatement("causes of an actor", `SELECT category, subject, object FROM notification_causes
+		WHERE recipient = $1 AND actor = $2 AND (category, subject, object) > (CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS BIGINT))
+		ORDER BY category, subject, object LIMIT $6`)
+
 	lowerCauses = newStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+ofCause)
 
 	restoreCauses = newStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
@@ -124,7 +128,7 @@ type group struct {
 // ApplyCauses brings the notifications that the causes name in line with the facts as they are now, whatever
 // happened before and however often it is called: a like notifies while it stands and its post does. A new cause
 // gets the next place of its recipient; one that comes back gets its old place and group, so that what was seen
-// stays seen. The version of an inbox rises by one if anything in it changed. It returns the state of every
+// stays seen. One whose recipient blocks its actor gets its place and does not stand. The version of an inbox rises by one if anything in it changed. It returns the state of every
 // (recipient, category) named, changed or not, in their order.
 func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationState, error) {
 	causes = slices.Clone(causes)
@@ -151,6 +155,27 @@ func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationSt
 		return nil, err
 	}
 	return b.save(ctx)
+}
+
+// ApplyCausesOf does what ApplyCauses does for what is noted of one actor with one recipient, the next limit causes after
+// one; last is the last of them, more says that others may follow. What is noted later was looked at as things are now.
+func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserNumber, after Cause, limit int) (states []NotificationState, last Cause, more bool, err error) {
+	// The lock comes before the list: whoever had it before has noted his causes by what he read before it.
+	if _, _, err := tx.lockAll(ctx, recipient, services.Categories); err != nil {
+		return nil, last, false, err
+	}
+	var causes []Cause
+	err = tx.each(ctx, causesOfActor, []any{recipient, actor, after.Category, after.Subject, after.Object, limit}, func(scan func(...any) error) error {
+		c := Cause{Recipient: recipient, Actor: actor}
+		err := scan(&c.Category, &c.Subject, &c.Object)
+		causes = append(causes, c)
+		return err
+	})
+	if err != nil || len(causes) == 0 {
+		return nil, last, false, err
+	}
+	states, err = tx.ApplyCauses(ctx, causes)
+	return states, causes[len(causes)-1], len(causes) == limit, err
 }
 
 // lockBoxes locks the recipients, in one order for everybody: two transactions that share some of them wait for each
@@ -188,11 +213,12 @@ func (tx *Tx) lockBoxes(ctx context.Context, named []inbox) (*boxes, error) {
 	})
 }
 
-// raised is a cause that shall stand and never did.
+// raised is a cause that is noted for the first time.
 type raised struct {
 	Cause
-	at    int64
-	place services.PostID
+	at       int64
+	place    services.PostID
+	standing bool
 }
 
 // moves is what changes of a group: the greatest place among the causes that change, and by how many more stand.
@@ -202,7 +228,7 @@ type moves struct {
 }
 
 // compare lowers what stands and is not supported, and raises what is supported and does not stand.
-func (b *boxes) compare(ctx context.Context, supported map[Cause]int64, known map[Cause]held) error {
+func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held) error {
 	moved := map[group]*moves{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
 		box := inbox{c.Recipient, c.Category}
@@ -215,7 +241,8 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]int64, known ma
 	}
 	var lowered, restored rows
 	for c, h := range known {
-		if _, holds := supported[c]; h.standing && !holds {
+		is, holds := supported[c]
+		if holds = holds && !is.blocked; h.standing && !holds {
 			lowered = append(lowered, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 			move(c, h.bucket, h.place, -1)
 		} else if !h.standing && holds {
@@ -224,14 +251,18 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]int64, known ma
 		}
 	}
 	var missing []raised
-	for c, at := range supported {
+	for c, is := range supported {
 		if _, had := known[c]; !had {
-			missing = append(missing, raised{Cause: c, at: at})
+			missing = append(missing, raised{Cause: c, at: is.at, standing: !is.blocked})
 		}
 	}
 	b.place(missing)
 	for _, r := range missing {
-		move(r.Cause, bucketOf(r.at), r.place, 1)
+		if r.standing {
+			move(r.Cause, bucketOf(r.at), r.place, 1)
+		} else {
+			move(r.Cause, bucketOf(r.at), r.place, 0)
+		}
 	}
 	for _, change := range []struct {
 		statement
@@ -264,7 +295,7 @@ func (b *boxes) place(missing []raised) {
 func (b *boxes) insert(ctx context.Context, placed []raised) error {
 	fresh := make([][]any, len(placed))
 	for i, r := range placed {
-		fresh[i] = []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.place, bucketOf(r.at), r.at, true}
+		fresh[i] = []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.place, bucketOf(r.at), r.at, r.standing}
 	}
 	_, err := b.tx.insert(ctx, insertCauses, fresh)
 	return err

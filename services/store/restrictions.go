@@ -109,6 +109,11 @@ func (tx *Tx) LockRestrictions(ctx context.Context, a, b services.UserNumber) er
 	return tx.lock(ctx, lockUsers, []services.UserNumber{a, b})
 }
 
+// HoldRestrictions keeps what stands between one user and others from being changed too, and lets others hold it.
+func (tx *Tx) HoldRestrictions(ctx context.Context, user services.UserNumber) error {
+	return tx.lock(ctx, holdUsers, []services.UserNumber{user})
+}
+
 // Restrict puts something between a user and another, under LockRestrictions. A mute that stands takes the new time of
 // its end, the zero time for none; created is false then, and for anything else that stands already. A block ends the
 // follows of the two, and ended are those.
@@ -188,6 +193,8 @@ func (r runner) blocked(ctx context.Context, first, second services.UserNumber) 
 	return blocked, byFirst, err
 }
 
+var blockersOf = newStatement("blockers of a user", `SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
+
 var blocksBetween = newStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
 	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
 
@@ -199,6 +206,14 @@ func (tx *Tx) Blocked(ctx context.Context, first, second services.UserNumber) (b
 // Blocked says whether one of two users blocks the other, and whether it is the first.
 func (s *Store) Blocked(ctx context.Context, first, second services.UserNumber) (blocked, byFirst bool, err error) {
 	return s.blocked(ctx, first, second)
+}
+
+// BlockersOf lists those of some users who block one.
+func (tx *Tx) BlockersOf(ctx context.Context, blocked services.UserNumber, users []services.UserNumber) ([]services.UserNumber, error) {
+	if len(users) == 0 {
+		return nil, nil
+	}
+	return tx.numbers(ctx, blockersOf, blocked, users)
 }
 
 // Restrictions lists what a user has of a kind, the newest first: those made before one, at most limit.

@@ -1,0 +1,217 @@
+package resolvers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// about sends a mutation whose input is a user, as a viewer.
+func (a *api) about(key, mutation, user string) answer {
+	a.t.Helper()
+	a.Clock.Advance(time.Second)
+	name := strings.ToUpper(mutation[:1]) + mutation[1:]
+	return a.as(key, fmt.Sprintf(`mutation($i: %sInput!) { %s(input: $i) { user { key } badges { homeFeed { value } total { value } } } }`, name, mutation),
+		map[string]any{"i": map[string]any{"userId": user}})
+}
+
+// Each answers whom it was about and the viewer's badges after it.
+func TestPeopleAnswerWithUserAndBadges(t *testing.T) {
+	a := newAPI(t)
+	a.about("alice", "follow", "user:bob")
+	a.Clock.Advance(time.Second)
+	a.publish("bob")
+	a.Quiet(a.Fanout)
+	for _, step := range []struct {
+		mutation string
+		news     float64
+	}{{"mute", 0}, {"unmute", 1}, {"hideFrom", 1}, {"unhideFrom", 1}, {"block", 0}, {"unblock", 0}, {"follow", 0}} {
+		got := a.about("alice", step.mutation, "user:bob")
+		if got.at(step.mutation, "user", "key") != "bob" || got.at(step.mutation, "badges", "homeFeed", "value") != step.news {
+			t.Errorf("%s: %+v %+v, want %v new", step.mutation, got.Data, got.Errors, step.news)
+		}
+	}
+	for _, bad := range []struct {
+		mutation, user string
+		code           services.Code
+	}{
+		{"unmute", "user:bob", services.Conflict}, {"mute", "user:alice", services.Invalid}, {"block", "post:1", services.Invalid},
+		{"hideFrom", "user:a b", services.Invalid}, {"unblock", "user:nobody", services.Conflict},
+	} {
+		if got := a.about("alice", bad.mutation, bad.user); got.code() != bad.code {
+			t.Errorf("%s %s: %+v, want %s", bad.mutation, bad.user, got, bad.code)
+		}
+	}
+}
+
+const listsQuery = `query($first: Int, $after: String) { viewer { %s(first: $first, after: $after) {
+	pageInfo { hasNextPage startCursor endCursor } edges { cursor since until node { key } } } } }`
+
+// Each list shows its own, the newest first, page by page, to its owner alone.
+func TestListsOfRestrictions(t *testing.T) {
+	a := newAPI(t)
+	for list, mutation := range map[string]string{"mutes": "mute", "blocks": "block", "hides": "hideFrom"} {
+		for i := range 5 {
+			if got := a.about("alice", mutation, fmt.Sprint("user:", mutation, i)); got.code() != "" {
+				t.Fatalf("%+v", got)
+			}
+		}
+		query := fmt.Sprintf(listsQuery, list)
+		var keys []string
+		var after any
+		for more := any(true); more == true; {
+			got := a.must("alice", query, map[string]any{"first": 2, "after": after})
+			edges, _ := got.at("viewer", list, "edges").([]any)
+			for i := range edges {
+				keys = append(keys, got.at("viewer", list, "edges", i, "node", "key").(string))
+				if got.at("viewer", list, "edges", i, "since") == nil || got.at("viewer", list, "edges", i, "until") != nil {
+					t.Errorf("%s: %v", list, edges[i])
+				}
+			}
+			more, after = got.at("viewer", list, "pageInfo", "hasNextPage"), got.at("viewer", list, "pageInfo", "endCursor")
+		}
+		if want := []string{mutation + "4", mutation + "3", mutation + "2", mutation + "1", mutation + "0"}; !slices.Equal(keys, want) {
+			t.Errorf("%s are %v, want %v", list, keys, want)
+		}
+		if got := a.must("bob", query, nil); got.at("viewer", list, "edges", 0) != nil {
+			t.Errorf("bob's %s: %+v", list, got.Data)
+		}
+		if got := a.as("bob", query, map[string]any{"after": after}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "another user's") {
+			t.Errorf("a cursor of alice's %s: %+v", list, got)
+		}
+		for _, other := range []string{"mutes", "blocks", "hides"} {
+			if got := a.as("alice", fmt.Sprintf(listsQuery, other), map[string]any{"after": after}); (got.code() == services.Invalid) == (other == list) {
+				t.Errorf("a cursor of the %s among the %s: %+v", list, other, got)
+			}
+		}
+		for _, first := range []int{0, 101} {
+			if got := a.as("alice", query, map[string]any{"first": first}); got.code() != services.Invalid {
+				t.Errorf("first: %d: %+v", first, got)
+			}
+		}
+	}
+}
+
+func TestMutesUntilATime(t *testing.T) {
+	a := newAPI(t)
+	mute := func(until time.Time) answer {
+		return a.as("alice", `mutation($i: MuteInput!) { mute(input: $i) { user { key } } }`,
+			map[string]any{"i": map[string]any{"userId": "user:bob", "until": until.UTC().Format(time.RFC3339Nano)}})
+	}
+	yesterday := a.Clock.Now().Add(-24 * time.Hour)
+	if got := mute(yesterday); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, yesterday.Format("until: 2006-01-02T15:04")) {
+		t.Errorf("until yesterday: %+v", got)
+	}
+	until := a.Clock.Now().Add(time.Hour)
+	for range 2 {
+		if got := mute(until); got.code() != "" {
+			t.Fatalf("%+v", got)
+		}
+	}
+	got := a.must("alice", fmt.Sprintf(listsQuery, "mutes"), nil)
+	if got.at("viewer", "mutes", "edges", 0, "until") != until.UTC().Format("2006-01-02T15:04:05.000Z") || got.at("viewer", "mutes", "edges", 1) != nil {
+		t.Errorf("%+v", got.Data)
+	}
+}
+
+// Each can be told as an event, with the errors of the mutation.
+func TestRestrictionsAsEvents(t *testing.T) {
+	a := newAPI(t)
+	on := func(verb, as, user string) event {
+		return event{verb: event{"as": "user:" + as, "userId": "user:" + user}}
+	}
+	past := on("mute", "alice", "bob")
+	past["mute"].(event)["until"] = "2001-01-01T00:00:00Z"
+	got := a.ingest(on("mute", "alice", "bob"), on("unmute", "alice", "bob"), on("unmute", "alice", "bob"), past,
+		on("hideFrom", "alice", "bob"), on("hideFrom", "alice", "bob"), on("unhideFrom", "alice", "bob"),
+		on("block", "alice", "bob"), on("follow", "bob", "alice"), on("unblock", "alice", "bob"), on("follow", "bob", "alice"), on("block", "bob", "bob"))
+	for i, want := range []any{nil, nil, "CONFLICT", "INVALID", nil, "CONFLICT", nil, nil, "FORBIDDEN", nil, nil, "INVALID"} {
+		id := got.at("ingest", "results", i, "id")
+		if code := got.at("ingest", "results", i, "error", "code"); code != want || (code == nil) != (id == "user:bob" || id == "user:alice") {
+			t.Errorf("event %d: %v, want %v", i, got.at("ingest", "results", i), want)
+		}
+	}
+}
+
+// What a block ends on posts: likes and answers of the blocked one are refused, and his mentions reach nobody, also once
+// it is over; those of others do.
+func TestABlockOnPosts(t *testing.T) {
+	a := newAPI(t)
+	post, _ := a.everything()
+	a.about("alice", "block", "user:bob")
+	a.wantPanel("alice", "what bob did is gone", "MENTION 1")
+	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`
+	a.must("bob", `mutation($p: ID!) { unlikePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
+	if got := a.as("bob", like, map[string]any{"p": post}); got.code() != services.Forbidden || !strings.Contains(got.Errors[0].Message, "postId: the author of "+post+" blocks you") {
+		t.Errorf("a like of the blocked one: %+v", got)
+	}
+	answer := `mutation($i: PublishPostInput!) { publishPost(input: $i) { post { id } } }`
+	if got := a.as("bob", answer, map[string]any{"i": map[string]any{"body": "b", "parentId": post}}); got.code() != services.Forbidden || !strings.Contains(got.Errors[0].Message, "parentId: the author of "+post+" blocks you") {
+		t.Errorf("an answer of the blocked one: %+v", got)
+	}
+	a.must("bob", answer, map[string]any{"i": map[string]any{"body": "@alice and @carol", "mentions": []string{"user:alice"}}})
+	a.must("carol", answer, map[string]any{"i": map[string]any{"body": "@alice", "parentId": post}})
+	a.wantPanel("alice", "carol alone", "MENTION 1", "MENTION 1")
+	a.wantPanel("carol", "mentioned by bob", "MENTION 1")
+	bobs := a.publish("bob")
+	a.must("alice", like, map[string]any{"p": bobs}) // she may
+	a.about("alice", "unblock", "user:bob")
+	a.wantPanel("alice", "the comment is back, the follow and the like have ended", "MENTION 1", "MENTION 1", "COMMENT 1")
+	a.must("bob", like, map[string]any{"p": post})
+	a.wantPanel("alice", "he likes it again", "MENTION 1", "MENTION 1", "COMMENT 1", "LIKE 1")
+}
+
+// The DIRECT conversation of two is closed for both, counts for neither, and is opened again by making it.
+func TestABlockClosesTheConversation(t *testing.T) {
+	a := newAPI(t)
+	create := func(key, other string) answer {
+		return a.as(key, `mutation($i: CreateConversationInput!) { createConversation(input: $i) { conversation { id memberCount unread { value } } } }`,
+			map[string]any{"i": map[string]any{"kind": "DIRECT", "memberIds": []string{"user:" + other}}})
+	}
+	send := func(key, id string) answer {
+		a.Clock.Advance(time.Second)
+		return a.as(key, `mutation($i: SendMessageInput!) { sendMessage(input: $i) { message { id } } }`,
+			map[string]any{"i": map[string]any{"conversationId": id, "body": "hi"}})
+	}
+	total := func(key string, want float64) {
+		t.Helper()
+		a.Quiet(a.Fanout)
+		got := a.must(key, `{ viewer { badges { conversations { total { value } } } conversations { edges { node { unread { value } } } } } }`, nil)
+		if n := got.at("viewer", "badges", "conversations", "total", "value"); n != want {
+			t.Errorf("%s has %v, want %v: %+v", key, n, want, got.Data)
+		}
+	}
+	id, _ := create("alice", "bob").at("createConversation", "conversation", "id").(string)
+	send("bob", id)
+	send("alice", id)
+	total("alice", 0)
+	total("bob", 1)
+	a.about("alice", "block", "user:bob")
+	for _, key := range []string{"alice", "bob"} {
+		if got := send(key, id); got.code() != services.Forbidden || !strings.Contains(got.Errors[0].Message, id+" is closed") {
+			t.Errorf("%s says something: %+v", key, got)
+		}
+		total(key, 0)
+	}
+	for key, other := range map[string]string{"alice": "bob", "bob": "alice"} {
+		if got := create(key, other); got.code() != services.Forbidden {
+			t.Errorf("%s begins again: %+v", key, got)
+		}
+	}
+	a.about("alice", "unblock", "user:bob")
+	if got := send("bob", id); got.code() != services.Conflict || !strings.Contains(got.Errors[0].Message, "createConversation opens it again") {
+		t.Errorf("before it is open: %+v", got)
+	}
+	if got := create("bob", "alice"); got.at("createConversation", "conversation", "id") != id || got.at("createConversation", "conversation", "memberCount") != 2.0 {
+		t.Errorf("the conversation again: %+v", got)
+	}
+	if got := send("bob", id); got.code() != "" {
+		t.Errorf("open again: %+v", got)
+	}
+	total("alice", 1)
+	total("bob", 0)
+}

@@ -1,0 +1,98 @@
+package fanout
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// The kinds of jobs of what users put between themselves and others.
+const (
+	jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
+	jobActor   = "actor"    // key: recipient/actor. What the actor does counts for the recipient no longer, or again
+)
+
+// causesPerPage is how many causes of one actor are looked at in one transaction, which holds up their recipient.
+const causesPerPage = 1000
+
+func (f *Fanout) restrictionKinds() map[string]kind {
+	return map[string]kind{
+		jobMuteEnd: {lane: laneQuick, each: ofPair(f.endMute)},
+		jobActor:   {lane: laneBulk, each: ofPair(f.RecountActor)},
+	}
+}
+
+// MuteEndJob ends a mute at its time, unless it was changed until then.
+func MuteEndJob(muter, muted services.UserNumber, until time.Time) store.NewJob {
+	job := keyed(jobMuteEnd, pairKey(muter, muted))
+	job.NotBefore = until
+	return job
+}
+
+// ActorJob brings a recipient's notifications of one actor in line with whether he blocks him.
+func ActorJob(recipient, actor services.UserNumber) store.NewJob {
+	return keyed(jobActor, pairKey(recipient, actor))
+}
+
+func pairKey(a, b services.UserNumber) string {
+	return mirror.UserNumberText(a) + "/" + mirror.UserNumberText(b)
+}
+
+// ofPair makes a kind's work of what is done for the two users of its key.
+func ofPair(do func(ctx context.Context, a, b services.UserNumber) error) func(context.Context, store.Job) error {
+	return func(ctx context.Context, job store.Job) error {
+		first, second, _ := strings.Cut(job.Key, "/")
+		a, err := mirror.ParseUserNumber(first)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", job.Kind, err)
+		}
+		b, err := mirror.ParseUserNumber(second)
+		if err != nil {
+			return fmt.Errorf("key of %s: %w", job.Kind, err)
+		}
+		return do(ctx, a, b)
+	}
+}
+
+// endMute ends a mute whose time is over. One that was given another time has another job, one that was ended none. The
+// feed is brought in line in any case: a former run may have ended the mute and no more.
+func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserNumber) error {
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := tx.LockRestrictions(ctx, muter, muted); err != nil {
+			return err
+		}
+		until, found, err := tx.MuteUntil(ctx, muter, muted)
+		if err != nil || !found || until.IsZero() || until.After(tx.Now) {
+			return err
+		}
+		_, err = tx.Unrestrict(ctx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return f.Reconcile(ctx, muter, muted)
+}
+
+// RecountActor brings everything that a recipient was notified of by one actor in line with the facts, and carries the
+// counts. What it has done it finds done when it is repeated, and the counts are carried all the same.
+func (f *Fanout) RecountActor(ctx context.Context, recipient, actor services.UserNumber) error {
+	for after, more := (store.Cause{}), true; more; {
+		err := f.store.Write(ctx, func(tx *store.Tx) error {
+			_, last, further, err := tx.ApplyCausesOf(ctx, recipient, actor, after, causesPerPage)
+			if err == nil {
+				after, more = last, further
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return f.carryCounts(ctx, recipient)
+}

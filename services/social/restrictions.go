@@ -1,0 +1,207 @@
+package social
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// verb is how the errors of a kind of restriction speak.
+type verb struct{ do, done string }
+
+var verbs = map[services.RestrictionKind]verb{
+	services.Mute:  {"mute", "muted"},
+	services.Block: {"block", "blocked"},
+	services.Hide:  {"hide posts from", "hidden from"},
+}
+
+// Mute is the op by which a user is shown nothing of another in his feed any more, until a time or, with the zero time,
+// until he unmutes him. He keeps following him, or may begin to. Muting again changes the time. INVALID for oneself and
+// for a time that is past, CONFLICT beyond the limit.
+func (s *Service) Mute(muter, muted services.UserNumber, until time.Time) *fanout.Op {
+	until = until.Truncate(time.Microsecond)
+	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
+	return &fanout.Op{
+		Name: "mute", Actor: muter, Input: fmt.Sprint(muted, " ", until.UnixMicro()),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			if !until.IsZero() && !until.After(tx.Now) {
+				return nil, services.Errorf(services.Invalid, "until: %s is past: it is %s", moment(until), moment(tx.Now))
+			}
+			if _, _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
+				return nil, err
+			}
+			jobs := []store.NewJob{fanout.FollowJob(muter, muted)}
+			if !until.IsZero() {
+				jobs = append(jobs, fanout.MuteEndJob(muter, muted, until))
+			}
+			return nil, tx.Enqueue(ctx, jobs...)
+		},
+		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
+	}
+}
+
+func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Unmute is the op by which a user is shown another's posts again: his feed lists and counts what it would have without
+// the mute. CONFLICT when he is not muted.
+func (s *Service) Unmute(muter, muted services.UserNumber) *fanout.Op {
+	return &fanout.Op{
+		Name: "unmute", Actor: muter, Input: fmt.Sprint(muted),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			return nil, s.unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted}, fanout.FollowJob(muter, muted))
+		},
+		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
+	}
+}
+
+// HideFrom is the op by which an author's posts are shown to another no more, who may follow him or begin to. INVALID for
+// oneself, CONFLICT when they are hidden from him already, and beyond the limit.
+func (s *Service) HideFrom(author, follower services.UserNumber) *fanout.Op {
+	return &fanout.Op{
+		Name: "hideFrom", Actor: author, Input: fmt.Sprint(follower),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
+			if _, _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
+				return nil, err
+			}
+			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, author))
+		},
+	}
+}
+
+// UnhideFrom is the op by which they are shown to him again, if he follows. CONFLICT when they are not hidden from him.
+func (s *Service) UnhideFrom(author, follower services.UserNumber) *fanout.Op {
+	return &fanout.Op{
+		Name: "unhideFrom", Actor: author, Input: fmt.Sprint(follower),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
+			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author))
+		},
+	}
+}
+
+// Block is the op by which two users have nothing to do with each other any more, whoever of them did it: neither follows
+// the other or can begin to, and their DIRECT conversation is closed. What the blocked one did notifies the blocker no
+// more. INVALID for oneself, CONFLICT when he is blocked already, and beyond the limit.
+func (s *Service) Block(blocker, blocked services.UserNumber) *fanout.Op {
+	var ended []services.Edge
+	var closed services.ConversationID
+	return &fanout.Op{
+		Name: "block", Actor: blocker, Input: fmt.Sprint(blocked),
+		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
+			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
+			if _, ended, err = s.restrict(ctx, tx, block, s.maxBlocks); err != nil {
+				return nil, err
+			}
+			for _, edge := range ended {
+				if err := enqueue(ctx, tx, edge.Follower, edge.Followee); err != nil {
+					return nil, err
+				}
+			}
+			var left []services.UserNumber
+			if closed, left, err = tx.CloseDirect(ctx, blocker, blocked); err != nil {
+				return nil, err
+			}
+			jobs := []store.NewJob{fanout.ActorJob(blocker, blocked)}
+			for _, user := range left {
+				jobs = append(jobs, fanout.MemberJob(closed, user))
+			}
+			return nil, tx.Enqueue(ctx, jobs...)
+		},
+		Own: func(ctx context.Context) error {
+			for _, edge := range ended {
+				if edge.Follower == blocker {
+					if err := s.fanout.Reconcile(ctx, blocker, blocked); err != nil {
+						return err
+					}
+				}
+			}
+			if closed != 0 {
+				if err := s.fanout.CarryMember(ctx, closed, blocker); err != nil {
+					return err
+				}
+			}
+			return s.fanout.RecountActor(ctx, blocker, blocked)
+		},
+	}
+}
+
+// Unblock is the op by which that ends. The follows that were ended stay so; what the other had done notifies again, where
+// it was not seen or read before. CONFLICT when he is not blocked.
+func (s *Service) Unblock(blocker, blocked services.UserNumber) *fanout.Op {
+	return &fanout.Op{
+		Name: "unblock", Actor: blocker, Input: fmt.Sprint(blocked),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
+			return nil, s.unrestrict(ctx, tx, block, fanout.ActorJob(blocker, blocked))
+		},
+		Own: func(ctx context.Context) error { return s.fanout.RecountActor(ctx, blocker, blocked) },
+	}
+}
+
+// restrict puts something between two users: at most so many of its kind. Only a mute may stand already.
+func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restriction, most int) (created bool, ended []services.Edge, err error) {
+	says := verbs[r.Kind]
+	if r.Owner == r.Other {
+		return false, nil, services.Errorf(services.Invalid, "userId: one cannot %s oneself", says.do)
+	}
+	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
+		return false, nil, err
+	}
+	had, err := tx.CountRestrictions(ctx, r.Kind, r.Owner, most)
+	if err != nil {
+		return false, nil, err
+	}
+	r.Made = s.ids.Next()
+	created, ended, err = tx.Restrict(ctx, r)
+	switch {
+	case err != nil:
+	case !created && r.Kind != services.Mute:
+		err = services.Errorf(services.Conflict, "userId: %s already", says.done)
+	case created && had >= most:
+		err = services.Errorf(services.Conflict, "userId: at most %d people can be %s", most, says.done)
+	}
+	return created, ended, err
+}
+
+// unrestrict takes it away, and leaves the job that brings views in line.
+func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, job store.NewJob) error {
+	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
+		return err
+	}
+	ended, err := tx.Unrestrict(ctx, r)
+	if err == nil && !ended {
+		err = services.Errorf(services.Conflict, "userId: not %s", verbs[r.Kind].done)
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, job)
+}
+
+// mayFollow is FORBIDDEN while one of two blocks the other, which does not change until the transaction ends.
+func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.UserNumber) error {
+	if err := tx.HoldRestrictions(ctx, follower); err != nil {
+		return err
+	}
+	blocked, own, err := tx.Blocked(ctx, follower, followee)
+	switch {
+	case err != nil || !blocked:
+		return err
+	case own:
+		return services.Errorf(services.Forbidden, "userId: you block this user: unblock him before you follow him")
+	}
+	return services.Errorf(services.Forbidden, "userId: this user blocks you and cannot be followed")
+}
+
+// Restrictions lists what a user has put between himself and others of one kind, the newest first: those made before one,
+// at most limit, and whether there are more.
+func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserNumber, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
+	list, err = s.store.Restrictions(ctx, kind, owner, before, limit+1)
+	more = len(list) > limit
+	return list[:min(limit, len(list))], more, err
+}

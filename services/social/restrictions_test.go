@@ -1,0 +1,293 @@
+package social
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// forever is a mute without an end.
+var forever time.Time
+
+// showing checks how many posts a reader's feed lists and counts, against the facts too.
+func (n node) showing(when string, reader services.UserNumber, listed, counted int) {
+	n.TB.Helper()
+	n.Agree(reader)
+	if entries, count := len(n.Inbox(reader)), n.Document(reader).FeedCount; entries != listed || count != counted {
+		n.TB.Errorf("%s: %d are listed and %d new, want %d and %d", when, entries, count, listed, counted)
+	}
+}
+
+// What a mute takes out of the list and the number it takes out at once, and unmute brings back what each would have
+// shown without it.
+func TestAMuteIsSeenAtOnce(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author, reader := users[0], users[1]
+		n.Post(author)
+		n.Must(n.do(n.service.Follow(reader, author)))
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		n.showing("followed", reader, 2, 1)
+		for range 2 {
+			n.Must(n.do(n.service.Mute(reader, author, forever)))
+			n.showing("muted", reader, 0, 0)
+			n.Quiet(n.Fanout)
+			n.showing("muted, when all is quiet", reader, 0, 0)
+		}
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		n.showing("what a muted one publishes", reader, 0, 0)
+		n.fails("a muted one, followed again", n.service.Follow(reader, author), services.Conflict)
+		n.Must(n.do(n.service.Unmute(reader, author)))
+		n.showing("unmuted", reader, 3, 2)
+		n.fails("nobody", n.service.Unmute(reader, author), services.Conflict)
+		n.Quiet(n.Fanout)
+		n.showing("unmuted, when all is quiet", reader, 3, 2)
+	})
+}
+
+// A mute with a time ends by itself, that of the last word; a job of an older word does nothing.
+func TestAMuteEndsAtItsTime(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author, reader := users[0], users[1]
+		n.Must(n.do(n.service.Follow(reader, author)))
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		begin := n.Clock.Now()
+		at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
+		pass := func(minutes int) {
+			t.Helper()
+			n.Clock.Advance(at(minutes).Sub(n.Clock.Now()))
+			n.Work(n.Fanout)
+		}
+		n.Must(n.do(n.service.Mute(reader, author, at(10))))
+		n.Must(n.do(n.service.Mute(reader, author, at(20))))
+		pass(11)
+		n.showing("the first time has passed", reader, 0, 0)
+		pass(21)
+		n.showing("the second too", reader, 1, 1)
+		n.fails("a mute that has ended", n.service.Unmute(reader, author), services.Conflict)
+
+		n.Must(n.do(n.service.Mute(reader, author, at(30))))
+		n.Must(n.do(n.service.Mute(reader, author, forever)))
+		pass(31)
+		n.showing("for ever after all", reader, 0, 0)
+		n.Must(n.do(n.service.Mute(reader, author, at(40))))
+		n.Must(n.do(n.service.Unmute(reader, author)))
+		n.Must(n.do(n.service.Mute(reader, author, at(50))))
+		pass(41)
+		n.showing("muted anew", reader, 0, 0)
+		pass(51)
+		n.showing("and that has ended", reader, 1, 1)
+		if _, dead := n.Jobs(); dead > 0 {
+			t.Errorf("%d jobs are dead", dead)
+		}
+	})
+}
+
+// Who is hidden from sees nothing, from before or after, whether he follows already or begins to.
+func TestHidingFromAFollower(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(3)
+		author, reader, other := users[0], users[1], users[2]
+		n.Must(n.do(n.service.Follow(reader, author)))
+		n.Must(n.do(n.service.Follow(other, author)))
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		n.Must(n.do(n.service.HideFrom(author, reader)))
+		n.fails("twice", n.service.HideFrom(author, reader), services.Conflict)
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		n.showing("hidden from", reader, 0, 0)
+		n.showing("another follower", other, 2, 2)
+		n.showing("the author", author, 2, 0)
+		n.Must(n.do(n.service.Unfollow(reader, author)))
+		n.Must(n.do(n.service.Follow(reader, author)))
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		n.showing("who follows again", reader, 0, 0)
+		n.Must(n.do(n.service.Mute(reader, author, forever)))
+		n.Must(n.do(n.service.UnhideFrom(author, reader)))
+		n.fails("hidden no longer", n.service.UnhideFrom(author, reader), services.Conflict)
+		n.Quiet(n.Fanout)
+		n.showing("he mutes him as well", reader, 0, 0)
+		n.Must(n.do(n.service.Unmute(reader, author)))
+		n.showing("nothing stands between them", reader, 3, 1)
+		n.Quiet(n.Fanout)
+	})
+}
+
+func TestABlockEndsEverything(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(3)
+		blocker, blocked, third := users[0], users[1], users[2]
+		for _, pair := range [][2]services.UserNumber{{blocker, blocked}, {blocked, blocker}, {third, blocker}} {
+			n.Must(n.do(n.service.Follow(pair[0], pair[1])))
+		}
+		post := n.Post(blocker)
+		n.Post(blocked)
+		n.Like(post, blocker, blocked)
+		n.Like(post, blocker, third)
+		n.Quiet(n.Fanout)
+		n.showing("before", blocker, 2, 1)
+		n.unseen("before", blocker, 1, 2)
+		n.Must(n.do(n.service.Block(blocker, blocked)))
+		n.showing("at once", blocker, 1, 0)
+		n.unseen("at once", blocker, 1, 1)
+		n.Quiet(n.Fanout)
+		for when := range 2 {
+			n.showing(fmt.Sprint("the blocked one ", when), blocked, 1, 0)
+			n.showing(fmt.Sprint("somebody else ", when), third, 1, 1)
+			n.unseen(fmt.Sprint("the blocked one ", when), blocked, 0, 0)
+			n.unseen(fmt.Sprint("the blocker ", when), blocker, 1, 1)
+			n.fails("the blocked one follows", n.service.Follow(blocked, blocker), services.Forbidden)
+			n.fails("the blocker follows", n.service.Follow(blocker, blocked), services.Forbidden)
+			n.fails("twice", n.service.Block(blocker, blocked), services.Conflict)
+			n.Quiet(n.Fanout)
+		}
+		n.fails("the other does not block", n.service.Unblock(blocked, blocker), services.Conflict)
+		n.Must(n.do(n.service.Unblock(blocker, blocked)))
+		n.unseen("unblocked", blocker, 1, 1)
+		n.Quiet(n.Fanout)
+		n.showing("unblocked: the follow stays ended", blocker, 1, 0)
+		n.Must(n.do(n.service.Follow(blocker, blocked)))
+		n.showing("followed anew", blocker, 2, 0)
+		n.Quiet(n.Fanout)
+	})
+}
+
+// unseen checks a user's numbers of groups: likes and follows.
+func (n node) unseen(when string, user services.UserNumber, likes, follows int) {
+	n.TB.Helper()
+	for _, counts := range n.Document(user).Notifications {
+		got := 0
+		for _, count := range counts.Days {
+			got += count
+		}
+		want := map[services.Category]int{services.CategoryLike: likes, services.CategoryFollow: min(follows, 1)}[counts.Category]
+		if got != want {
+			n.TB.Errorf("%s: %d groups of %s are unseen, want %d", when, got, counts.Category, want)
+		}
+	}
+}
+
+func TestRestrictionsThatCannotBe(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		one, two := users[0], users[1]
+		past := n.Clock.Now()
+		for what, refused := range map[string]struct {
+			op   *fanout.Op
+			code services.Code
+			says string
+		}{
+			"muting oneself":          {n.service.Mute(one, one, forever), services.Invalid, "userId: one cannot mute oneself"},
+			"blocking oneself":        {n.service.Block(one, one), services.Invalid, "userId: one cannot block oneself"},
+			"hiding from oneself":     {n.service.HideFrom(one, one), services.Invalid, "userId: one cannot hide posts from oneself"},
+			"muting until now":        {n.service.Mute(one, two, past), services.Invalid, "until: " + moment(past) + " is past"},
+			"muting until yesterday":  {n.service.Mute(one, two, past.Add(-24*time.Hour)), services.Invalid, "until: "},
+			"unmuting who is not":     {n.service.Unmute(one, two), services.Conflict, "userId: not muted"},
+			"unblocking who is not":   {n.service.Unblock(one, two), services.Conflict, "userId: not blocked"},
+			"unhiding who is not":     {n.service.UnhideFrom(one, two), services.Conflict, "userId: not hidden from"},
+			"unmuting oneself":        {n.service.Unmute(one, one), services.Conflict, "userId: not muted"},
+			"what the other has done": {n.service.Unmute(two, one), services.Conflict, "userId: not muted"},
+		} {
+			if err := n.do(refused.op); services.CodeOf(err) != refused.code || !strings.Contains(err.Error(), refused.says) {
+				t.Errorf("%s: %v, want %s %q", what, err, refused.code, refused.says)
+			}
+		}
+		if waiting, _ := n.Jobs(); waiting != 0 {
+			t.Errorf("what was refused left %d jobs", waiting)
+		}
+	})
+}
+
+// The limits hold to the last place, and what stands takes none: muting somebody again is allowed when all are taken.
+func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(fewFollowees + 2)
+		owner, others := users[0], users[1:]
+		mute := func(owner, other services.UserNumber) *fanout.Op { return n.service.Mute(owner, other, forever) }
+		for what, op := range map[string]struct {
+			do, undo func(owner, other services.UserNumber) *fanout.Op
+		}{
+			"muted": {mute, n.service.Unmute}, "blocked": {n.service.Block, n.service.Unblock}, "hidden from": {n.service.HideFrom, n.service.UnhideFrom},
+		} {
+			for _, other := range others[:fewFollowees] {
+				n.Must(n.do(op.do(owner, other)))
+			}
+			err := n.do(op.do(owner, others[fewFollowees]))
+			if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "userId: at most 3 people can be "+what) {
+				t.Errorf("%s, one too many: %v", what, err)
+			}
+			if what == "muted" {
+				n.Must(n.do(op.do(owner, others[0])))
+			}
+			n.Must(n.do(op.undo(owner, others[0])))
+			n.Must(n.do(op.do(owner, others[fewFollowees])))
+		}
+	})
+}
+
+// With the same idempotency key each happens once; with another input it is another mutation.
+func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(3)
+		until := n.Clock.Now().Add(time.Hour)
+		keyed := func(op *fanout.Op, key string) *fanout.Op { op.Key = key; return op }
+		for i, make := range []func(other services.UserNumber) *fanout.Op{
+			func(other services.UserNumber) *fanout.Op { return n.service.Mute(users[0], other, until) },
+			func(other services.UserNumber) *fanout.Op { return n.service.Unmute(users[0], other) },
+			func(other services.UserNumber) *fanout.Op { return n.service.HideFrom(users[0], other) },
+			func(other services.UserNumber) *fanout.Op { return n.service.UnhideFrom(users[0], other) },
+			func(other services.UserNumber) *fanout.Op { return n.service.Block(users[0], other) },
+			func(other services.UserNumber) *fanout.Op { return n.service.Unblock(users[0], other) },
+		} {
+			key := fmt.Sprint("key", i)
+			n.Must(n.do(keyed(make(users[1]), key)))
+			n.Must(n.do(keyed(make(users[1]), key)))
+			n.fails("the key with another user", keyed(make(users[2]), key), services.Conflict)
+		}
+		n.fails("the key with another time", keyed(n.service.Mute(users[0], users[1], until.Add(time.Second)), "key0"), services.Conflict)
+	})
+}
+
+// Of a hundred follows and unfollows of one pair that wait together one job is left, and does the work of all.
+func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author, reader := users[0], users[1]
+		n.Post(author)
+		n.Quiet(n.Fanout)
+		const rounds = 50
+		n.Write(func(ctx context.Context, tx *store.Tx) error { // without their own part: the jobs have it all to do
+			for i := range 2*rounds + 1 {
+				op := n.service.Follow(reader, author)
+				if i%2 == 1 {
+					op = n.service.Unfollow(reader, author)
+				}
+				if _, err := op.Apply(ctx, tx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if waiting, _ := n.Jobs(); waiting < 2*rounds {
+			t.Fatalf("%d jobs wait", waiting)
+		}
+		claimed, err := n.Store.Claim(t.Context(), []string{"follow"}, 1000, time.Second)
+		if len(claimed) != 1 || err != nil {
+			t.Fatalf("%d jobs are left, %v", len(claimed), err)
+		}
+		n.Quiet(n.Fanout)
+		n.showing("followed in the end", reader, 1, 0)
+	})
+}
