@@ -174,7 +174,7 @@ func (s *server) wire() *resolvers.Resolver {
 		Clock: s.clock, Log: s.log, MinInterval: s.cfg.PushInterval, Sweep: s.cfg.SweepInterval,
 	})
 	s.mirror.OnShared(s.hub.HintShared)
-	s.mirror.OnHeads(s.hub.HintSharedOf)
+	s.mirror.OnMoved(s.hub.HintSharedOf)
 	return &resolvers.Resolver{
 		Social: social.New(social.Config{
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,

@@ -74,6 +74,14 @@ type PulledAuthor struct {
 	Since  PostID
 }
 
+// PulledCount is how many posts of PulledAuthors wait for a reader, as a node knows when it renders.
+type PulledCount struct {
+	New    int
+	More   bool   // or more than that
+	Behind bool   // of some authors nothing is known yet: or more than that
+	Stamp  uint64 // the newest of the authors' changes (us)
+}
+
 // FeedEnd says why a feed ends where it ends.
 type FeedEnd string
 

@@ -95,8 +95,8 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 	return s.readAll(ctx, users, false)
 }
 
-// ReadWatched is ReadMany for users who are watched on this node: the mirror tells of them when a conversation moves that
-// is counted when somebody reads, until its Unfollow.
+// ReadWatched is ReadMany for users who are watched on this node: the mirror tells of them when something moves that is
+// counted when somebody reads, until its Unfollow.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
 	return s.readAll(ctx, users, true)
 }
@@ -108,7 +108,7 @@ func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watc
 	if err != nil {
 		documents = make([]rdb.Document, len(users))
 	}
-	s.withHeads(ctx, users, documents, watched)
+	s.withMemory(ctx, users, documents, watched)
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
@@ -134,7 +134,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserNumber, wat
 			users := []services.UserNumber{user}
 			documents, err := s.redis.Documents(ctx, users)
 			if err == nil && documents[0].Ready {
-				s.withHeads(ctx, users, documents, watched)
+				s.withMemory(ctx, users, documents, watched)
 				return s.render(user, documents[0], at), nil
 			}
 			redisErr = err

@@ -9,13 +9,10 @@ import (
 )
 
 // withHeads adds to documents what this node knows of their conversations that are counted when somebody reads: memory,
-// and one SELECT for what nobody here has asked for lately. Of users who are watched it hears when these move.
-func (s *Service) withHeads(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool) {
+// and one SELECT for what nobody here has asked for lately.
+func (s *Service) withHeads(ctx context.Context, documents []rdb.Document) {
 	var lists [][]services.ReadSidePlace
-	for i, document := range documents {
-		if watched && document.Ready {
-			s.mirror.Follow(users[i], document.Conversations.ReadSide)
-		}
+	for _, document := range documents {
 		if len(document.Conversations.ReadSide) > 0 {
 			lists = append(lists, document.Conversations.ReadSide)
 		}

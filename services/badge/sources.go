@@ -32,13 +32,16 @@ func (v *view) since(stamp uint64) { v.shared = max(v.shared, stamp) }
 
 func exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
 
-// homeFeed is what was published since the feed was looked at.
+// homeFeed is what was published since the feed was looked at: what was pushed, and what this node has in memory.
 func (v *view) homeFeed(badges *services.Badges) {
+	pulled := v.document.PulledCount
+	v.since(pulled.Stamp)
+	value, more := v.document.FeedCount+pulled.New, v.document.FeedMore || pulled.More || pulled.Behind
 	precision := services.Exact
-	if v.document.FeedMore {
+	if more || value > services.Retention {
 		precision = services.AtLeast
 	}
-	badges.HomeFeed = services.NewCount(v.document.FeedCount, precision, time.Time{})
+	badges.HomeFeed = services.NewCount(min(value, services.Retention), precision, time.Time{})
 }
 
 // notifications are the unseen groups of the last days, by category. They leave day by day.

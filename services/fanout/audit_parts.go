@@ -60,13 +60,17 @@ type feedFactsOf struct {
 	seen     services.PostID
 	entries  []services.FeedEntry
 	count    int
-	unlisted services.PostID // the newest counting one at or below the inbox's floor
+	unlisted services.PostID         // the newest counting one at or below the inbox's floor
+	pulled   []services.PulledAuthor // by their numbers
 }
 
 func (f *Fanout) auditFeed(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
 	var facts feedFactsOf
 	var err error
 	if facts.seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
+		return nil, nil, err
+	}
+	if facts.pulled, err = f.pulledBy(ctx, user); err != nil {
 		return nil, nil, err
 	}
 	if facts.entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
@@ -88,6 +92,11 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 	document := shown.Document
 	if document.Seen != facts.seen {
 		differs = append(differs, "home feed: position")
+	}
+	pulled := slices.Clone(document.Pulled)
+	slices.SortFunc(pulled, func(a, b services.PulledAuthor) int { return cmp.Compare(a.Author, b.Author) })
+	if !slices.Equal(pulled, facts.pulled) {
+		differs = append(differs, "home feed: pulled authors")
 	}
 	listed := facts.entries
 	for len(listed) > 0 && listed[len(listed)-1].Post <= shown.Floor {

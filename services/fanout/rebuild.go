@@ -147,9 +147,25 @@ func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserNu
 	return registers, err
 }
 
+// pulledBy are the authors whom a user's document names.
+func (f *Fanout) pulledBy(ctx context.Context, user services.UserNumber) ([]services.PulledAuthor, error) {
+	edges, err := f.store.PulledBy(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	authors := make([]services.PulledAuthor, len(edges))
+	for i, edge := range edges {
+		authors[i] = services.PulledAuthor{Author: edge.Followee, Since: edge.Since}
+	}
+	return authors, nil
+}
+
 func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts rdb.FeedFacts, err error) {
 	facts = rdb.FeedFacts{Reader: user, Day: f.today(), Lifetime: f.lifetime()}
 	if facts.Seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
+		return facts, err
+	}
+	if facts.Pulled, err = f.pulledBy(ctx, user); err != nil {
 		return facts, err
 	}
 	if facts.Entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {

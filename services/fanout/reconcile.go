@@ -15,7 +15,7 @@ const maxRounds = 20
 
 // Reconcile brings what a reader's inbox has of one author in line with the edge as SQL has it now: the follow, the
 // unfollow and every repetition of both. Edge there: the author's newest posts are merged in, those from after
-// the follow counting. No edge: everything of his goes, and the edge is read again after that.
+// the follow counting, and he is named where his posts are pulled. No edge: everything of his goes, and the edge is read again after that.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumber) error {
 	for range maxRounds {
 		stamp, err := f.redis.StampOf(ctx, reader)
@@ -33,6 +33,10 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 			}
 			continue
 		}
+		pulled, err := f.pulled(ctx, edge)
+		if err != nil {
+			return err
+		}
 		// More than an inbox holds: it trims itself then, and knows from its floor that older posts exist.
 		posts, err := f.store.AuthorPosts(ctx, author, rebuildEntries+1)
 		if err != nil {
@@ -42,7 +46,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 		for i, post := range posts {
 			entries[i] = services.FeedEntry{Post: post, Author: author, Counts: post > edge.Since}
 		}
-		result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Fence: true, Entries: entries})
+		result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Entries: entries})
 		if err != nil {
 			return err
 		}
@@ -52,6 +56,15 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 		}
 	}
 	return fmt.Errorf("reconcile reader %d with author %d: changed %d times meanwhile", reader, author, maxRounds)
+}
+
+// pulled is what a follower's document names of an author: him, when his posts may be pulled, else nothing.
+func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.PulledAuthor, error) {
+	pulls, err := f.store.Pulls(ctx, edge.Followee)
+	if err != nil || !pulls {
+		return nil, err
+	}
+	return []services.PulledAuthor{{Author: edge.Followee, Since: edge.Since}}, nil
 }
 
 // sweepAuthor takes out what was deleted while the reader did not follow: the removal did not visit him then. posts are

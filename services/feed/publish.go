@@ -89,6 +89,9 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 				return nil // answered from the idempotency key
 			}
 			s.mirror.Keep(post)
+			if post.Pull {
+				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: post.ID}, post.UpdatedAt)
+			}
 			if post.OffFeed {
 				return nil
 			}
@@ -187,6 +190,7 @@ func causesOf(post, parent services.Post, mentioned []services.UserNumber) (caus
 // CONFLICT when it is deleted already.
 func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout.Op {
 	var changedAt time.Time
+	var pulled bool
 	return &fanout.Op{
 		Name: "deletePost", Actor: author, Input: id.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -207,7 +211,7 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout
 			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
 				return nil, err
 			}
-			if post.Pull {
+			if pulled = post.Pull; pulled {
 				if err := (mirror.PullChange{Author: author, Post: id, Deleted: true}).Append(ctx, tx); err != nil {
 					return nil, err
 				}
@@ -220,6 +224,9 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout
 		},
 		Own: func(ctx context.Context) error {
 			s.mirror.PostChanged(id, changedAt)
+			if pulled {
+				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: id, Deleted: true}, changedAt)
+			}
 			return s.fanout.DropOwn(ctx, author, id)
 		},
 	}

@@ -37,6 +37,9 @@ type Facts interface {
 	Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error)
 	Notices(ctx context.Context) (store.Notices, error)
 	Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error)
+	PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error)
+	PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]store.PulledPosts, error)
+	UnfinishedFanouts(ctx context.Context) ([]store.UnfinishedFanout, error)
 }
 
 // Copies is where copies of facts are kept for all nodes: Redis.
@@ -77,10 +80,13 @@ type Mirror struct {
 	clock services.Clock
 	heads heads
 
+	pulled     pulled
+	unfinished unfinished
+
 	kinds   []logKind
 	seen    map[string]uint64             // kind -> version of the log that memory is at; owned by RunOnce
 	shared  []func()                      // told of changes of what badges share; not changed once Run runs
-	onHeads []func([]services.UserNumber) // told of the readers of conversations that moved; the same
+	onMoved []func([]services.UserNumber) // told of the readers of what moved; the same
 	wakeUp  chan struct{}
 }
 
@@ -112,7 +118,7 @@ func New(cfg Config) *Mirror {
 		cfg.Clock = services.SystemClock{}
 	}
 	m := &Mirror{
-		clock: cfg.Clock, heads: newHeads(),
+		clock: cfg.Clock, heads: newHeads(), pulled: newPulled(), unfinished: unfinished{posts: map[services.PostID]store.UnfinishedFanout{}},
 		facts: cfg.Facts, copies: cfg.Copies, log: cfg.Log, poll: cfg.Poll,
 		posts:   newMemory[services.PostID](orDefault(cfg.Posts, capacity), func(p services.Post) time.Time { return p.UpdatedAt }),
 		users:   newMemory[services.UserNumber](orDefault(cfg.Users, capacity), func(u services.User) time.Time { return u.UpdatedAt }),
@@ -127,6 +133,8 @@ func New(cfg Config) *Mirror {
 		{name: LogPost, load: emptied(m.posts.clear), apply: m.applyPost},
 		{name: LogProfile, load: emptied(m.users.clear), apply: m.applyProfile},
 		{name: LogNotice, load: m.loadNotices, shared: true},
+		{name: LogPull, load: m.loadPulled, apply: m.applyPull},
+		{name: LogFanout, load: m.loadUnfinished, apply: m.applyFanout},
 	}
 	return m
 }
@@ -182,6 +190,9 @@ func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 	}
 	if err := m.lookAtHeads(ctx); err != nil {
 		failures = append(failures, fmt.Errorf("heads of conversations: %w", err))
+	}
+	if err := m.readWanted(ctx); err != nil {
+		failures = append(failures, fmt.Errorf("pulled posts: %w", err))
 	}
 	if tell {
 		m.tellShared()

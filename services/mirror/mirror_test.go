@@ -23,6 +23,11 @@ type engines struct {
 	sqlDown error
 	redis   error
 
+	pullAuthors []services.UserNumber
+	pulled      map[services.UserNumber]store.PulledPosts
+	unfinished  []store.UnfinishedFanout
+	sqlPulled   int
+
 	notices       store.Notices
 	announcements map[services.PostID]services.Announcement
 	dots          []string
@@ -38,6 +43,33 @@ func (e *engines) Notices(context.Context) (store.Notices, error) {
 func (e *engines) Announcements(_ context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
 	e.sqlAnnouncements += len(ids)
 	return pick(e.announcements, ids), e.sqlDown
+}
+
+func (e *engines) PullAuthors(_ context.Context, after services.UserNumber, limit int) (list []services.UserNumber, err error) {
+	for _, author := range e.pullAuthors {
+		if author > after && len(list) < limit {
+			list = append(list, author)
+		}
+	}
+	return list, e.sqlDown
+}
+
+func (e *engines) PulledPosts(_ context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]store.PulledPosts, error) {
+	e.sqlPulled += len(authors)
+	found := map[services.UserNumber]store.PulledPosts{}
+	for author, known := range pick(e.pulled, authors) {
+		posts := slices.Clone(known.Posts)
+		if over := len(posts) - limit; over > 0 {
+			known.Floor, posts = posts[over-1], posts[over:]
+		}
+		known.Posts = posts
+		found[author] = known
+	}
+	return found, e.sqlDown
+}
+
+func (e *engines) UnfinishedFanouts(context.Context) ([]store.UnfinishedFanout, error) {
+	return slices.Clone(e.unfinished), e.sqlDown
 }
 
 func (e *engines) SetDots(names []string) { e.dots = names }

@@ -1,0 +1,40 @@
+package badge
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// withMemory adds to documents what this node knows of what is counted when somebody reads. Of users who are watched it
+// hears when that changes.
+func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool) {
+	for i := range documents {
+		if watched && documents[i].Ready {
+			s.mirror.Follow(users[i], documents[i].Conversations.ReadSide, documents[i].Pulled)
+		}
+	}
+	s.withHeads(ctx, documents)
+	s.withPulled(ctx, documents)
+}
+
+// withPulled adds the posts of authors whom nobody writes into inboxes: from memory, and one SELECT for authors of whom
+// this node does not know yet.
+func (s *Service) withPulled(ctx context.Context, documents []rdb.Document) {
+	var lists [][]services.PulledAuthor
+	for i := range documents {
+		if len(documents[i].Pulled) > 0 {
+			lists = append(lists, documents[i].Pulled)
+		}
+	}
+	if len(lists) == 0 {
+		return
+	}
+	s.mirror.LearnPulled(ctx, lists...)
+	for i := range documents {
+		if document := &documents[i]; len(document.Pulled) > 0 {
+			document.PulledCount = s.mirror.CountPulled(document.Pulled, document.Seen)
+		}
+	}
+}

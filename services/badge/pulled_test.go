@@ -1,0 +1,171 @@
+package badge
+
+import (
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+)
+
+// follower is somebody who follows an author of whom every post is pulled, and one of whom every post is pushed.
+func (n node) follower() (reader, huge, small services.UserNumber) {
+	n.TB.Helper()
+	users := n.Users(3)
+	n.SetMode(users[1], services.AuthorHuge)
+	n.Follow(users[1], users[0])
+	n.Follow(users[2], users[0])
+	n.settle()
+	return users[0], users[1], users[2]
+}
+
+// settle carries everything, and reads the log.
+func (n node) settle() {
+	n.TB.Helper()
+	n.Quiet(n.World.Fanout)
+	_, err := n.Mirror.RunOnce(n.TB.Context())
+	n.Must(err)
+}
+
+func (n node) feed(user services.UserNumber, want int, precision services.Precision) *services.Badges {
+	n.TB.Helper()
+	badges := n.read(user)
+	if badges.HomeFeed.Value != want || badges.HomeFeed.Precision != precision {
+		n.TB.Errorf("the home feed is %+v, want %d, %s", badges.HomeFeed, want, precision)
+	}
+	return badges
+}
+
+// The number is what was pushed and what is pulled, above what was seen; every change of either is a newer version, and the
+// facts alone, without Redis, say the same.
+func TestTheFeedsNumberIsPushedAndPulled(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		reader, huge, small := n.follower()
+		before := n.feed(reader, 0, services.Exact).Version
+		newer := func(want int) {
+			t.Helper()
+			n.settle()
+			now := n.feed(reader, want, services.Exact).Version
+			if now <= before {
+				t.Errorf("version %s after %s", now, before)
+			}
+			before = now
+			facts, err := n.ReadFacts(t.Context(), reader)
+			n.Must(err)
+			if facts.HomeFeed.Value != want {
+				t.Errorf("the facts say %d, want %d", facts.HomeFeed.Value, want)
+			}
+			explained, err := n.Explain(t.Context(), reader)
+			n.Must(err)
+			if want > 0 && len(explained[0].Items) != want {
+				t.Errorf("%d are explained, want %d", len(explained[0].Items), want)
+			}
+		}
+		first := n.Post(huge)
+		newer(1)
+		n.Post(small)
+		newer(2)
+		second := n.Post(huge)
+		newer(3)
+		n.World.Delete(second)
+		newer(2)
+		n.seen(reader, first)
+		newer(1)
+		n.Post(huge)
+		newer(2)
+		n.Unfollow(huge, reader)
+		newer(1)
+		n.Follow(huge, reader)
+		n.settle()
+		n.feed(reader, 1, services.Exact) // what is from before the follow is listed and does not count
+		before = n.read(reader).Version
+		n.Post(huge)
+		newer(2)
+		n.SetMode(huge, services.AuthorSmall)
+		n.Post(huge)
+		newer(3)
+		n.feed(huge, 0, services.Exact) // nobody's own posts count
+	})
+}
+
+// Above 300 the number says that there may be more, whichever way the posts came.
+func TestTheFeedsNumberEndsAt300(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.follower()
+	n.Posts(huge, 200)
+	n.Posts(small, 100)
+	n.Must(n.World.Fanout.Refill(t.Context(), reader))
+	n.settle()
+	n.feed(reader, 300, services.Exact)
+	n.Post(huge)
+	n.settle()
+	n.feed(reader, 300, services.AtLeast)
+	n.Posts(huge, 500)
+	n.settle()
+	n.feed(reader, 300, services.AtLeast)
+}
+
+// Neither a flush of Redis nor a node that has just begun counts anything else.
+func TestTheFeedsNumberAfterALoss(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.follower()
+	n.Post(huge)
+	n.Post(small)
+	n.settle()
+	n.feed(reader, 2, services.Exact)
+	n.Server.Do("FLUSHALL")
+	n.feed(reader, 2, services.Exact)
+	other := newNode(n.AnotherNode())
+	other.feed(reader, 2, services.Exact)
+	if _, err := other.Mirror.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other.feed(reader, 2, services.Exact)
+}
+
+// Whoever is watched is told of a pulled post that another node has published, through the log alone; without SQL what is
+// known stays, and what is not known is not said to be exact.
+func TestWatchersOfAPulledAuthor(t *testing.T) {
+	n := served(t)
+	reader, huge, _ := n.follower()
+	told := map[services.UserNumber]int{}
+	n.Mirror.OnMoved(func(readers []services.UserNumber) {
+		for _, user := range readers {
+			told[user]++
+		}
+	})
+	watched := func(want int) {
+		t.Helper()
+		badges, errs := n.ReadWatched(t.Context(), []services.UserNumber{reader})
+		if errs[0] != nil || badges[0].HomeFeed.Value != want {
+			t.Fatalf("%+v, %v, want %d", badges[0].HomeFeed, errs[0], want)
+		}
+	}
+	watched(0)
+	n.Post(huge)
+	n.settle()
+	if told[reader] != 1 || len(told) != 1 {
+		t.Errorf("told were %v", told)
+	}
+	watched(1)
+	stranger := n.AnotherNode()
+	n.Must(n.Store.Close())
+	n.feed(reader, 1, services.Exact)
+	newNode(stranger).feed(reader, 0, services.AtLeast)
+}
+
+// An audit agrees with all of it.
+func TestTheAuditKnowsPulledAuthors(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.follower()
+	n.Post(huge)
+	n.Post(small)
+	n.settle()
+	differed, err := n.World.Fanout.Recount(t.Context(), reader)
+	if err != nil || len(differed) > 0 {
+		t.Errorf("differed: %v, %v", differed, err)
+	}
+	n.feed(reader, 2, services.Exact)
+	n.Must(n.World.Fanout.Reconcile(t.Context(), reader, huge))
+	n.feed(reader, 2, services.Exact)
+}

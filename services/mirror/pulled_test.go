@@ -1,0 +1,298 @@
+package mirror
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+const huge = services.UserNumber(50)
+
+// stage is a node that hears of pulled posts by the log, and a reader on it who is watched.
+type stage struct {
+	*Mirror
+	e    *engines
+	now  time.Time
+	told atomic.Int64
+}
+
+func (s *stage) Now() time.Time { return s.now }
+
+func newStage() *stage {
+	e := newEngines()
+	e.pulled = map[services.UserNumber]store.PulledPosts{}
+	s := &stage{e: e, now: noon}
+	s.Mirror = New(Config{Facts: e, Copies: e, Log: slog.New(slog.DiscardHandler), Clock: s})
+	s.OnMoved(func(readers []services.UserNumber) { s.told.Add(int64(len(readers))) })
+	return s
+}
+
+// change writes what happens to a post into SQL and the log. at is when.
+func (s *stage) change(author services.UserNumber, post services.PostID, deleted bool, at time.Time) PullChange {
+	known := s.e.pulled[author]
+	place, has := slices.BinarySearch(known.Posts, post)
+	switch {
+	case deleted && has:
+		known.Posts = slices.Concat(known.Posts[:place], known.Posts[place+1:])
+	case !deleted && !has && post > 0:
+		known.Posts = slices.Insert(slices.Clone(known.Posts), place, post)
+	}
+	s.e.pulled[author] = known
+	if !slices.Contains(s.e.pullAuthors, author) {
+		s.e.pullAuthors = append(s.e.pullAuthors, author)
+		slices.Sort(s.e.pullAuthors)
+	}
+	version := uint64(1)
+	for _, entry := range s.e.log {
+		version = max(version, entry.Version+1)
+	}
+	change := PullChange{Author: author, Post: post, Deleted: deleted}
+	payload := []byte(`{"author":` + UserNumberText(author) + `,"post":` + digits(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
+	s.e.log = append(s.e.log, store.LogEntry{Kind: LogPull, Version: version, At: at, Payload: payload})
+	return change
+}
+
+func digits(n uint64) string { return UserNumberText(services.UserNumber(n)) }
+
+func of(authors ...services.UserNumber) (list []services.PulledAuthor) {
+	for _, author := range authors {
+		list = append(list, services.PulledAuthor{Author: author})
+	}
+	return list
+}
+
+func (s *stage) run(t testing.TB) {
+	t.Helper()
+	if _, err := s.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stage) counts(t testing.TB, seen services.PostID, want int, authors ...services.PulledAuthor) services.PulledCount {
+	t.Helper()
+	got := s.CountPulled(authors, seen)
+	if got.New != want || got.More || got.Behind {
+		t.Errorf("after %d: %+v, want %d", seen, got, want)
+	}
+	return got
+}
+
+// What is published and deleted anywhere is counted here as soon as the log is read, above the greater of the two places.
+func TestPulledPostsFollowTheLog(t *testing.T) {
+	s := newStage()
+	s.change(huge, 5, false, noon)
+	s.run(t)
+	first := s.counts(t, 0, 1, of(huge)...)
+	if first.Stamp != micro(noon) {
+		t.Errorf("the stamp is %d, want that of the newest change, %d", first.Stamp, micro(noon))
+	}
+	s.Follow(reader, nil, of(huge))
+	s.change(huge, 9, false, noon)
+	s.change(huge, 7, false, noon.Add(-time.Second)) // committed late
+	s.change(51, 8, false, noon)
+	s.run(t)
+	later := s.counts(t, 0, 3, of(huge)...)
+	if later.Stamp <= first.Stamp || s.told.Load() != 1 {
+		t.Errorf("the stamp went from %d to %d, the reader was told %d times", first.Stamp, later.Stamp, s.told.Load())
+	}
+	s.counts(t, 5, 2, of(huge)...)
+	s.counts(t, 6, 3, of(huge, 51)...)
+	s.counts(t, 5, 1, services.PulledAuthor{Author: huge, Since: 7})
+	s.counts(t, 9, 0, of(huge, 51)...)
+	s.now = s.now.Add(time.Second)
+	s.change(huge, 7, true, noon)
+	s.run(t)
+	if gone := s.counts(t, 0, 2, of(huge)...); gone.Stamp <= later.Stamp || s.told.Load() != 2 {
+		t.Errorf("after a deletion %+v, told %d times", gone, s.told.Load())
+	}
+	list, known := s.Pulled(of(huge, 51))
+	if !known || !slices.Equal(list[0].Posts, []services.PostID{5, 9}) || !slices.Equal(list[1].Posts, []services.PostID{8}) {
+		t.Errorf("listed are %v, %t", list, known)
+	}
+	s.Unfollow([]services.UserNumber{reader})
+	s.now = s.now.Add(time.Second)
+	s.change(huge, 11, false, noon)
+	if s.run(t); s.told.Load() != 2 {
+		t.Error("who left was told")
+	}
+}
+
+// A node's own change is there before the log brings it, and the log changes nothing then; a deletion is not undone by a
+// publication that the log brings after it.
+func TestANodesOwnPulledPosts(t *testing.T) {
+	s := newStage()
+	s.change(huge, 5, false, noon)
+	s.run(t)
+	own := s.change(huge, 9, false, noon)
+	s.PulledChanged(own, noon)
+	stamp := s.counts(t, 0, 2, of(huge)...).Stamp
+	s.run(t)
+	if again := s.counts(t, 0, 2, of(huge)...); again.Stamp != stamp {
+		t.Errorf("the log made a new version of what was known: %d after %d", again.Stamp, stamp)
+	}
+	s.change(huge, 12, false, noon)
+	s.PulledChanged(PullChange{Author: huge, Post: 12, Deleted: true}, noon)
+	s.run(t)
+	s.counts(t, 0, 2, of(huge)...)
+	// A load that read before a change does not take it back.
+	s.PulledChanged(PullChange{Author: huge, Post: 13}, noon)
+	if err := s.readPulled(t.Context(), []services.UserNumber{huge}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if list, _ := s.Pulled(of(huge)); !slices.Contains(list[0].Posts, 13) {
+		t.Errorf("the load took a change back: %v", list)
+	}
+}
+
+// An author's posts are kept to a number. Below it is a floor, and where that hides something the count says so; when
+// deletions leave too little, older posts are read.
+func TestTheFloorOfPulledPosts(t *testing.T) {
+	s := newStage()
+	s.run(t)
+	const many = 3 * pulledKept
+	for i := range services.PostID(many) {
+		s.change(huge, i+1, false, noon)
+	}
+	s.run(t)
+	list, _ := s.Pulled(of(huge))
+	kept := len(list[0].Posts)
+	if kept < pulledKept || kept > pulledKept+pulledSlack || list[0].Floor != services.PostID(many-kept) {
+		t.Fatalf("%d kept, the floor is %d", kept, list[0].Floor)
+	}
+	if got := s.CountPulled(of(huge), 0); !got.More || got.New != kept {
+		t.Errorf("%+v, want more", got)
+	}
+	s.counts(t, list[0].Floor, kept, of(huge)...)
+	for i := range services.PostID(2 * pulledKept) {
+		s.change(huge, many-i, true, noon)
+	}
+	s.run(t)
+	if list, _ := s.Pulled(of(huge)); len(list[0].Posts) != pulledKept || list[0].Floor != 0 || list[0].Posts[0] != 1 {
+		t.Errorf("after the deletions %d from %d on, floor %d", len(list[0].Posts), list[0].Posts[0], list[0].Floor)
+	}
+}
+
+// Of an author who is not known nothing is said to be certain, until he is read: at once by who asks, or by the next turn,
+// which tells his readers.
+func TestAnAuthorWhoIsNotKnown(t *testing.T) {
+	s := newStage()
+	s.run(t)
+	s.e.pulled[huge] = store.PulledPosts{Posts: []services.PostID{3, 4}}
+	s.e.sqlDown = errors.New("away")
+	s.Follow(reader, nil, of(huge))
+	s.LearnPulled(t.Context(), of(huge))
+	if got := s.CountPulled(of(huge), 0); !got.Behind {
+		t.Errorf("SQL is away, and %+v", got)
+	}
+	if _, known := s.Pulled(of(huge)); known {
+		t.Error("SQL is away, and the list is said to be whole")
+	}
+	s.e.sqlDown = nil
+	s.run(t)
+	s.counts(t, 0, 2, of(huge)...)
+	if s.told.Load() != 1 {
+		t.Errorf("the reader was told %d times", s.told.Load())
+	}
+	s.e.pulled[51] = store.PulledPosts{Posts: []services.PostID{3}}
+	s.LearnPulled(t.Context(), of(huge, 51))
+	s.counts(t, 0, 3, of(huge, 51)...)
+	asked := s.e.sqlPulled
+	s.LearnPulled(t.Context(), of(huge, 51), of(51))
+	if s.e.sqlPulled != asked {
+		t.Error("what is known was read again")
+	}
+	s.change(52, 0, false, noon) // became one, without a post yet
+	s.run(t)
+	s.e.sqlDown = errors.New("away")
+	s.LearnPulled(t.Context(), of(52))
+	s.counts(t, 0, 0, of(52)...)
+}
+
+// Whatever is published and deleted through this node or others, cut off, loaded and met twice: in the end memory is SQL,
+// and every change of a count has a greater stamp.
+func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		s := newStage()
+		used := map[services.PostID]bool{} // an id is given once
+		authors := []services.UserNumber{huge, 51}
+		var own []PullChange
+		last := services.PulledCount{}
+		for range rapid.IntRange(1, 60).Draw(r, "steps") {
+			author := rapid.SampledFrom(authors).Draw(r, "author")
+			post := services.PostID(rapid.IntRange(1, 30).Draw(r, "post"))
+			s.now = s.now.Add(time.Duration(rapid.IntRange(0, 20).Draw(r, "seconds")) * time.Second)
+			switch rapid.IntRange(0, 5).Draw(r, "what") {
+			case 0, 1:
+				if !used[post] {
+					used[post] = true
+					own = append(own, s.change(author, post, false, s.now))
+				}
+			case 2:
+				if slices.Contains(s.e.pulled[author].Posts, post) {
+					own = append(own, s.change(author, post, true, s.now))
+				}
+			case 3:
+				for _, change := range own { // some of them come by this node, in their order
+					if rapid.Bool().Draw(r, "own") {
+						s.PulledChanged(change, s.now)
+					}
+				}
+				own = nil
+			case 4:
+				s.run(t)
+				own = nil
+			case 5:
+				s.e.log = s.e.log[rapid.IntRange(0, max(0, len(s.e.log)-1)).Draw(r, "cut"):]
+				s.now, own = s.now.Add(time.Hour), nil // it is kept as long
+			}
+			now := s.CountPulled(of(authors...), 0)
+			if now.New != last.New && now.Stamp <= last.Stamp || now.Stamp < last.Stamp {
+				r.Fatalf("the count went from %+v to %+v", last, now)
+			}
+			last = now
+		}
+		s.now = s.now.Add(time.Second)
+		s.run(t)
+		s.LearnPulled(t.Context(), of(authors...))
+		list, known := s.Pulled(of(authors...))
+		for i, author := range authors {
+			if !known || !slices.Equal(list[i].Posts, s.e.pulled[author].Posts) {
+				r.Fatalf("author %d: %v in memory, %v in SQL", author, list[i].Posts, s.e.pulled[author].Posts)
+			}
+		}
+	})
+}
+
+func TestUnfinishedFanoutsFollowTheLog(t *testing.T) {
+	e := newEngines()
+	e.unfinished = []store.UnfinishedFanout{{Post: 3, Author: 7}}
+	m := newMirror(e)
+	turn := func(want ...services.PostID) {
+		t.Helper()
+		if _, err := m.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got []services.PostID
+		for _, one := range m.Unfinished() {
+			got = append(got, one.Post)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("unfinished are %v, want %v", got, want)
+		}
+	}
+	turn(3)
+	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
+		store.LogEntry{Kind: LogFanout, Version: 2, Payload: []byte(`{"Post":5,"Author":8}`)})
+	turn(2, 3, 5)
+	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 3, Payload: []byte(`{"Post":3,"Author":7,"ended":true}`)},
+		store.LogEntry{Kind: LogFanout, Version: 4, Payload: []byte(`{`)})
+	turn(2, 5)
+}
