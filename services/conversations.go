@@ -93,6 +93,8 @@ type Conversation struct {
 	Head    int64     // the number of its newest message, 0 without one; only grows
 	LastAt  time.Time // of the newest message, or of the creation
 	Members int       // how many there are now
+	// Revision rises with every change of what it shows that is no new message: a recall, who is a member.
+	Revision int64
 
 	Way        CountingWay
 	WayVersion int64 // rises with every change of Way

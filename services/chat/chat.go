@@ -66,8 +66,10 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 	}
 	members := distinct(append(slices.Clone(others), creator))
 	switch {
-	case kind == services.DirectConversation && (len(members) != 2 || title != ""):
-		return nil, services.Errorf(services.Invalid, "memberIds: a DIRECT conversation has one other member and no title, got %d", len(members)-1)
+	case kind == services.DirectConversation && title != "":
+		return nil, services.Errorf(services.Invalid, "title: a DIRECT conversation has none")
+	case kind == services.DirectConversation && len(members) != 2:
+		return nil, services.Errorf(services.Invalid, "memberIds: a DIRECT conversation has exactly one other member, got %d", len(members)-1)
 	case kind == services.GroupConversation && len(members) > s.MaxGroup:
 		return nil, services.Errorf(services.Invalid, "memberIds: a GROUP has up to %d members, got %d", s.MaxGroup, len(members))
 	case len(others) > maxNamed:
@@ -173,14 +175,19 @@ func (s *Service) Send(author services.UserNumber, id services.ConversationID, b
 		head = store.Head{Conversation: id, Number: c.Head, At: c.LastAt}
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
 	}, body, mentions)
+	return s.moving(op, &head), nil
+}
+
+// moving lets this node's watchers see at once what an op did to a conversation: head is as its transaction left it.
+func (s *Service) moving(op *fanout.Op, head *store.Head) *fanout.Op {
 	carry := op.Own
 	op.Own = func(ctx context.Context) error {
 		if head.Number > 0 { // not when the idempotency key had made it before
-			s.Mirror.HeadMoved(head)
+			s.Mirror.HeadMoved(*head)
 		}
 		return carry(ctx)
 	}
-	return op, nil
+	return op
 }
 
 // op is what one member does in a conversation; his own state is carried at once.
@@ -204,15 +211,18 @@ func (s *Service) own(name string, user services.UserNumber, id services.Convers
 // Recall is the op by which an author takes a message back: it stops counting for everyone who had not read it.
 func (s *Service) Recall(author services.UserNumber, id services.MessageID) *fanout.Op {
 	conversation := id.Conversation()
-	return s.op("recallMessage", author, conversation, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+	var head store.Head
+	op := s.op("recallMessage", author, conversation, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		_, c, err := tx.RecallMessage(ctx, id, author)
 		if err != nil {
 			return nil, err
 		}
+		head = store.Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
 		job := s.Fanout.CarryJob(conversation)
 		if c.Way == services.ReadSide { // the states of many members changed, and nobody carries them
 			job = fanout.PassJob(conversation)
 		}
 		return []string{id.GlobalID()}, tx.Enqueue(ctx, job)
 	}, id)
+	return s.moving(op, &head)
 }

@@ -52,11 +52,14 @@ func (s *Service) RemoveMembers(by services.UserNumber, id services.Conversation
 	if err != nil {
 		return nil, err
 	}
+	if slices.Contains(users, by) { // he could not be answered what he is then shown no more
+		return nil, services.Errorf(services.Invalid, "userIds: who leaves himself uses quitConversation")
+	}
 	return s.members("removeMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
 		if _, err := tx.LockMember(ctx, id, by); err != nil {
 			return nil, err
 		}
-		if c.Creator != by && !slices.Equal(users, []services.UserNumber{by}) {
+		if c.Creator != by {
 			return nil, services.Errorf(services.Forbidden, "conversationId: only who made %s can take others out", id.GlobalID())
 		}
 		return s.remove(ctx, tx, c, users)

@@ -62,11 +62,38 @@ func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
 	badges <- &services.Badges{Version: "2"}
 	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 && c.Badges.Version == "2" })
 	n.mustDo(n.AddMembers(users[0], group, n.Strangers(1)))
+	_, err = n.World.Mirror.RunOnce(t.Context())
+	n.Must(err)
+	next(t, changes, func(c Change) bool { return c.State.Members == 3 })
 	n.mustDo(n.Quit(users[1], group), nil)
 	badges <- &services.Badges{Version: "3"}
 	if change, open := <-changes; open {
 		t.Errorf("who has quit is shown %+v", change)
 	}
+}
+
+// A message that is taken back after it was read changes nobody's number, and whoever watches sees it go all the same: at
+// once on this node, and with the next look at SQL where it was done elsewhere.
+func TestAWatcherSeesThatWhatHeHasReadIsTakenBack(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
+	users := n.Users(2)
+	group := n.create(services.GroupConversation, users...)
+	here, elsewhere := n.send(users[0], group), n.send(users[0], group)
+	n.read(users[1], group, 0)
+	badges := make(chan *services.Badges, 1)
+	changes, err := n.Watch(t.Context(), users[1], group, badges)
+	n.Must(err)
+	badges <- &services.Badges{Version: "1"}
+	revision := next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 }).State.Revision
+	n.mustDo(n.Recall(users[0], here), nil)
+	next(t, changes, func(c Change) bool { return c.State.Revision == revision+1 && c.State.Own.Unread() == 0 })
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		_, _, err := tx.RecallMessage(ctx, elsewhere, users[0])
+		return err
+	})
+	_, err = n.World.Mirror.RunOnce(t.Context())
+	n.Must(err)
+	next(t, changes, func(c Change) bool { return c.State.Revision == revision+2 })
 }
 
 func TestAWatchEndsWithItsContextAndWithItsBadges(t *testing.T) {

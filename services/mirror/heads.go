@@ -28,9 +28,10 @@ type heads struct {
 }
 
 type head struct {
-	number int64
-	stamp  uint64 // when it moved (us)
-	asked  time.Time
+	number   int64
+	revision int64  // of what its messages and members show: only who watches it is told
+	stamp    uint64 // when it moved (us)
+	asked    time.Time
 }
 
 func newHeads() heads {
@@ -128,6 +129,10 @@ func (m *Mirror) WatchHead(id services.ConversationID) (moved <-chan struct{}, f
 // raise moves a head forward; one that is not ahead changes nothing.
 func (h *heads) raise(moved store.Head) {
 	known := h.known[moved.Conversation]
+	if moved.Number > known.number || moved.Revision > known.revision {
+		defer h.wake(moved.Conversation)
+	}
+	known.revision = max(known.revision, moved.Revision)
 	if known.number >= moved.Number {
 		return
 	}
@@ -135,7 +140,10 @@ func (h *heads) raise(moved store.Head) {
 	h.stamp = max(h.stamp+1, uint64(moved.At.UnixMicro()))
 	known.number, known.stamp = moved.Number, h.stamp
 	h.readers.moved(moved.Conversation)
-	for _, watcher := range h.watchers[moved.Conversation] {
+}
+
+func (h *heads) wake(id services.ConversationID) {
+	for _, watcher := range h.watchers[id] {
 		select {
 		case watcher <- struct{}{}:
 		default: // it has a token already
@@ -183,7 +191,7 @@ func (m *Mirror) readHeads(ctx context.Context, ids []services.ConversationID) e
 		for _, one := range read {
 			if m.heads.known[one.Conversation] == nil {
 				stamp := uint64(one.At.UnixMicro())
-				m.heads.known[one.Conversation] = &head{number: one.Number, stamp: stamp, asked: now}
+				m.heads.known[one.Conversation] = &head{number: one.Number, revision: one.Revision, stamp: stamp, asked: now}
 				m.heads.stamp = max(m.heads.stamp, stamp)
 				continue
 			}

@@ -27,6 +27,8 @@ var (
 
 	recallMessage = newStatement("recall a message", `UPDATE conversation_messages SET body = '', recalled_at = $3 WHERE conversation = $1 AND number = $2`)
 
+	revise = newStatement("revise a conversation", `UPDATE conversations SET revision = revision + 1 WHERE id = $1`)
+
 	dropMentions = newStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND number = $2 RETURNING user_number`)
 
 	unmentionMembers = newStatement("unmention members", `UPDATE conversation_members SET mentions = mentions - 1
@@ -115,6 +117,10 @@ func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author s
 	if _, err := tx.run(ctx, recallMessage, conversation, number, tx.Now); err != nil {
 		return message, c, err
 	}
+	if _, err := tx.run(ctx, revise, conversation); err != nil {
+		return message, c, err
+	}
+	c.Revision++
 	mentioned, err := tx.numbers(ctx, dropMentions, conversation, number)
 	if err != nil {
 		return message, c, err

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver,
+	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver, revision,
 	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
 
 	// Of a conversation cv and a row m of its members: head and row are of one moment, because one statement reads them.
@@ -44,7 +44,7 @@ SELECT (SELECT count(*) FROM conversation_members m CROSS JOIN conversation_memb
 	WHERE m.conversation = cv.id AND o.conversation = cv.id AND blocker = m.user_number AND blocked = o.user_number)
 FROM conversations cv WHERE cv.id = $1 AND cv.kind = 'DIRECT'`)
 
-	countMembers = newStatement("count members", `UPDATE conversations SET members = members + $2 WHERE id = $1`)
+	countMembers = newStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
 
 	setWay = newStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
 
@@ -129,7 +129,7 @@ func NoConversation(id services.ConversationID) error {
 
 func scanConversation(scan func(...any) error, more ...any) (c services.Conversation, err error) {
 	var last int64
-	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.Head, &last, &c.Members, &c.Way, &c.WayVersion, &c.PerMinute}, more...)...)
+	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.Head, &last, &c.Members, &c.Way, &c.WayVersion, &c.Revision, &c.PerMinute}, more...)...)
 	c.LastAt = fromMicros(last)
 	return c, err
 }

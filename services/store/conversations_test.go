@@ -77,7 +77,7 @@ func TestConversationsAreMadeOnce(t *testing.T) {
 		group := b.group(3, 5, 3)
 		equal(b.t, group, other+1)
 		equal(b.t, must(b.Conversations(b.ctx, 5, []services.ConversationID{first, other, 99}))(b.t), []services.ConversationState{{
-			Conversation: services.Conversation{ID: first, Kind: services.DirectConversation, Creator: 5, LastAt: made, Members: 2, Way: services.WriteSide},
+			Conversation: services.Conversation{ID: first, Kind: services.DirectConversation, Creator: 5, LastAt: made, Members: 2, Revision: 1, Way: services.WriteSide},
 			Own:          services.Membership{Conversation: first, User: 5, Version: 1},
 		}})
 		equal(b.t, must(b.MembersOf(b.ctx, group, 0, 10))(b.t), []services.UserNumber{3, 5})
@@ -99,7 +99,7 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 		equal(b.t, must(b.Messages(b.ctx, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.t), map[services.MessageID]services.Message{third.ID: third})
 		equal(b.t, must(b.Mentioned(b.ctx, []services.MessageID{first.ID, second.ID, third.ID}))(b.t),
 			map[services.MessageID][]services.UserNumber{first.ID: {2}, third.ID: {2, 3}})
-		equal(b.t, must(b.Heads(b.ctx, []services.ConversationID{id, 99}))(b.t), []store.Head{{Conversation: id, Number: 3, At: b.clock.Now(), Way: services.WriteSide}})
+		equal(b.t, must(b.Heads(b.ctx, []services.ConversationID{id, 99}))(b.t), []store.Head{{Conversation: id, Number: 3, At: b.clock.Now(), Way: services.WriteSide, Revision: 1}})
 		coded(b.t, b.try(func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, id, 9, "x", nil); return err }), services.NotFound)
 		coded(b.t, b.try(func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, 99, 1, "x", nil); return err }), services.NotFound)
 		equal(b.t, must(b.Heads(b.ctx, []services.ConversationID{id}))(b.t)[0].Number, int64(3)) // what was refused has no number

@@ -22,7 +22,7 @@ var (
 		WHERE m.user_number = $1 AND m.conversation > $2 AND cv.id = m.conversation AND (m.left_at = 0 OR m.left_at > $3)
 		ORDER BY m.conversation LIMIT $4`)
 
-	headsOf = newStatement("heads of conversations", `SELECT id, head, last_at, way FROM conversations WHERE {in id $1 BIGINT}`)
+	headsOf = newStatement("heads of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
 
 	conversationsOf = newStatement("conversations of a user", `SELECT `+conversationColumns+`, `+membershipColumns+`
 		FROM conversation_members m CROSS JOIN conversations cv
@@ -54,6 +54,7 @@ type Head struct {
 	Number       int64
 	At           time.Time // of the newest message
 	Way          services.CountingWay
+	Revision     int64 // of what its messages and members show
 }
 
 // Memberships reads the states of some users in one conversation, of one moment. Who never was a member is absent; who
@@ -88,7 +89,7 @@ func (s *Store) Heads(ctx context.Context, ids []services.ConversationID) (heads
 	err = s.each(ctx, headsOf, []any{ids}, func(scan func(...any) error) error {
 		var head Head
 		var at int64
-		err := scan(&head.Conversation, &head.Number, &at, &head.Way)
+		err := scan(&head.Conversation, &head.Number, &at, &head.Way, &head.Revision)
 		head.At = fromMicros(at)
 		heads = append(heads, head)
 		return err
