@@ -53,7 +53,7 @@ func TestDefaults(t *testing.T) {
 		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000,
 		SocketSubscriptions: 20, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
 		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
-		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, AuditEvery: 10 * time.Minute,
+		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute,
 		SiteMessageTypes: []string{"general"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -117,7 +117,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "socket-subscriptions": "3",
 		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "mute-mentions": "true",
-		"site-message-types": "general,billing", "audit-every": "5m0s",
+		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s",
 	}
 	for _, s := range settingsOf(&Config{}) {
 		value, known := given[s.flag]

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tidings/services/fanout"
 	"tidings/services/store"
 )
 
@@ -48,6 +49,20 @@ func (s *server) metrics() http.Handler {
 		}
 		return 0
 	})
+	for _, freed := range []struct {
+		kind, help string
+		count      func(fanout.Freed) uint64
+	}{
+		{"inboxes", "Inboxes that the cleaner cut to what is listed.", func(f fanout.Freed) uint64 { return f.Inboxes }},
+		{"entries", "Entries that it cut from them.", func(f fanout.Freed) uint64 { return f.Entries }},
+		{"dormant", "Dormant users whose keys it dropped.", func(f fanout.Freed) uint64 { return f.Dormant }},
+		{"unknown", "Users not in SQL whose keys it dropped.", func(f fanout.Freed) uint64 { return f.Unknown }},
+		{"orphans", "Keys of a view without its document that it dropped.", func(f fanout.Freed) uint64 { return f.Orphans }},
+		{"endless", "Copies, views and leases without an expiry that it dropped.", func(f fanout.Freed) uint64 { return f.Endless }},
+		{"keys", "Keys that it dropped, in all.", func(f fanout.Freed) uint64 { return f.Keys }},
+	} {
+		counter("cleaner_"+freed.kind+"_total", freed.help, func() uint64 { return freed.count(s.cleaner.Stats()) })
+	}
 	registry.MustRegister(&jobCollector{store: s.store})
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

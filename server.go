@@ -80,6 +80,7 @@ type server struct {
 	mirror  *mirror.Mirror
 	fanout  *fanout.Fanout
 	audit   *fanout.Audit
+	cleaner *fanout.Cleaner
 	badge   *badge.Service
 	hub     *push.Hub
 	sockets *transport.Sockets
@@ -164,7 +165,7 @@ func (s *server) wire() *resolvers.Resolver {
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		MuteMentions: s.cfg.MuteMentions,
 	})
-	s.audit = s.fanout.Audit(s.cfg.AuditEvery)
+	s.audit, s.cleaner = s.fanout.Audit(s.cfg.AuditEvery), s.fanout.Cleaner(s.cfg.CleanEvery)
 	s.badge = badge.New(badge.Config{
 		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor, Caps: caps,
 		Expiry: expiry,
@@ -247,7 +248,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(listener) }()
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.redis.Watch, s.store.Watch, s.runHints)
+	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.runHints)
 	s.ready.set(true)
 	var failure error
 	select {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"tidings/services"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -23,6 +24,277 @@ import (
 // endregion ***************************** args.gotpl *****************************
 
 // region    **************************** field.gotpl *****************************
+
+func (ec *executionContext) _CleanNowPayload_cleaner(ctx context.Context, field graphql.CollectedField, obj *CleanNowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CleanNowPayload_cleaner(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cleaner, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v Cleaner) graphql.Marshaler {
+			return ec.marshalNCleaner2tidingsᚋgraphᚐCleaner(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CleanNowPayload_cleaner(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CleanNowPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Cleaner(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Cleaner_running(ctx context.Context, field graphql.CollectedField, obj *Cleaner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cleaner_running(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Running, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Cleaner_running(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Cleaner", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Cleaner_lastRunAt(ctx context.Context, field graphql.CollectedField, obj *Cleaner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cleaner_lastRunAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastRunAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Cleaner_lastRunAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Cleaner", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Cleaner_freed(ctx context.Context, field graphql.CollectedField, obj *Cleaner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cleaner_freed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Freed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v CleanerFreed) graphql.Marshaler {
+			return ec.marshalNCleanerFreed2tidingsᚋgraphᚐCleanerFreed(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Cleaner_freed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Cleaner",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CleanerFreed(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CleanerFreed_inboxes(ctx context.Context, field graphql.CollectedField, obj *CleanerFreed) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CleanerFreed_inboxes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Inboxes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CleanerFreed_inboxes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CleanerFreed", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _CleanerFreed_entries(ctx context.Context, field graphql.CollectedField, obj *CleanerFreed) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CleanerFreed_entries(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Entries, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CleanerFreed_entries(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CleanerFreed", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _CleanerFreed_dormant(ctx context.Context, field graphql.CollectedField, obj *CleanerFreed) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CleanerFreed_dormant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Dormant, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CleanerFreed_dormant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CleanerFreed", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _CleanerFreed_unknown(ctx context.Context, field graphql.CollectedField, obj *CleanerFreed) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CleanerFreed_unknown(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Unknown, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CleanerFreed_unknown(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CleanerFreed", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _CleanerFreed_orphans(ctx context.Context, field graphql.CollectedField, obj *CleanerFreed) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CleanerFreed_orphans(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Orphans, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CleanerFreed_orphans(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CleanerFreed", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _CleanerFreed_endless(ctx context.Context, field graphql.CollectedField, obj *CleanerFreed) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CleanerFreed_endless(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Endless, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CleanerFreed_endless(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CleanerFreed", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _CleanerFreed_keys(ctx context.Context, field graphql.CollectedField, obj *CleanerFreed) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CleanerFreed_keys(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Keys, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CleanerFreed_keys(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CleanerFreed", field, false, false, errors.New("field of type Int does not have child fields"))
+}
 
 func (ec *executionContext) _RecountBadgesPayload_badges(ctx context.Context, field graphql.CollectedField, obj *RecountBadgesPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
@@ -121,6 +393,160 @@ func (ec *executionContext) unmarshalInputRecountBadgesInput(ctx context.Context
 
 // region    **************************** object.gotpl ****************************
 
+var cleanNowPayloadImplementors = []string{"CleanNowPayload"}
+
+func (ec *executionContext) _CleanNowPayload(ctx context.Context, sel ast.SelectionSet, obj *CleanNowPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, cleanNowPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CleanNowPayload")
+		case "cleaner":
+			out.Values[i] = ec._CleanNowPayload_cleaner(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var cleanerImplementors = []string{"Cleaner"}
+
+func (ec *executionContext) _Cleaner(ctx context.Context, sel ast.SelectionSet, obj *Cleaner) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, cleanerImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Cleaner")
+		case "running":
+			out.Values[i] = ec._Cleaner_running(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lastRunAt":
+			out.Values[i] = ec._Cleaner_lastRunAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "freed":
+			out.Values[i] = ec._Cleaner_freed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var cleanerFreedImplementors = []string{"CleanerFreed"}
+
+func (ec *executionContext) _CleanerFreed(ctx context.Context, sel ast.SelectionSet, obj *CleanerFreed) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, cleanerFreedImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CleanerFreed")
+		case "inboxes":
+			out.Values[i] = ec._CleanerFreed_inboxes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "entries":
+			out.Values[i] = ec._CleanerFreed_entries(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "dormant":
+			out.Values[i] = ec._CleanerFreed_dormant(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "unknown":
+			out.Values[i] = ec._CleanerFreed_unknown(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "orphans":
+			out.Values[i] = ec._CleanerFreed_orphans(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "endless":
+			out.Values[i] = ec._CleanerFreed_endless(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "keys":
+			out.Values[i] = ec._CleanerFreed_keys(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var recountBadgesPayloadImplementors = []string{"RecountBadgesPayload"}
 
 func (ec *executionContext) _RecountBadgesPayload(ctx context.Context, sel ast.SelectionSet, obj *RecountBadgesPayload) graphql.Marshaler {
@@ -167,6 +593,34 @@ func (ec *executionContext) _RecountBadgesPayload(ctx context.Context, sel ast.S
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
+
+func (ec *executionContext) marshalNCleanNowPayload2ᚖtidingsᚋgraphᚐCleanNowPayload(ctx context.Context, sel ast.SelectionSet, v *CleanNowPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._CleanNowPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNCleaner2tidingsᚋgraphᚐCleaner(ctx context.Context, sel ast.SelectionSet, v Cleaner) graphql.Marshaler {
+	return ec._Cleaner(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNCleaner2ᚖtidingsᚋgraphᚐCleaner(ctx context.Context, sel ast.SelectionSet, v *Cleaner) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._Cleaner(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNCleanerFreed2tidingsᚋgraphᚐCleanerFreed(ctx context.Context, sel ast.SelectionSet, v CleanerFreed) graphql.Marshaler {
+	return ec._CleanerFreed(ctx, sel, &v)
+}
 
 func (ec *executionContext) unmarshalNRecountBadgesInput2tidingsᚋgraphᚐRecountBadgesInput(ctx context.Context, v any) (RecountBadgesInput, error) {
 	res, err := ec.unmarshalInputRecountBadgesInput(ctx, v)

@@ -95,6 +95,39 @@ type BlockPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type CleanNowPayload struct {
+	// The cleaner as it is now: the run begins within a second, on some node.
+	Cleaner Cleaner `json:"cleaner"`
+}
+
+// The cleaner of Redis, which all nodes share: it cuts inboxes to what is listed, and drops what is kept of dormant users and
+// what belongs to nobody.
+type Cleaner struct {
+	// A run is under way, or due.
+	Running bool `json:"running"`
+	// When the last run ended; null when none has.
+	LastRunAt *time.Time `json:"lastRunAt,omitempty"`
+	// What that run freed.
+	Freed CleanerFreed `json:"freed"`
+}
+
+type CleanerFreed struct {
+	// Inboxes that held more than is listed.
+	Inboxes int `json:"inboxes"`
+	// Entries that were cut from them.
+	Entries int `json:"entries"`
+	// Users who were not seen for long, of whom nothing is kept any more.
+	Dormant int `json:"dormant"`
+	// Users who are not in SQL, of whom something was kept.
+	Unknown int `json:"unknown"`
+	// Keys of a view without its document.
+	Orphans int `json:"orphans"`
+	// Copies, views and leases without an expiry.
+	Endless int `json:"endless"`
+	// Keys that were dropped, in all.
+	Keys int `json:"keys"`
+}
+
 type ClearDotInput struct {
 	// The dot's name.
 	Name string `json:"name"`

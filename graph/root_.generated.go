@@ -45,6 +45,7 @@ type ComplexityRoot struct {
 	}
 
 	Admin struct {
+		Cleaner     func(childComplexity int) int
 		Jobs        func(childComplexity int) int
 		SiteMessage func(childComplexity int, id string) int
 	}
@@ -112,6 +113,26 @@ type ComplexityRoot struct {
 	BlockPayload struct {
 		Badges func(childComplexity int) int
 		User   func(childComplexity int) int
+	}
+
+	CleanNowPayload struct {
+		Cleaner func(childComplexity int) int
+	}
+
+	Cleaner struct {
+		Freed     func(childComplexity int) int
+		LastRunAt func(childComplexity int) int
+		Running   func(childComplexity int) int
+	}
+
+	CleanerFreed struct {
+		Dormant func(childComplexity int) int
+		Endless func(childComplexity int) int
+		Entries func(childComplexity int) int
+		Inboxes func(childComplexity int) int
+		Keys    func(childComplexity int) int
+		Orphans func(childComplexity int) int
+		Unknown func(childComplexity int) int
 	}
 
 	ClearDotPayload struct {
@@ -295,6 +316,7 @@ type ComplexityRoot struct {
 		AddMembers             func(childComplexity int, input AddMembersInput) int
 		AddViewItem            func(childComplexity int, input AddViewItemInput) int
 		Block                  func(childComplexity int, input BlockInput) int
+		CleanNow               func(childComplexity int) int
 		ClearDot               func(childComplexity int, input ClearDotInput) int
 		CreateConversation     func(childComplexity int, input CreateConversationInput) int
 		DeletePost             func(childComplexity int, input DeletePostInput) int
@@ -649,6 +671,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AddViewItemPayload.Item(childComplexity), true
 
+	case "Admin.cleaner":
+		if e.ComplexityRoot.Admin.Cleaner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Admin.Cleaner(childComplexity), true
 	case "Admin.jobs":
 		if e.ComplexityRoot.Admin.Jobs == nil {
 			break
@@ -903,6 +931,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.BlockPayload.User(childComplexity), true
+
+	case "CleanNowPayload.cleaner":
+		if e.ComplexityRoot.CleanNowPayload.Cleaner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CleanNowPayload.Cleaner(childComplexity), true
+
+	case "Cleaner.freed":
+		if e.ComplexityRoot.Cleaner.Freed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cleaner.Freed(childComplexity), true
+	case "Cleaner.lastRunAt":
+		if e.ComplexityRoot.Cleaner.LastRunAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cleaner.LastRunAt(childComplexity), true
+	case "Cleaner.running":
+		if e.ComplexityRoot.Cleaner.Running == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cleaner.Running(childComplexity), true
+
+	case "CleanerFreed.dormant":
+		if e.ComplexityRoot.CleanerFreed.Dormant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CleanerFreed.Dormant(childComplexity), true
+	case "CleanerFreed.endless":
+		if e.ComplexityRoot.CleanerFreed.Endless == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CleanerFreed.Endless(childComplexity), true
+	case "CleanerFreed.entries":
+		if e.ComplexityRoot.CleanerFreed.Entries == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CleanerFreed.Entries(childComplexity), true
+	case "CleanerFreed.inboxes":
+		if e.ComplexityRoot.CleanerFreed.Inboxes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CleanerFreed.Inboxes(childComplexity), true
+	case "CleanerFreed.keys":
+		if e.ComplexityRoot.CleanerFreed.Keys == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CleanerFreed.Keys(childComplexity), true
+	case "CleanerFreed.orphans":
+		if e.ComplexityRoot.CleanerFreed.Orphans == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CleanerFreed.Orphans(childComplexity), true
+	case "CleanerFreed.unknown":
+		if e.ComplexityRoot.CleanerFreed.Unknown == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CleanerFreed.Unknown(childComplexity), true
 
 	case "ClearDotPayload.badges":
 		if e.ComplexityRoot.ClearDotPayload.Badges == nil {
@@ -1431,6 +1528,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Block(childComplexity, args["input"].(BlockInput)), true
+	case "Mutation.cleanNow":
+		if e.ComplexityRoot.Mutation.CleanNow == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Mutation.CleanNow(childComplexity), true
 	case "Mutation.clearDot":
 		if e.ComplexityRoot.Mutation.ClearDot == nil {
 			break
@@ -3148,6 +3251,8 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 	switch field.Name {
 	case "jobs":
 		return ec.fieldContext_Admin_jobs(ctx, field)
+	case "cleaner":
+		return ec.fieldContext_Admin_cleaner(ctx, field)
 	case "siteMessage":
 		return ec.fieldContext_Admin_siteMessage(ctx, field)
 	}
@@ -3282,6 +3387,46 @@ func (ec *executionContext) childFields_BlockPayload(ctx context.Context, field 
 		return ec.fieldContext_BlockPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BlockPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CleanNowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cleaner":
+		return ec.fieldContext_CleanNowPayload_cleaner(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CleanNowPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Cleaner(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "running":
+		return ec.fieldContext_Cleaner_running(ctx, field)
+	case "lastRunAt":
+		return ec.fieldContext_Cleaner_lastRunAt(ctx, field)
+	case "freed":
+		return ec.fieldContext_Cleaner_freed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Cleaner", field.Name)
+}
+
+func (ec *executionContext) childFields_CleanerFreed(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "inboxes":
+		return ec.fieldContext_CleanerFreed_inboxes(ctx, field)
+	case "entries":
+		return ec.fieldContext_CleanerFreed_entries(ctx, field)
+	case "dormant":
+		return ec.fieldContext_CleanerFreed_dormant(ctx, field)
+	case "unknown":
+		return ec.fieldContext_CleanerFreed_unknown(ctx, field)
+	case "orphans":
+		return ec.fieldContext_CleanerFreed_orphans(ctx, field)
+	case "endless":
+		return ec.fieldContext_CleanerFreed_endless(ctx, field)
+	case "keys":
+		return ec.fieldContext_CleanerFreed_keys(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CleanerFreed", field.Name)
 }
 
 func (ec *executionContext) childFields_ClearDotPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

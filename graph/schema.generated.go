@@ -21,10 +21,12 @@ import (
 
 type AdminResolver interface {
 	Jobs(ctx context.Context, obj *Admin) (*JobQueue, error)
+	Cleaner(ctx context.Context, obj *Admin) (*Cleaner, error)
 	SiteMessage(ctx context.Context, obj *Admin, id string) (*SiteMessageReport, error)
 }
 type MutationResolver interface {
 	Ingest(ctx context.Context, events []IngestEvent) (*IngestPayload, error)
+	CleanNow(ctx context.Context) (*CleanNowPayload, error)
 	RecountBadges(ctx context.Context, input RecountBadgesInput) (*RecountBadgesPayload, error)
 	CreateConversation(ctx context.Context, input CreateConversationInput) (*ConversationPayload, error)
 	JoinConversation(ctx context.Context, input JoinConversationInput) (*ConversationPayload, error)
@@ -1164,6 +1166,38 @@ func (ec *executionContext) fieldContext_Admin_jobs(_ context.Context, field gra
 	return fc, nil
 }
 
+func (ec *executionContext) _Admin_cleaner(ctx context.Context, field graphql.CollectedField, obj *Admin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Admin_cleaner(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Admin().Cleaner(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Cleaner) graphql.Marshaler {
+			return ec.marshalNCleaner2ᚖtidingsᚋgraphᚐCleaner(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Admin_cleaner(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Admin",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Cleaner(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Admin_siteMessage(ctx context.Context, field graphql.CollectedField, obj *Admin) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1317,6 +1351,38 @@ func (ec *executionContext) fieldContext_Mutation_ingest(ctx context.Context, fi
 	if fc.Args, err = ec.field_Mutation_ingest_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_cleanNow(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_cleanNow(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Mutation().CleanNow(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *CleanNowPayload) graphql.Marshaler {
+			return ec.marshalNCleanNowPayload2ᚖtidingsᚋgraphᚐCleanNowPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_cleanNow(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CleanNowPayload(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -4489,6 +4555,44 @@ func (ec *executionContext) _Admin(ctx context.Context, sel ast.SelectionSet, ob
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "cleaner":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Admin_cleaner(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "siteMessage":
 			field := field
 
@@ -4619,6 +4723,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "ingest":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_ingest(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cleanNow":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_cleanNow(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

@@ -11,6 +11,24 @@ import (
 	"tidings/services"
 )
 
+func (r *adminResolver) Cleaner(ctx context.Context, obj *graph.Admin) (*graph.Cleaner, error) {
+	return r.cleaner(ctx)
+}
+
+func (r *mutationResolver) CleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	if err := r.Fanout.AskForCleaning(ctx); err != nil {
+		return nil, err
+	}
+	cleaner, err := r.cleaner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.CleanNowPayload{Cleaner: *cleaner}, nil
+}
+
 func (r *mutationResolver) RecountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
 	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
 		return nil, err

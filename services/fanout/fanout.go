@@ -101,7 +101,10 @@ func (f *Fanout) activeSince() time.Time { return f.clock.Now().Add(-f.cfg.Activ
 func (f *Fanout) lifetime() time.Duration { return f.cfg.ActiveFor - f.cfg.ActiveFor/30 }
 
 // today is the day of now, since 1970.
-func (f *Fanout) today() int64 { return f.clock.Now().Unix() / int64(24*time.Hour/time.Second) }
+func (f *Fanout) today() int64 { return dayOf(f.clock.Now()) }
+
+// dayOf is the day of a moment, since 1970.
+func dayOf(t time.Time) int64 { return t.Unix() / int64(24*time.Hour/time.Second) }
 
 // hint tells the nodes where the users are online that their documents changed. It may fail: the sweep heals that.
 func (f *Fanout) hint(ctx context.Context, users []services.UserNumber, results []rdb.Result) {

@@ -2,6 +2,7 @@ package rdb
 
 import (
 	"strconv"
+	"strings"
 
 	"tidings/services"
 )
@@ -42,4 +43,50 @@ func userKey(user services.UserNumber, part string) string {
 	key = strconv.AppendUint(key, uint64(user), 10)
 	key = append(key, '}')
 	return string(append(key, part...))
+}
+
+// The parts of ownedKey. A part of a user's view that has no name here belongs to another version of this program.
+const (
+	documentPart = "b"
+	inboxPart    = "i"
+	leasePart    = "lease"
+	copyPart     = "copy"
+	viewPart     = "view"
+)
+
+// ownedKey is a key by its name. Of a user's view, part is what follows the colon.
+type ownedKey struct {
+	name, part string
+	user       services.UserNumber // 0 when it is nobody's
+}
+
+// endsItself says that whoever writes the key says when it ends.
+func (k ownedKey) endsItself() bool {
+	return k.part == leasePart || k.part == copyPart || k.part == viewPart
+}
+
+// parseKey takes a key apart; ours is false when its name is none of those above. Others' keys may stand in the same Redis.
+func parseKey(name string) (key ownedKey, ours bool) {
+	key.name = name
+	if rest, found := strings.CutPrefix(name, "{u"); found {
+		number, part, _ := strings.Cut(rest, "}:")
+		user, err := strconv.ParseUint(number, 10, 32)
+		key.user, key.part = services.UserNumber(user), part
+		switch part {
+		case "on":
+			key.part = leasePart
+		case "p":
+			key.part = copyPart
+		}
+		short := len(part) > 0 && len(part) <= 2 && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
+		return key, short && err == nil && user > 0 && userKey(key.user, ":"+part) == name
+	}
+	if rest, found := strings.CutPrefix(name, "p:"); found {
+		_, err := services.ParsePostID(rest)
+		key.part = copyPart
+		return key, err == nil
+	}
+	code, id, found := strings.Cut(strings.TrimPrefix(name, "v:"), "/")
+	key.part = viewPart
+	return key, found && strings.HasPrefix(name, "v:") && code != "" && id != ""
 }

@@ -3,6 +3,7 @@ package rdb
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -51,4 +52,28 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 			t.Fatalf("the scripts' keys are %q", keys)
 		}
 	})
+}
+
+func TestOurKeysAreKnownByTheirNames(t *testing.T) {
+	post := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
+	for name, part := range map[string]string{
+		badgeKey(7): documentPart, inboxKey(7): inboxPart, conversationsKey(7): "c", onlineKey(7): leasePart, profileKey(7): copyPart,
+		postKey(post): copyPart, viewKey(services.View{Code: "town", ID: "a/b"}): viewPart, "{u4294967295}:zz": "zz",
+	} {
+		key, ours := parseKey(name)
+		if !ours || key.part != part || key.name != name {
+			t.Errorf("%s is %+v, %v", name, key, ours)
+		}
+		if owner := map[bool]services.UserNumber{true: 7}[name == badgeKey(7)]; owner > 0 && key.user != owner {
+			t.Errorf("%s is of user %d", name, key.user)
+		}
+	}
+	for _, name := range []string{
+		"", "u7:b", "{u7}", "{u7}:", "{u7}b", "{u0}:b", "{u07}:b", "{u+7}:b", "{u4294967296}:b", "{u7}:cart", "{u7}:B", "{u7}:b:b", "{u7}:on2", "x{u7}:b",
+		"p:", "p:1", "p:ABC", "p:IIIIIIIIIIIII", "P:" + post.String(), "p:" + post.String() + "0", "v:", "v:/", "v:a", "v:/a", "v:a/", "node:here", "session:1",
+	} {
+		if key, ours := parseKey(name); ours {
+			t.Errorf("%q is taken for ours: %+v", name, key)
+		}
+	}
 }

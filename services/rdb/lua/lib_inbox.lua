@@ -12,27 +12,27 @@ local function add(i, d, entry)
   return redis.call('ZADD', i, 0, entry)
 end
 
--- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK; the newest id cut is the floor, the newest that counted is ft.
-local function trim(i, d)
-  local over = redis.call('ZCARD', i) - 1 - KEEP - 2 * SLACK
-  if over <= 0 then return false end
-  local gone = redis.call('ZRANGE', i, 1, over + SLACK)
-  for _, e in ipairs(gone) do
-    if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end
-  end
+-- Cuts the oldest entries, so many; the newest id cut is the floor, the newest that counted is ft.
+local function cut(i, d, many)
+  local gone = redis.call('ZRANGE', i, 1, many)
+  for _, e in ipairs(gone) do if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end end
   d.floor = gone[#gone]:sub(1, 13)
   redis.call('ZREMRANGEBYRANK', i, 0, #gone)
   redis.call('ZADD', i, 0, '!' .. d.floor)
-  return true
+end
+
+-- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK, and says whether it did.
+local function trim(i, d)
+  local over = redis.call('ZCARD', i) - 1 - KEEP - 2 * SLACK
+  if over > 0 then cut(i, d, over + SLACK) end
+  return over > 0
 end
 
 -- The one count: entries above T that count, from the list itself, so that count and list cannot part.
 local function recount(i, d)
   local count = redis.call('ZLEXCOUNT', i, '(' .. d.T .. '~', '+')
   if d.fq > d.T then
-    for _, e in ipairs(redis.call('ZRANGEBYLEX', i, '(' .. d.T .. '~', '[' .. d.fq .. '~')) do
-      if e:sub(19) == '-' then count = count - 1 end
-    end
+    for _, e in ipairs(redis.call('ZRANGEBYLEX', i, '(' .. d.T .. '~', '[' .. d.fq .. '~')) do if e:sub(19) == '-' then count = count - 1 end end
   end
   if count > KEEP then return KEEP .. '+' end
   return count .. (d.ft > d.T and '+' or '')

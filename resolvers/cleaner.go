@@ -1,0 +1,24 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+)
+
+// cleaner is the cleaner of Redis as it is now.
+func (r *Resolver) cleaner(ctx context.Context) (*graph.Cleaner, error) {
+	run, err := r.Fanout.CleanerRun(ctx)
+	if err != nil {
+		return nil, err
+	}
+	freed := run.Freed
+	cleaner := &graph.Cleaner{Running: run.Running, Freed: graph.CleanerFreed{
+		Inboxes: int(freed.Inboxes), Entries: int(freed.Entries), Dormant: int(freed.Dormant), Unknown: int(freed.Unknown),
+		Orphans: int(freed.Orphans), Endless: int(freed.Endless), Keys: int(freed.Keys),
+	}}
+	if !run.EndedAt.IsZero() {
+		cleaner.LastRunAt = &run.EndedAt
+	}
+	return cleaner, nil
+}

@@ -1,0 +1,282 @@
+package fanout_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+)
+
+const cleanEvery = 10 * time.Minute
+
+// run lets a cleaner do a whole run, from its being due to its end.
+func run(w *fanouttest.World, c *fanout.Cleaner) fanout.Freed {
+	w.TB.Helper()
+	w.Must(w.Fanout.AskForCleaning(w.TB.Context()))
+	for {
+		took, err := c.RunOnce(w.TB.Context())
+		w.Must(err)
+		if state, err := w.Fanout.CleanerRun(w.TB.Context()); err != nil || !state.Running {
+			w.Must(err)
+			return state.Freed
+		}
+		if !took {
+			w.TB.Fatal("a run is due and nobody takes it")
+		}
+	}
+}
+
+// here marks users as seen now, in SQL alone.
+func here(w *fanouttest.World, users ...services.UserNumber) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, users) })
+}
+
+// absent says whether nothing is kept of a user.
+func absent(w *fanouttest.World, user services.UserNumber) bool {
+	w.TB.Helper()
+	return shownOf(w, user).Wholeness == rdb.Absent
+}
+
+// A run takes out what is over the list, who is dormant or unknown, and nothing of anybody else's.
+func TestCleanerFrees(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(5)
+		author, reader, dormant, never := users[0], users[1], users[2], users[3]
+		w.Follow(author, reader, dormant)
+		w.Posts(author, 320)
+		w.Quiet(w.Fanout)
+		w.Clock.Advance(31 * 24 * time.Hour)
+		for _, user := range []services.UserNumber{author, reader} {
+			w.Must(w.Fanout.Rebuild(t.Context(), user))
+		}
+		const unknown = services.UserNumber(999)
+		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserNumber{unknown}, false)
+		w.Must(err)
+		c := w.Fanout.Cleaner(cleanEvery)
+		freed := run(w, c)
+		if freed.Inboxes != 2 || freed.Entries != 40 || freed.Dormant < 1 || freed.Unknown != 1 || freed.Keys < 4 || freed != c.Stats() {
+			t.Errorf("freed %+v, this node %+v", freed, c.Stats())
+		}
+		for _, user := range []services.UserNumber{dormant, never, unknown} {
+			if !absent(w, user) {
+				t.Errorf("something is kept of user %d: %+v", user, shownOf(w, user))
+			}
+		}
+		w.Agree(author, reader)
+		if held := shownOf(w, reader); len(held.Entries) != services.Retention || held.Floor == 0 {
+			t.Errorf("the inbox holds %d entries above %s", len(held.Entries), held.Floor)
+		}
+		if again := run(w, c); again != (fanout.Freed{}) {
+			t.Errorf("the next run freed %+v", again)
+		}
+		// The audit finds nothing wrong with what was cut, what comes then is listed and counted, and an unfollow fills it up.
+		if differed, err := w.Fanout.Recount(t.Context(), reader); err != nil || len(differed) > 0 {
+			t.Errorf("what was trimmed differs from the facts in %v, %v", differed, err)
+		}
+		for range 5 {
+			w.Post(author)
+		}
+		w.Quiet(w.Fanout)
+		w.Agree(reader)
+		w.Must(w.Fanout.Rebuild(t.Context(), dormant))
+		w.Agree(dormant)
+	})
+}
+
+// After an inbox was cut, deletions let it be filled up from below its floor.
+func TestATrimmedInboxIsFilledUp(t *testing.T) {
+	w := world(t, nil)
+	users := w.Users(2)
+	w.Follow(users[0], users[1])
+	posts := w.Posts(users[0], 330)
+	w.Quiet(w.Fanout)
+	run(w, w.Fanout.Cleaner(cleanEvery))
+	for _, post := range posts[len(posts)-12:] {
+		w.Delete(post)
+	}
+	w.Quiet(w.Fanout)
+	if held := w.Inbox(users[1]); len(held) != services.Retention {
+		t.Errorf("%d are listed", len(held))
+	}
+	w.Agree(users[1])
+}
+
+// slowCleaner is a cleaner whose way to Redis takes long: much happens between what it has read and what it drops.
+func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.Cleaner {
+	t.Helper()
+	proxy := rdbtest.NewProxy(t, w.Server.Addr())
+	redis, err := rdb.Open(t.Context(), rdb.Options{URL: proxy.URL(), Node: "slow", Log: w.Log, ReadTimeout: 5 * time.Second})
+	w.Must(err)
+	t.Cleanup(func() { _ = redis.Close() })
+	proxy.Delay(20 * time.Millisecond)
+	cfg.Redis = redis
+	return fanout.New(cfg).Cleaner(cleanEvery)
+}
+
+// Who comes back while he is dropped is whole as soon as his rebuild has answered, and stays so; who does not is gone.
+func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
+	const people, rounds = 90, 5
+	var cfg fanout.Config
+	w := served(t, func(c *fanout.Config) { cfg = *c })
+	users := w.Users(people)
+	author := users[0]
+	w.Follow(author, users[1:]...)
+	w.Posts(author, 3)
+	w.Quiet(w.Fanout)
+	cleaners := []*fanout.Cleaner{w.Fanout.Cleaner(cleanEvery), slowCleaner(t, w, cfg)}
+	for round := range rounds {
+		w.Clock.Advance(31 * 24 * time.Hour)
+		here(w, author)
+		w.Must(w.Fanout.AskForCleaning(t.Context()))
+		comes := func(i int) bool { return i%3 != round%3 }
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			if _, err := cleaners[1].RunOnce(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		for lane := range 2 {
+			busy.Go(func() {
+				for i := 1 + lane; i < people; i += 2 {
+					if !comes(i) {
+						continue
+					}
+					if err := w.Fanout.Rebuild(t.Context(), users[i]); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		busy.Wait()
+		for i, user := range users[1:] {
+			if comes(i + 1) {
+				w.Agree(user)
+			}
+		}
+		run(w, cleaners[0])
+		for i, user := range users[1:] {
+			if comes(i + 1) {
+				w.Agree(user)
+			} else if !absent(w, user) {
+				t.Errorf("round %d: user %d was not here and is kept", round, user)
+			}
+		}
+	}
+}
+
+// A run is one, however many nodes there are; a node that dies in its turn is stood in for, from where it was.
+func TestCleanersTakeTurns(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		here, there := w.Fanout.Cleaner(cleanEvery), w.Another().Cleaner(cleanEvery)
+		takes := func(c *fanout.Cleaner, want bool, when string) {
+			t.Helper()
+			if took, err := c.RunOnce(t.Context()); err != nil || took != want {
+				t.Errorf("%s: %v, %v", when, took, err)
+			}
+		}
+		takes(here, true, "the first run")
+		takes(there, false, "when it has ended")
+		w.Clock.Advance(cleanEvery - time.Second)
+		takes(there, false, "before the next is due")
+		w.Clock.Advance(time.Second)
+		turn, taken, err := w.Store.TakeCleanerTurn(t.Context(), cleanEvery, 30*time.Second)
+		if err != nil || !taken {
+			t.Fatalf("%v, %v", taken, err)
+		}
+		takes(there, false, "while somebody has the turn")
+		turn.Place, turn.Freed = `{"master":"","cursor":0}`, `{"orphans":7}`
+		if held, err := w.Store.PassCleanerTurn(t.Context(), turn, false); err != nil || !held {
+			t.Fatalf("%v, %v", held, err)
+		}
+		if _, taken, err = w.Store.TakeCleanerTurn(t.Context(), cleanEvery, 30*time.Second); err != nil || !taken {
+			t.Fatalf("%v, %v", taken, err)
+		}
+		w.Clock.Advance(29 * time.Second)
+		takes(there, false, "while the lease of the dead lasts")
+		w.Clock.Advance(time.Second)
+		takes(there, true, "after it")
+		state, err := w.Fanout.CleanerRun(t.Context())
+		want := fanout.CleanerRun{EndedAt: w.Clock.Now(), Freed: fanout.Freed{Orphans: 7}}
+		if diff := cmp.Diff(want, state); err != nil || diff != "" {
+			t.Errorf("the run (-want +got), %v:\n%s", err, diff)
+		}
+		if held, err := w.Store.PassCleanerTurn(t.Context(), turn, true); err != nil || held {
+			t.Errorf("the dead has passed his turn on: %v, %v", held, err)
+		}
+		w.Must(w.Fanout.AskForCleaning(t.Context()))
+		takes(here, true, "when somebody asks for it")
+	})
+}
+
+// Without Redis a run waits where it is, and then goes on; it says so in the log, and what it freed in the end.
+func TestCleanerWithoutRedis(t *testing.T) {
+	var text lockedText
+	w := served(t, func(cfg *fanout.Config) { cfg.Log = slog.New(slog.NewTextHandler(&text, nil)) })
+	f := w.Fanout
+	c := f.Cleaner(cleanEvery)
+	w.Server.Do("HSET", "{u77}:c", "1", "1,0,0,1,0,0,")
+	w.Server.Pause()
+	took, err := c.RunOnce(t.Context())
+	if !took || !services.IsUnavailable(err) {
+		t.Errorf("without Redis: %v, %v", took, err)
+	}
+	w.Server.Resume()
+	until(t, "the run ends", func() bool {
+		_, _ = c.RunOnce(t.Context())
+		state, err := f.CleanerRun(t.Context())
+		return err == nil && !state.Running && state.Freed.Orphans == 1
+	})
+	if log := text.String(); !strings.Contains(log, "Redis is cleaned") || !strings.Contains(log, "orphans=1") {
+		t.Errorf("the log says %s", log)
+	}
+}
+
+// lockedText is a log that a test can read.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A loop cleans by itself, and ends with its context.
+func TestCleanerRuns(t *testing.T) {
+	w := world(t, nil)
+	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserNumber{999}, false)
+	w.Must(err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	c := w.Fanout.Cleaner(cleanEvery)
+	go func() { ended <- c.Run(ctx) }()
+	until(t, "it is cleaned", func() bool { return c.Stats().Unknown == 1 })
+	stop()
+	if err := <-ended; err != context.Canceled {
+		t.Error(err)
+	}
+	if text := fmt.Sprint(c.Stats().Keys); text != "2" {
+		t.Errorf("%s keys went", text)
+	}
+}

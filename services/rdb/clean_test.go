@@ -1,0 +1,377 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+func (v view) trim() (Result, int) {
+	v.Helper()
+	results, cut, err := v.c.TrimInboxes(v.Context(), []services.UserNumber{reader})
+	v.must(err)
+	return results[0], cut[0]
+}
+
+// What is over the list goes, the floor and the marks rise, and the count is of what is left.
+func TestTrimInboxes(t *testing.T) {
+	eachView(t, func(v view) {
+		if result, cut := v.trim(); result.Status != Missing || cut != 0 {
+			v.Errorf("of nobody: %+v, %d", result, cut)
+		}
+		v.build(FeedFacts{Entries: posts(1, 330, counted)})
+		n := v.field("n")
+		result, cut := v.trim()
+		if result.Status != Applied || result.N != 0 || cut != 30 || v.field("n") != n {
+			v.Errorf("330 that all count: %+v, %d cut, version %s after %s", result, cut, v.field("n"), n)
+		}
+		if got := v.field("fc") + " " + v.field("ft"); got != "300+ "+services.PostID(30).String() {
+			v.Errorf("the marks are %s", got)
+		}
+		if result, cut := v.trim(); result.Status != Same || cut != 0 {
+			v.Errorf("once more: %+v, %d cut", result, cut)
+		}
+		shown := v.snapshot()
+		if shown.Wholeness != Whole || shown.Floor != 30 || shown.Unlisted != 30 || len(shown.Entries) != 300 {
+			v.Errorf("%d entries above %d, %d", len(shown.Entries), shown.Floor, shown.Unlisted)
+		}
+		// What falls below the new floor is known for trimmed, and not listed again.
+		if late := v.add(v.stamp(), counted(30)); late.Status != Same {
+			v.Errorf("a late post below the floor: %+v", late)
+		}
+		v.lose(badgeKey(reader), inboxKey(reader))
+		v.build(FeedFacts{Entries: append(posts(1, 310, counted), posts(311, 320, listed)...)})
+		if result, cut := v.trim(); cut != 20 || v.field("fc") != "290+" || fmt.Sprint(result.N) != v.field("n") {
+			v.Errorf("with own ones: %+v, %d cut, the count is %s", result, cut, v.field("fc"))
+		}
+		v.lose(inboxKey(reader))
+		v.begin(false)
+		if result, cut := v.trim(); cut != 0 || result.Status == Applied {
+			v.Errorf("while it is rebuilt: %+v", result)
+		}
+		v.retype(inboxKey(reader))
+		if result, cut := v.trim(); cut != 0 || result.Status == Applied {
+			v.Errorf("of another type: %+v", result)
+		}
+	})
+}
+
+// standing is what a feed holds by the facts, in a history without concurrency.
+type standing struct {
+	entries map[services.PostID]services.FeedEntry
+	seen    services.PostID
+}
+
+// check holds a snapshot against the facts, as the audit does.
+func (s standing) check(shown Snapshot) error {
+	if shown.Wholeness != Whole {
+		return fmt.Errorf("it is %d", shown.Wholeness)
+	}
+	var above []services.FeedEntry
+	newestBelow, unseen := services.PostID(0), 0
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.entries))) {
+		entry := s.entries[id]
+		if entry.Counts && id > s.seen {
+			unseen++
+		}
+		if id > shown.Floor {
+			above = append(above, entry)
+		} else if entry.Counts {
+			newestBelow = max(newestBelow, id)
+		}
+	}
+	if !slices.Equal(above, shown.Entries) {
+		return fmt.Errorf("listed are %d, want %d above %d", len(shown.Entries), len(above), shown.Floor)
+	}
+	if newestBelow > shown.Unlisted || shown.Unlisted > shown.Floor {
+		return fmt.Errorf("the newest counting one below the floor %d is %d, and the mark %d", shown.Floor, newestBelow, shown.Unlisted)
+	}
+	counting := 0
+	for _, entry := range shown.Entries {
+		if entry.Counts && entry.Post > s.seen {
+			counting++
+		}
+	}
+	d := shown.Document
+	if d.FeedCount != min(counting, services.Retention) || d.FeedMore != (counting > services.Retention || shown.Unlisted > s.seen) {
+		return fmt.Errorf("the count is %d (%v), listed are %d", d.FeedCount, d.FeedMore, counting)
+	}
+	if d.FeedCount > unseen || !d.FeedMore && d.FeedCount != unseen {
+		return fmt.Errorf("the count is %d (%v), true is %d", d.FeedCount, d.FeedMore, unseen)
+	}
+	return nil
+}
+
+// Whatever comes and goes before a trim and after it: list, count and marks are those of the facts.
+func TestATrimmedInboxIsStillTheList(t *testing.T) {
+	v := view{t, connect(t, Options{URL: "embedded"})}
+	rapid.Check(t, func(r *rapid.T) {
+		v.lose(badgeKey(reader), inboxKey(reader))
+		facts := standing{entries: map[services.PostID]services.FeedEntry{}}
+		v.build(FeedFacts{})
+		next := services.PostID(1)
+		for range rapid.IntRange(3, 12).Draw(r, "steps") {
+			switch rapid.SampledFrom([]string{"publish", "publish", "trim", "trim", "see", "delete"}).Draw(r, "step") {
+			case "publish":
+				var entries []services.FeedEntry
+				for range rapid.IntRange(1, 180).Draw(r, "posts") {
+					entry := services.FeedEntry{Post: next, Author: author, Counts: (uint64(next)*2654435761>>7)%5 > 0}
+					entries, facts.entries[next] = append(entries, entry), entry
+					next++
+				}
+				v.merge(v.stamp(), false, entries...)
+			case "trim":
+				before := len(v.snapshot().Entries)
+				if _, cut := v.trim(); cut != max(before-services.Retention, 0) {
+					r.Fatalf("of %d entries %d were cut", before, cut)
+				}
+			case "see":
+				facts.seen = max(facts.seen, services.PostID(rapid.IntRange(0, int(next)).Draw(r, "seen")))
+				v.see(facts.seen)
+			case "delete":
+				// Of what is listed well above the floor: what would need a refill is another test's.
+				for range rapid.IntRange(1, 10).Draw(r, "deletions") {
+					if post := next - services.PostID(rapid.IntRange(1, 100).Draw(r, "back")); post > v.snapshot().Floor && post < next {
+						delete(facts.entries, post)
+						v.delete(post)
+					}
+				}
+			}
+			if err := facts.check(v.snapshot()); err != nil {
+				r.Fatal(err)
+			}
+		}
+	})
+}
+
+func (v view) dropUser(last int64) int {
+	v.Helper()
+	dropped, err := v.c.DropUsers(v.Context(), []services.UserNumber{reader}, last)
+	v.must(err)
+	return dropped[0]
+}
+
+// Who is dormant loses everything that is kept of him; who has come back, is coming back, or is watched for, nothing.
+func TestDropUsers(t *testing.T) {
+	eachView(t, func(v view) {
+		whole := func() {
+			v.lose(badgeKey(reader), inboxKey(reader))
+			v.build(FeedFacts{Entries: posts(1, 3, counted)}) // here on day 20,000
+		}
+		whole()
+		if v.dropUser(19_999) != 0 || !v.document().Ready {
+			v.Error("who came back was dropped")
+		}
+		if v.dropUser(20_000) != 2 || v.snapshot().Wholeness != Absent {
+			v.Error("who is dormant was not dropped")
+		}
+		if v.dropUser(20_000) != 0 {
+			v.Error("he was dropped twice")
+		}
+		v.begin(false)
+		if v.dropUser(20_000) != 0 || v.field("st") != "0" {
+			v.Error("what is just being made was dropped")
+		}
+		v.set("rm", time.Now().Add(-time.Hour).UnixMicro())
+		if v.dropUser(20_000) != 2 {
+			v.Error("what was begun an hour ago was not dropped")
+		}
+		whole()
+		v.must(v.c.Enter(v.Context(), []services.UserNumber{reader}, time.Minute))
+		if v.dropUser(20_000) != 0 || !v.document().Ready {
+			v.Error("who is watched for was dropped")
+		}
+		if v.dropUser(AnyDay) != 3 {
+			v.Error("an unknown user was not dropped")
+		}
+		whole()
+		v.must(v.c.rds().HSet(v.Context(), onlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
+		if v.dropUser(20_000) != 3 {
+			v.Error("a lease that is over has kept a user")
+		}
+		v.retype(badgeKey(reader))
+		if v.dropUser(20_000) != 1 {
+			v.Error("a document of another type was not dropped")
+		}
+	})
+}
+
+// What was read before a user's keys went is refused after he is back: his rebuild has read it.
+func TestALateAddAfterADrop(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		late := v.stamp()
+		if v.dropUser(20_000) != 2 {
+			v.Fatal("he was not dropped")
+		}
+		if result := v.add(late, counted(4)); result.Status != Missing {
+			v.Errorf("while nothing is there: %+v", result)
+		}
+		begun := v.begin(false)
+		if result := v.add(late, counted(4)); result.Status != Retry {
+			v.Errorf("while he is rebuilt: %+v", result)
+		}
+		v.build(FeedFacts{Stamp: begun, Entries: posts(1, 5, counted)})
+		if result := v.add(late, counted(4)); result.Status != Retry {
+			v.Errorf("after it: %+v", result)
+		}
+		v.want("in the end", v.add(v.stamp(), counted(6)), Applied, "6", posts(1, 6, counted)...)
+	})
+}
+
+// walk goes along all keys and answers what it found, with the steps that it took.
+func (v view) walk(about int, each func(Findings)) (steps int) {
+	v.Helper()
+	for place, done := (WalkPlace{}), false; !done; steps++ {
+		var found Findings
+		var err error
+		found, place, done, err = v.c.Walk(v.Context(), place, about)
+		v.must(err)
+		each(found)
+	}
+	return steps
+}
+
+// A walk finds everything that is left over, on every master, and dropping it touches nothing else.
+func TestWalkFindsWhatIsLeftOver(t *testing.T) {
+	eachView(t, func(v view) {
+		ctx, rds := v.Context(), v.c.rds()
+		var users []services.UserNumber
+		for user := services.UserNumber(1); user <= 40; user++ {
+			users = append(users, user)
+		}
+		stamps, err := v.c.BeginRebuild(ctx, users, false)
+		v.must(err)
+		for i, user := range users {
+			facts := FeedFacts{Reader: user, Stamp: stamps[i], Day: 20_000, Lifetime: time.Hour}
+			if user == 5 {
+				facts.Entries = posts(1, 310, counted)
+			}
+			_, err := v.c.EndRebuild(ctx, facts)
+			v.must(err)
+		}
+		view := services.View{Code: "town", ID: "x"}
+		post := services.Post{ID: 77, Author: 1, Kind: services.PostKindPost, Body: "kept"}
+		v.must(v.c.PutCopies(ctx, []services.Post{post}, []services.User{{Number: 1, Key: "ann"}}))
+		_, err = v.c.BeginViews(ctx, []services.View{view})
+		v.must(err)
+		v.must(v.c.Enter(ctx, users[:2], time.Hour))
+		kept := map[string]bool{}
+		for _, key := range []string{"session:1", "{u9}:cart", "v:settings/x", "p:0000000000009", "{u9}:p", "v:a/b", "cart"} {
+			v.must(rds.Set(ctx, key, "another application's", 0).Err())
+		}
+		v.walk(20, func(Findings) {})
+		v.keys(func(key string) { kept[key] = true })
+		// From here on: what is to go.
+		const gone = services.UserNumber(1000)
+		v.must(rds.ZAdd(ctx, inboxKey(gone), redis.Z{Member: "!0000000000000"}).Err())
+		v.must(rds.HSet(ctx, conversationsKey(gone), "1", "1,0,0,1,0,0,").Err())
+		v.must(rds.Set(ctx, userKey(gone, ":zz"), "of another version", 0).Err())
+		v.must(rds.HSet(ctx, onlineKey(gone), "dead", 1).Err())
+		v.must(rds.Set(ctx, profileKey(gone), "0000000000000001x{}", 0).Err())
+		v.must(rds.Set(ctx, postKey(78), "0000000000000001x{}", 0).Err())
+		v.must(rds.ZAdd(ctx, viewKey(services.View{Code: "town", ID: "y"}), redis.Z{Score: -5, Member: "!r"}).Err())
+		documents, long, orphans, endless, passed := map[services.UserNumber]bool{}, map[services.UserNumber]bool{}, 0, 0, 0
+		steps := v.walk(20, func(found Findings) {
+			passed += found.Keys
+			for _, user := range found.Documents {
+				documents[user] = true
+			}
+			for _, user := range found.Long {
+				long[user] = true
+			}
+			o, e, err := v.c.DropLeftovers(ctx, found.Leftover)
+			v.must(err)
+			orphans, endless = orphans+o, endless+e
+		})
+		if len(documents) != len(users) || len(long) != 1 || !long[5] || orphans != 3 || endless != 4 || passed < 90 {
+			v.Errorf("%d documents, long %v, %d orphans, %d endless, of %d keys in %d steps", len(documents), long, orphans, endless, passed, steps)
+		}
+		left := map[string]bool{}
+		v.keys(func(key string) { left[key] = true })
+		if !maps.Equal(kept, left) {
+			v.Errorf("left are %v, want %v", slices.Sorted(maps.Keys(left)), slices.Sorted(maps.Keys(kept)))
+		}
+	})
+}
+
+// keys lists every key there is.
+func (v view) keys(each func(string)) {
+	v.Helper()
+	var mu sync.Mutex
+	v.must(v.c.eachMaster(v.Context(), func(ctx context.Context, master *redis.Client) error {
+		keys, err := master.Keys(ctx, "*").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range keys {
+			each(key)
+		}
+		return err
+	}))
+}
+
+// What was left over when it was found and is not any more stays.
+func TestWhatIsMadeMeanwhileStays(t *testing.T) {
+	eachView(t, func(v view) {
+		ctx, rds := v.Context(), v.c.rds()
+		post := services.Post{ID: 78, Author: 1, Kind: services.PostKindPost, Body: "new", UpdatedAt: time.Now()}
+		town := services.View{Code: "town", ID: "y"}
+		v.must(rds.ZAdd(ctx, inboxKey(reader), redis.Z{Member: "!0000000000000"}).Err())
+		v.must(rds.HSet(ctx, conversationsKey(reader), "1", "1,0,0,1,0,0,").Err())
+		v.must(rds.Set(ctx, postKey(post.ID), "0000000000000001x{}", 0).Err())
+		v.must(rds.ZAdd(ctx, viewKey(town), redis.Z{Score: -5, Member: "!r"}).Err())
+		v.must(rds.HSet(ctx, onlineKey(reader), "dead", 1).Err())
+		var found []Leftover
+		v.walk(20, func(f Findings) { found = append(found, f.Leftover...) })
+		if len(found) != 5 {
+			v.Fatalf("found %v", found)
+		}
+		v.begin(false)
+		v.must(v.c.PutCopies(ctx, []services.Post{post}, nil))
+		_, err := v.c.BeginViews(ctx, []services.View{town})
+		v.must(err)
+		v.must(v.c.Enter(ctx, []services.UserNumber{reader}, time.Hour))
+		// A rebuild begins with an empty inbox, and what was said in conversations is not there.
+		if orphans, endless, err := v.c.DropLeftovers(ctx, found); err != nil || orphans != 0 || endless != 0 {
+			v.Errorf("%d orphans and %d others went, %v", orphans, endless, err)
+		}
+		v.build(FeedFacts{Entries: posts(1, 2, counted)})
+		if !v.document().Ready {
+			v.Error("the rebuild was broken")
+		}
+	})
+}
+
+// Of a master that is no more the walk goes on with the next; past the last it ends.
+func TestAWalkOutlivesAMaster(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		found := map[services.UserNumber]bool{}
+		note := func(f Findings) {
+			for _, user := range f.Documents {
+				found[user] = true
+			}
+		}
+		for place, done := (WalkPlace{Master: "!", Cursor: 99}), v.c.mode != modeCluster; !done; {
+			f, to, ended, err := v.c.Walk(v.Context(), place, 10)
+			v.must(err)
+			note(f)
+			place, done = to, ended
+		}
+		if v.c.mode == modeCluster && !found[reader] {
+			v.Error("the masters after the one that has gone were not walked")
+		}
+		if f, to, done, err := v.c.Walk(v.Context(), WalkPlace{Master: "~"}, 10); err != nil || !done || f.Keys != 0 || to != (WalkPlace{}) {
+			v.Errorf("past the last master: %+v, %+v, %v, %v", f, to, done, err)
+		}
+	})
+}

@@ -1,0 +1,17 @@
+-- Cuts an inbox down to the entries that are listed.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
+-- ARGV none
+-- Returns {status, n, entries cut, nodes...}; n is '0' when what is shown stays the same
+local d = open(KEYS[1], KEYS[2])
+if not d then return { 0 } end
+local over = redis.call('ZCARD', KEYS[2]) - 1 - KEEP
+if over <= 0 or d.st ~= '1' then return { 2 } end
+cut(KEYS[2], d, over)
+local count = recount(KEYS[2], d)
+if count == d.fc then
+  redis.call('HSET', KEYS[1], 'ft', short(d.ft))
+  return { 1, '0', over }
+end
+local answer = save(KEYS[1], KEYS[2], KEYS[3], d, false, count)
+answer[3] = over
+return answer

@@ -1,0 +1,15 @@
+-- Drops a key that nothing will ever end, if it is what its name says.
+-- KEYS[1] the key  KEYS[2] {u}:b, of an orphan
+-- ARGV[1] orphan, a part of a view without its document; copy, view or lease, without an expiry
+-- Returns 1, or 0 when it stays
+if ARGV[1] == 'orphan' then
+  if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+  return redis.call('DEL', KEYS[1])
+end
+local kind = redis.call('TYPE', KEYS[1])
+kind = kind.ok or kind
+if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end
+if ARGV[1] == 'copy' and not (kind == 'string' and redis.call('GETRANGE', KEYS[1], 0, 15):match('^%d+$')) then return 0 end
+if ARGV[1] == 'view' and not (kind == 'zset' and redis.call('ZSCORE', KEYS[1], '!r')) then return 0 end
+if ARGV[1] == 'lease' and not (kind == 'hash' and #nodes(KEYS[1], {}) == 0) then return 0 end
+return redis.call('DEL', KEYS[1])

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"tidings/services"
+)
+
+// cleanerRedis names the one row: the cleaner of Redis.
+const cleanerRedis = "redis"
+
+var (
+	cleanerState = newStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)
+
+	takeCleaner = newStatement("take the cleaner's lease", `UPDATE cleaner SET token = $2, lease_until = $3, place = $4, freed = $5, began_at = $6
+		WHERE name = $1 AND token = $7 AND lease_until <= $8`)
+
+	passCleaner = newStatement("pass the cleaner on", `UPDATE cleaner SET place = $3, freed = $4, token = '', lease_until = 0
+		WHERE name = $1 AND token = $2`)
+
+	endCleaner = newStatement("end a run of the cleaner", `UPDATE cleaner SET place = '', freed = '', token = '', lease_until = 0, done_at = $3, done_freed = $4
+		WHERE name = $1 AND token = $2`)
+
+	askCleaner = newStatement("ask for a run of the cleaner", `UPDATE cleaner SET began_at = 0 WHERE name = $1 AND place = ''`)
+
+	lastVisits = newStatement("last visits", `SELECT number, seen_at FROM users WHERE {in number $1 BIGINT}`)
+)
+
+// CleanerTurn is a part of a run of the cleaner, held under a lease: nobody else cleans meanwhile.
+type CleanerTurn struct {
+	Place string // where it goes on, CleanerStart at the beginning; set it to where it stands before the turn is passed
+	Freed string // what the run has freed so far, "" at the beginning; the same
+
+	token string
+}
+
+// CleanerStart is the place at which a run begins.
+const CleanerStart = "start"
+
+// CleanerRun is what is known of the cleaner's runs.
+type CleanerRun struct {
+	Running bool
+	EndedAt time.Time // the last run that came to its end; zero when none did
+	Freed   string    // by it
+}
+
+// TakeCleanerTurn takes the next part of the run under way, or begins one when the last began so long ago. taken is false
+// while there is nothing to do or somebody else does it.
+func (s *Store) TakeCleanerTurn(ctx context.Context, every, lease time.Duration) (turn CleanerTurn, taken bool, err error) {
+	var token string
+	var beganAt, leaseUntil, doneAt int64
+	var doneFreed string
+	if _, err := s.one(ctx, cleanerState, []any{cleanerRedis}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
+		return turn, false, err
+	}
+	now := s.now()
+	if fromMicros(leaseUntil).After(now) || turn.Place == "" && fromMicros(beganAt).Add(every).After(now) {
+		return turn, false, nil
+	}
+	if turn.Place == "" {
+		turn.Place, beganAt = CleanerStart, micros(now)
+	}
+	turn.token = rand.Text()
+	err = s.Write(ctx, func(tx *Tx) error {
+		changed, err := tx.run(ctx, takeCleaner, cleanerRedis, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
+		taken = changed == 1
+		return err
+	})
+	return turn, taken && err == nil, err
+}
+
+// PassCleanerTurn leaves the rest of the run to whoever comes next, or ends it. held is false, and nothing happens, when the
+// lease was lost.
+func (s *Store) PassCleanerTurn(ctx context.Context, turn CleanerTurn, ended bool) (held bool, err error) {
+	err = s.Write(ctx, func(tx *Tx) error {
+		var changed int
+		var err error
+		if ended {
+			changed, err = tx.run(ctx, endCleaner, cleanerRedis, turn.token, tx.Now, turn.Freed)
+		} else {
+			changed, err = tx.run(ctx, passCleaner, cleanerRedis, turn.token, turn.Place, turn.Freed)
+		}
+		held = changed == 1
+		return err
+	})
+	return held && err == nil, err
+}
+
+// AskForCleaning lets the next run begin at once, unless one is under way.
+func (s *Store) AskForCleaning(ctx context.Context) error {
+	return s.Write(ctx, func(tx *Tx) error {
+		_, err := tx.run(ctx, askCleaner, cleanerRedis)
+		return err
+	})
+}
+
+// CleanerRun tells of the cleaner's runs.
+func (s *Store) CleanerRun(ctx context.Context) (run CleanerRun, err error) {
+	var place, freed, token string
+	var beganAt, leaseUntil, doneAt int64
+	_, err = s.one(ctx, cleanerState, []any{cleanerRedis}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.Freed)
+	if doneAt > 0 {
+		run.EndedAt = fromMicros(doneAt)
+	}
+	run.Running = place != "" || beganAt == 0
+	return run, err
+}
+
+// LastVisits says when users were seen last, the zero time of who never was. A number that nobody has is absent.
+func (s *Store) LastVisits(ctx context.Context, users []services.UserNumber) (map[services.UserNumber]time.Time, error) {
+	visits := make(map[services.UserNumber]time.Time, len(users))
+	err := s.each(ctx, lastVisits, []any{users}, func(scan func(...any) error) error {
+		var user services.UserNumber
+		var at int64
+		err := scan(&user, &at)
+		if visits[user] = (time.Time{}); at > 0 {
+			visits[user] = fromMicros(at)
+		}
+		return err
+	})
+	return visits, err
+}
