@@ -43,6 +43,9 @@ type Config struct {
 
 	Workers          int           `flag:"workers" env:"TIDINGS_WORKERS" default:"4" unit:"COUNT" min:"1" max:"256" help:"how many workers carry facts into feeds and badges"`
 	ActiveFor        time.Duration `flag:"active-for" env:"TIDINGS_ACTIVE_FOR" default:"720h" unit:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis keeps nothing of him until he returns"`
+	IdleAfter        time.Duration `flag:"idle-after" env:"TIDINGS_IDLE_AFTER" default:"168h" unit:"DURATION" min:"1h" max:"8760h" help:"to a user not seen for longer the posts of big authors are not pushed: his feed is brought up to date when he returns; it counts whole days, and active-for at most"`
+	BigFollowers     int           `flag:"big-followers" env:"TIDINGS_BIG_FOLLOWERS" default:"5000" unit:"COUNT" min:"1" max:"2147483647" help:"from so many followers on an author is big: his posts are pushed to those of them who are not idle; until an admin sets another number"`
+	HugeFollowers    int           `flag:"huge-followers" env:"TIDINGS_HUGE_FOLLOWERS" default:"1000000" unit:"COUNT" min:"1" max:"2147483647" help:"from so many followers on an author is huge: his posts are pushed to nobody, and every node holds the newest in memory; until an admin sets another number"`
 	MaxFollowees     int           `flag:"max-followees" env:"TIDINGS_MAX_FOLLOWEES" default:"2000" unit:"COUNT" min:"1" max:"100000" help:"how many people one user may follow; an import is not bound by it"`
 	MaxMutes         int           `flag:"max-mutes" env:"TIDINGS_MAX_MUTES" default:"10000" unit:"COUNT" min:"1" max:"1000000" help:"how many people one user may mute"`
 	MaxBlocks        int           `flag:"max-blocks" env:"TIDINGS_MAX_BLOCKS" default:"10000" unit:"COUNT" min:"1" max:"1000000" help:"how many people one user may block"`

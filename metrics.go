@@ -41,6 +41,7 @@ func (s *server) metrics() http.Handler {
 	counter("badge_audited_total", "Users whose badges were compared with the facts.", func() uint64 { return s.audit.Stats().Visited })
 	counter("badge_mended_total", "Users of whose badges Redis had lost something that the audit brought back.", func() uint64 { return s.audit.Stats().Mended })
 	counter("badge_drift_total", "Users whose badges were wrong, found and repaired by the audit.", func() uint64 { return s.audit.Stats().Drifted })
+	counter("fanout_delivered_total", "Posts put into feeds.", s.fanout.Delivered)
 	counter("unread_clamped_total", "Numbers of unread messages that were found below nought. It stays 0.", s.fanout.Clamped)
 	gauge("badge_audit_lap_seconds", "How long the audit had been in its lap at this node's last turn: more than audit-every says that it does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
 	gauge("redis_refuses_writes", "1 while Redis answers and takes no writes: counts are STALE then.", func() float64 {
@@ -63,16 +64,21 @@ func (s *server) metrics() http.Handler {
 	} {
 		counter("cleaner_"+freed.kind+"_total", freed.help, func() uint64 { return freed.count(s.cleaner.Stats()) })
 	}
-	registry.MustRegister(&jobCollector{store: s.store})
+	registry.MustRegister(&jobCollector{store: s.store, fanout: s.fanout})
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
 // jobCollector reads the state of the job queue when it is asked for.
-type jobCollector struct{ store *store.Store }
+type jobCollector struct {
+	store  *store.Store
+	fanout *fanout.Fanout
+}
 
 var (
 	jobsWaiting = prometheus.NewDesc("tidings_jobs_waiting", "Jobs that wait or run.", nil, nil)
 	jobsDead    = prometheus.NewDesc("tidings_jobs_dead", "Jobs given up.", nil, nil)
+	fanoutWaits = prometheus.NewDesc("tidings_fanout_waiting", "Jobs that carry posts, or their deletion, to followers.", nil, nil)
+	fanoutLag   = prometheus.NewDesc("tidings_fanout_lag_seconds", "For how long the oldest of these has been on its way.", nil, nil)
 	jobsOldest  = prometheus.NewDesc("tidings_jobs_oldest_seconds", "How long the oldest waiting job has been due.", nil, nil)
 )
 
@@ -81,6 +87,8 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- jobsWaiting
 	out <- jobsDead
 	out <- jobsOldest
+	out <- fanoutWaits
+	out <- fanoutLag
 }
 
 // Collect reads the numbers; while SQL does not answer there are none.
@@ -98,6 +106,12 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(jobsWaiting, prometheus.GaugeValue, float64(waiting))
 	out <- prometheus.MustNewConstMetric(jobsDead, prometheus.GaugeValue, float64(dead))
 	out <- prometheus.MustNewConstMetric(jobsOldest, prometheus.GaugeValue, age)
+	lag, err := c.fanout.Lag(ctx)
+	if err != nil {
+		return
+	}
+	out <- prometheus.MustNewConstMetric(fanoutWaits, prometheus.GaugeValue, float64(lag.Waiting))
+	out <- prometheus.MustNewConstMetric(fanoutLag, prometheus.GaugeValue, lag.Oldest.Seconds())
 }
 
 // readiness answers whether this node takes traffic.

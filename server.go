@@ -163,7 +163,7 @@ func (s *server) wire() *resolvers.Resolver {
 	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log})
 	s.fanout = fanout.New(fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
-		MuteMentions: s.cfg.MuteMentions,
+		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
 	})
 	s.audit, s.cleaner = s.fanout.Audit(s.cfg.AuditEvery), s.fanout.Cleaner(s.cfg.CleanEvery)
 	s.badge = badge.New(badge.Config{
@@ -365,7 +365,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 	}
 	follows, err := social.ImportFollows(ctx, db, ids, opts)
 	if follows.Follows > 0 || follows.ResumedAfter > 0 {
-		err = refill(err)
+		err = errors.Join(refill(err), fanout.QueueModes(context.WithoutCancel(ctx), db))
 	}
 	return follows.Lines, follows.Bad, follows, err
 }

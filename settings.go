@@ -194,6 +194,9 @@ var checks = map[string]func(c Config) string{
 	"ingest-body-limit": func(c Config) string {
 		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("at least --body-limit, %d, is needed", c.BodyLimit))
 	},
+	"huge-followers": func(c Config) string {
+		return when(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("at least --big-followers, %d, is needed", c.BigFollowers))
+	},
 	"jwt-secret": func(c Config) string {
 		return when(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
 	},

@@ -25,6 +25,107 @@ import (
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _AuthorAudience_user(ctx context.Context, field graphql.CollectedField, obj *AuthorAudience) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuthorAudience_user(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.User, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v User) graphql.Marshaler {
+			return ec.marshalNUser2tidingsᚋgraphᚐUser(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AuthorAudience_user(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AuthorAudience",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_User(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AuthorAudience_followers(ctx context.Context, field graphql.CollectedField, obj *AuthorAudience) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuthorAudience_followers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Followers, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AuthorAudience_followers(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuthorAudience", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _AuthorAudience_mode(ctx context.Context, field graphql.CollectedField, obj *AuthorAudience) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuthorAudience_mode(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Mode, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v AuthorMode) graphql.Marshaler {
+			return ec.marshalNAuthorMode2tidingsᚋgraphᚐAuthorMode(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AuthorAudience_mode(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuthorAudience", field, false, false, errors.New("field of type AuthorMode does not have child fields"))
+}
+
+func (ec *executionContext) _AuthorAudience_pinned(ctx context.Context, field graphql.CollectedField, obj *AuthorAudience) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuthorAudience_pinned(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Pinned, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *AuthorMode) graphql.Marshaler {
+			return ec.marshalOAuthorMode2ᚖtidingsᚋgraphᚐAuthorMode(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AuthorAudience_pinned(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuthorAudience", field, false, false, errors.New("field of type AuthorMode does not have child fields"))
+}
+
 func (ec *executionContext) _CleanNowPayload_cleaner(ctx context.Context, field graphql.CollectedField, obj *CleanNowPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -296,6 +397,130 @@ func (ec *executionContext) fieldContext_CleanerFreed_keys(_ context.Context, fi
 	return graphql.NewScalarFieldContext("CleanerFreed", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _FanoutState_bigFollowers(ctx context.Context, field graphql.CollectedField, obj *FanoutState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FanoutState_bigFollowers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BigFollowers, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FanoutState_bigFollowers(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FanoutState", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _FanoutState_hugeFollowers(ctx context.Context, field graphql.CollectedField, obj *FanoutState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FanoutState_hugeFollowers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HugeFollowers, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FanoutState_hugeFollowers(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FanoutState", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _FanoutState_waiting(ctx context.Context, field graphql.CollectedField, obj *FanoutState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FanoutState_waiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Waiting, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FanoutState_waiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FanoutState", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _FanoutState_lagMs(ctx context.Context, field graphql.CollectedField, obj *FanoutState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FanoutState_lagMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LagMs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FanoutState_lagMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FanoutState", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PinAuthorModePayload_author(ctx context.Context, field graphql.CollectedField, obj *PinAuthorModePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PinAuthorModePayload_author(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Author, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v AuthorAudience) graphql.Marshaler {
+			return ec.marshalNAuthorAudience2tidingsᚋgraphᚐAuthorAudience(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PinAuthorModePayload_author(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PinAuthorModePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AuthorAudience(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _RecountBadgesPayload_badges(ctx context.Context, field graphql.CollectedField, obj *RecountBadgesPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -351,9 +576,78 @@ func (ec *executionContext) fieldContext_RecountBadgesPayload_differed(_ context
 	return graphql.NewScalarFieldContext("RecountBadgesPayload", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _SetFanoutThresholdsPayload_fanout(ctx context.Context, field graphql.CollectedField, obj *SetFanoutThresholdsPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetFanoutThresholdsPayload_fanout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Fanout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v FanoutState) graphql.Marshaler {
+			return ec.marshalNFanoutState2tidingsᚋgraphᚐFanoutState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetFanoutThresholdsPayload_fanout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetFanoutThresholdsPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FanoutState(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
+
+func (ec *executionContext) unmarshalInputPinAuthorModeInput(ctx context.Context, obj any) (PinAuthorModeInput, error) {
+	var it PinAuthorModeInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"userId", "mode"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "userId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.UserID = data
+		case "mode":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("mode"))
+			data, err := ec.unmarshalOAuthorMode2ᚖtidingsᚋgraphᚐAuthorMode(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Mode = data
+		}
+	}
+	return it, nil
+}
 
 func (ec *executionContext) unmarshalInputRecountBadgesInput(ctx context.Context, obj any) (RecountBadgesInput, error) {
 	var it RecountBadgesInput
@@ -385,6 +679,43 @@ func (ec *executionContext) unmarshalInputRecountBadgesInput(ctx context.Context
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputSetFanoutThresholdsInput(ctx context.Context, obj any) (SetFanoutThresholdsInput, error) {
+	var it SetFanoutThresholdsInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"bigFollowers", "hugeFollowers"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "bigFollowers":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("bigFollowers"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.BigFollowers = data
+		case "hugeFollowers":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("hugeFollowers"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.HugeFollowers = data
+		}
+	}
+	return it, nil
+}
+
 // endregion **************************** input.gotpl *****************************
 
 // region    ************************** interface.gotpl ***************************
@@ -392,6 +723,59 @@ func (ec *executionContext) unmarshalInputRecountBadgesInput(ctx context.Context
 // endregion ************************** interface.gotpl ***************************
 
 // region    **************************** object.gotpl ****************************
+
+var authorAudienceImplementors = []string{"AuthorAudience"}
+
+func (ec *executionContext) _AuthorAudience(ctx context.Context, sel ast.SelectionSet, obj *AuthorAudience) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, authorAudienceImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AuthorAudience")
+		case "user":
+			out.Values[i] = ec._AuthorAudience_user(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "followers":
+			out.Values[i] = ec._AuthorAudience_followers(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "mode":
+			out.Values[i] = ec._AuthorAudience_mode(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pinned":
+			out.Values[i] = ec._AuthorAudience_pinned(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
 
 var cleanNowPayloadImplementors = []string{"CleanNowPayload"}
 
@@ -547,6 +931,97 @@ func (ec *executionContext) _CleanerFreed(ctx context.Context, sel ast.Selection
 	return out
 }
 
+var fanoutStateImplementors = []string{"FanoutState"}
+
+func (ec *executionContext) _FanoutState(ctx context.Context, sel ast.SelectionSet, obj *FanoutState) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, fanoutStateImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("FanoutState")
+		case "bigFollowers":
+			out.Values[i] = ec._FanoutState_bigFollowers(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "hugeFollowers":
+			out.Values[i] = ec._FanoutState_hugeFollowers(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "waiting":
+			out.Values[i] = ec._FanoutState_waiting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lagMs":
+			out.Values[i] = ec._FanoutState_lagMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var pinAuthorModePayloadImplementors = []string{"PinAuthorModePayload"}
+
+func (ec *executionContext) _PinAuthorModePayload(ctx context.Context, sel ast.SelectionSet, obj *PinAuthorModePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, pinAuthorModePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PinAuthorModePayload")
+		case "author":
+			out.Values[i] = ec._PinAuthorModePayload_author(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var recountBadgesPayloadImplementors = []string{"RecountBadgesPayload"}
 
 func (ec *executionContext) _RecountBadgesPayload(ctx context.Context, sel ast.SelectionSet, obj *RecountBadgesPayload) graphql.Marshaler {
@@ -590,9 +1065,71 @@ func (ec *executionContext) _RecountBadgesPayload(ctx context.Context, sel ast.S
 	return out
 }
 
+var setFanoutThresholdsPayloadImplementors = []string{"SetFanoutThresholdsPayload"}
+
+func (ec *executionContext) _SetFanoutThresholdsPayload(ctx context.Context, sel ast.SelectionSet, obj *SetFanoutThresholdsPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, setFanoutThresholdsPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SetFanoutThresholdsPayload")
+		case "fanout":
+			out.Values[i] = ec._SetFanoutThresholdsPayload_fanout(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
+
+func (ec *executionContext) marshalNAuthorAudience2tidingsᚋgraphᚐAuthorAudience(ctx context.Context, sel ast.SelectionSet, v AuthorAudience) graphql.Marshaler {
+	return ec._AuthorAudience(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAuthorAudience2ᚖtidingsᚋgraphᚐAuthorAudience(ctx context.Context, sel ast.SelectionSet, v *AuthorAudience) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._AuthorAudience(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNAuthorMode2tidingsᚋgraphᚐAuthorMode(ctx context.Context, v any) (AuthorMode, error) {
+	var res AuthorMode
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNAuthorMode2tidingsᚋgraphᚐAuthorMode(ctx context.Context, sel ast.SelectionSet, v AuthorMode) graphql.Marshaler {
+	return v
+}
 
 func (ec *executionContext) marshalNCleanNowPayload2ᚖtidingsᚋgraphᚐCleanNowPayload(ctx context.Context, sel ast.SelectionSet, v *CleanNowPayload) graphql.Marshaler {
 	if v == nil {
@@ -622,6 +1159,35 @@ func (ec *executionContext) marshalNCleanerFreed2tidingsᚋgraphᚐCleanerFreed(
 	return ec._CleanerFreed(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNFanoutState2tidingsᚋgraphᚐFanoutState(ctx context.Context, sel ast.SelectionSet, v FanoutState) graphql.Marshaler {
+	return ec._FanoutState(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNFanoutState2ᚖtidingsᚋgraphᚐFanoutState(ctx context.Context, sel ast.SelectionSet, v *FanoutState) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._FanoutState(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNPinAuthorModeInput2tidingsᚋgraphᚐPinAuthorModeInput(ctx context.Context, v any) (PinAuthorModeInput, error) {
+	res, err := ec.unmarshalInputPinAuthorModeInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPinAuthorModePayload2ᚖtidingsᚋgraphᚐPinAuthorModePayload(ctx context.Context, sel ast.SelectionSet, v *PinAuthorModePayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._PinAuthorModePayload(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalNRecountBadgesInput2tidingsᚋgraphᚐRecountBadgesInput(ctx context.Context, v any) (RecountBadgesInput, error) {
 	res, err := ec.unmarshalInputRecountBadgesInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -635,6 +1201,37 @@ func (ec *executionContext) marshalNRecountBadgesPayload2ᚖtidingsᚋgraphᚐRe
 		return graphql.Null
 	}
 	return ec._RecountBadgesPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNSetFanoutThresholdsInput2tidingsᚋgraphᚐSetFanoutThresholdsInput(ctx context.Context, v any) (SetFanoutThresholdsInput, error) {
+	res, err := ec.unmarshalInputSetFanoutThresholdsInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSetFanoutThresholdsPayload2ᚖtidingsᚋgraphᚐSetFanoutThresholdsPayload(ctx context.Context, sel ast.SelectionSet, v *SetFanoutThresholdsPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._SetFanoutThresholdsPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOAuthorMode2ᚖtidingsᚋgraphᚐAuthorMode(ctx context.Context, v any) (*AuthorMode, error) {
+	if v == nil {
+		return nil, nil
+	}
+	var res = new(AuthorMode)
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOAuthorMode2ᚖtidingsᚋgraphᚐAuthorMode(ctx context.Context, sel ast.SelectionSet, v *AuthorMode) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return v
 }
 
 // endregion ***************************** type.gotpl *****************************

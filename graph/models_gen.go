@@ -81,6 +81,18 @@ type AnnouncementEdge struct {
 	Node Announcement `json:"node"`
 }
 
+// An author's audience, and how his posts reach it.
+type AuthorAudience struct {
+	// Who he is.
+	User User `json:"user"`
+	// How many follow him, no further than hugeFollowers.
+	Followers int `json:"followers"`
+	// How what he publishes now is carried; what is published keeps its way.
+	Mode AuthorMode `json:"mode"`
+	// The mode that an admin has pinned; null while it goes by the followers. Who is to be huge is so once all who follow him are ready for it.
+	Pinned *AuthorMode `json:"pinned,omitempty"`
+}
+
 type BlockInput struct {
 	// Whom to block: user:KEY.
 	UserID string `json:"userId"`
@@ -263,6 +275,18 @@ type EnterConversationPayload struct {
 	Until time.Time `json:"until"`
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
+}
+
+// How posts are carried to followers.
+type FanoutState struct {
+	// From so many followers on an author is big, and below 80 % of it no longer.
+	BigFollowers int `json:"bigFollowers"`
+	// From so many followers on an author is huge, and below 80 % of it no longer.
+	HugeFollowers int `json:"hugeFollowers"`
+	// Jobs that carry posts, or their deletion, to followers.
+	Waiting int `json:"waiting"`
+	// For how long the oldest post has been on its way, in milliseconds; 0 when none is.
+	LagMs int `json:"lagMs"`
 }
 
 type FollowInput struct {
@@ -1163,6 +1187,18 @@ type PageInfo struct {
 	EndCursor *string `json:"endCursor,omitempty"`
 }
 
+type PinAuthorModeInput struct {
+	// Whose mode: user:KEY.
+	UserID string `json:"userId"`
+	// The mode to pin; null lets it go by the followers again.
+	Mode *AuthorMode `json:"mode,omitempty"`
+}
+
+type PinAuthorModePayload struct {
+	// The author after it.
+	Author AuthorAudience `json:"author"`
+}
+
 // Something that somebody published.
 type Post struct {
 	ID string `json:"id"`
@@ -1408,6 +1444,18 @@ type SetDisplayPolicyPayload struct {
 	Policy DisplayPolicy `json:"policy"`
 	// The viewer's badges, shown by it.
 	Badges services.Badges `json:"badges"`
+}
+
+type SetFanoutThresholdsInput struct {
+	// From so many followers on an author is big, 1 at least.
+	BigFollowers int `json:"bigFollowers"`
+	// From so many followers on an author is huge, bigFollowers at least.
+	HugeFollowers int `json:"hugeFollowers"`
+}
+
+type SetFanoutThresholdsPayload struct {
+	// How posts are carried now.
+	Fanout FanoutState `json:"fanout"`
 }
 
 type SetProfileInput struct {
@@ -1664,6 +1712,67 @@ type WithdrawAnnouncementInput struct {
 type WithdrawAnnouncementPayload struct {
 	// The id of the announcement that nobody sees any more.
 	AnnouncementID string `json:"announcementId"`
+}
+
+// How an author's posts reach his followers.
+type AuthorMode string
+
+const (
+	// Pushed to every follower who is not dormant.
+	AuthorModeSmall AuthorMode = "SMALL"
+	// Pushed to the followers who were here within seven days; the others get them when they return.
+	AuthorModeBig AuthorMode = "BIG"
+	// Pushed to nobody: every node has the newest in memory, and merges them in where a feed is read.
+	AuthorModeHuge AuthorMode = "HUGE"
+)
+
+var AllAuthorMode = []AuthorMode{
+	AuthorModeSmall,
+	AuthorModeBig,
+	AuthorModeHuge,
+}
+
+func (e AuthorMode) IsValid() bool {
+	switch e {
+	case AuthorModeSmall, AuthorModeBig, AuthorModeHuge:
+		return true
+	}
+	return false
+}
+
+func (e AuthorMode) String() string {
+	return string(e)
+}
+
+func (e *AuthorMode) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = AuthorMode(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid AuthorMode", str)
+	}
+	return nil
+}
+
+func (e AuthorMode) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *AuthorMode) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e AuthorMode) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
 }
 
 // How a source is shown.

@@ -45,7 +45,9 @@ type ComplexityRoot struct {
 	}
 
 	Admin struct {
+		Author      func(childComplexity int, userID string) int
 		Cleaner     func(childComplexity int) int
+		Fanout      func(childComplexity int) int
 		Jobs        func(childComplexity int) int
 		SiteMessage func(childComplexity int, id string) int
 	}
@@ -68,6 +70,13 @@ type ComplexityRoot struct {
 	AnnouncementEdge struct {
 		Cursor func(childComplexity int) int
 		Node   func(childComplexity int) int
+	}
+
+	AuthorAudience struct {
+		Followers func(childComplexity int) int
+		Mode      func(childComplexity int) int
+		Pinned    func(childComplexity int) int
+		User      func(childComplexity int) int
 	}
 
 	AwayDigest struct {
@@ -213,6 +222,13 @@ type ComplexityRoot struct {
 		Until        func(childComplexity int) int
 	}
 
+	FanoutState struct {
+		BigFollowers  func(childComplexity int) int
+		HugeFollowers func(childComplexity int) int
+		LagMs         func(childComplexity int) int
+		Waiting       func(childComplexity int) int
+	}
+
 	FollowPayload struct {
 		Badges func(childComplexity int) int
 		User   func(childComplexity int) int
@@ -341,6 +357,7 @@ type ComplexityRoot struct {
 		MarkSiteMessagesUnread func(childComplexity int, input MarkSiteMessagesUnreadInput) int
 		Mute                   func(childComplexity int, input MuteInput) int
 		MuteConversation       func(childComplexity int, input MuteConversationInput) int
+		PinAuthorMode          func(childComplexity int, input PinAuthorModeInput) int
 		PublishAnnouncement    func(childComplexity int, input PublishAnnouncementInput) int
 		PublishPost            func(childComplexity int, input PublishPostInput) int
 		QuitConversation       func(childComplexity int, input QuitConversationInput) int
@@ -352,6 +369,7 @@ type ComplexityRoot struct {
 		SendMessage            func(childComplexity int, input SendMessageInput) int
 		SendSiteMessage        func(childComplexity int, input SendSiteMessageInput) int
 		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
+		SetFanoutThresholds    func(childComplexity int, input SetFanoutThresholdsInput) int
 		SetProfile             func(childComplexity int, input SetProfileInput) int
 		SetSegments            func(childComplexity int, input SetSegmentsInput) int
 		TouchView              func(childComplexity int, input TouchViewInput) int
@@ -414,6 +432,10 @@ type ComplexityRoot struct {
 		HasNextPage     func(childComplexity int) int
 		HasPreviousPage func(childComplexity int) int
 		StartCursor     func(childComplexity int) int
+	}
+
+	PinAuthorModePayload struct {
+		Author func(childComplexity int) int
 	}
 
 	Post struct {
@@ -507,6 +529,10 @@ type ComplexityRoot struct {
 	SetDisplayPolicyPayload struct {
 		Badges func(childComplexity int) int
 		Policy func(childComplexity int) int
+	}
+
+	SetFanoutThresholdsPayload struct {
+		Fanout func(childComplexity int) int
 	}
 
 	SetProfilePayload struct {
@@ -671,12 +697,29 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AddViewItemPayload.Item(childComplexity), true
 
+	case "Admin.author":
+		if e.ComplexityRoot.Admin.Author == nil {
+			break
+		}
+
+		args, err := ec.field_Admin_author_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Admin.Author(childComplexity, args["userId"].(string)), true
 	case "Admin.cleaner":
 		if e.ComplexityRoot.Admin.Cleaner == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Admin.Cleaner(childComplexity), true
+	case "Admin.fanout":
+		if e.ComplexityRoot.Admin.Fanout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Admin.Fanout(childComplexity), true
 	case "Admin.jobs":
 		if e.ComplexityRoot.Admin.Jobs == nil {
 			break
@@ -763,6 +806,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AnnouncementEdge.Node(childComplexity), true
+
+	case "AuthorAudience.followers":
+		if e.ComplexityRoot.AuthorAudience.Followers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuthorAudience.Followers(childComplexity), true
+	case "AuthorAudience.mode":
+		if e.ComplexityRoot.AuthorAudience.Mode == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuthorAudience.Mode(childComplexity), true
+	case "AuthorAudience.pinned":
+		if e.ComplexityRoot.AuthorAudience.Pinned == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuthorAudience.Pinned(childComplexity), true
+	case "AuthorAudience.user":
+		if e.ComplexityRoot.AuthorAudience.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuthorAudience.User(childComplexity), true
 
 	case "AwayDigest.authors":
 		if e.ComplexityRoot.AwayDigest.Authors == nil {
@@ -1240,6 +1308,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EnterConversationPayload.Until(childComplexity), true
+
+	case "FanoutState.bigFollowers":
+		if e.ComplexityRoot.FanoutState.BigFollowers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FanoutState.BigFollowers(childComplexity), true
+	case "FanoutState.hugeFollowers":
+		if e.ComplexityRoot.FanoutState.HugeFollowers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FanoutState.HugeFollowers(childComplexity), true
+	case "FanoutState.lagMs":
+		if e.ComplexityRoot.FanoutState.LagMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FanoutState.LagMs(childComplexity), true
+	case "FanoutState.waiting":
+		if e.ComplexityRoot.FanoutState.Waiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FanoutState.Waiting(childComplexity), true
 
 	case "FollowPayload.badges":
 		if e.ComplexityRoot.FollowPayload.Badges == nil {
@@ -1798,6 +1891,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MuteConversation(childComplexity, args["input"].(MuteConversationInput)), true
+	case "Mutation.pinAuthorMode":
+		if e.ComplexityRoot.Mutation.PinAuthorMode == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_pinAuthorMode_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PinAuthorMode(childComplexity, args["input"].(PinAuthorModeInput)), true
 	case "Mutation.publishAnnouncement":
 		if e.ComplexityRoot.Mutation.PublishAnnouncement == nil {
 			break
@@ -1919,6 +2023,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetDisplayPolicy(childComplexity, args["input"].(SetDisplayPolicyInput)), true
+	case "Mutation.setFanoutThresholds":
+		if e.ComplexityRoot.Mutation.SetFanoutThresholds == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setFanoutThresholds_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetFanoutThresholds(childComplexity, args["input"].(SetFanoutThresholdsInput)), true
 	case "Mutation.setProfile":
 		if e.ComplexityRoot.Mutation.SetProfile == nil {
 			break
@@ -2223,6 +2338,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PageInfo.StartCursor(childComplexity), true
 
+	case "PinAuthorModePayload.author":
+		if e.ComplexityRoot.PinAuthorModePayload.Author == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PinAuthorModePayload.Author(childComplexity), true
+
 	case "Post.author":
 		if e.ComplexityRoot.Post.Author == nil {
 			break
@@ -2502,6 +2624,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetDisplayPolicyPayload.Policy(childComplexity), true
+
+	case "SetFanoutThresholdsPayload.fanout":
+		if e.ComplexityRoot.SetFanoutThresholdsPayload.Fanout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetFanoutThresholdsPayload.Fanout(childComplexity), true
 
 	case "SetProfilePayload.user":
 		if e.ComplexityRoot.SetProfilePayload.User == nil {
@@ -3093,6 +3222,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputMarkSiteMessagesUnreadInput,
 		ec.unmarshalInputMuteConversationInput,
 		ec.unmarshalInputMuteInput,
+		ec.unmarshalInputPinAuthorModeInput,
 		ec.unmarshalInputPublishAnnouncementInput,
 		ec.unmarshalInputPublishPostInput,
 		ec.unmarshalInputQuietHoursInput,
@@ -3105,6 +3235,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSendMessageInput,
 		ec.unmarshalInputSendSiteMessageInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
+		ec.unmarshalInputSetFanoutThresholdsInput,
 		ec.unmarshalInputSetProfileInput,
 		ec.unmarshalInputSetSegmentsInput,
 		ec.unmarshalInputSourcePolicyInput,
@@ -3253,6 +3384,10 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_jobs(ctx, field)
 	case "cleaner":
 		return ec.fieldContext_Admin_cleaner(ctx, field)
+	case "author":
+		return ec.fieldContext_Admin_author(ctx, field)
+	case "fanout":
+		return ec.fieldContext_Admin_fanout(ctx, field)
 	case "siteMessage":
 		return ec.fieldContext_Admin_siteMessage(ctx, field)
 	}
@@ -3297,6 +3432,20 @@ func (ec *executionContext) childFields_AnnouncementEdge(ctx context.Context, fi
 		return ec.fieldContext_AnnouncementEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AnnouncementEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_AuthorAudience(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "user":
+		return ec.fieldContext_AuthorAudience_user(ctx, field)
+	case "followers":
+		return ec.fieldContext_AuthorAudience_followers(ctx, field)
+	case "mode":
+		return ec.fieldContext_AuthorAudience_mode(ctx, field)
+	case "pinned":
+		return ec.fieldContext_AuthorAudience_pinned(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AuthorAudience", field.Name)
 }
 
 func (ec *executionContext) childFields_AwayDigest(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3583,6 +3732,20 @@ func (ec *executionContext) childFields_EnterConversationPayload(ctx context.Con
 		return ec.fieldContext_EnterConversationPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EnterConversationPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_FanoutState(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "bigFollowers":
+		return ec.fieldContext_FanoutState_bigFollowers(ctx, field)
+	case "hugeFollowers":
+		return ec.fieldContext_FanoutState_hugeFollowers(ctx, field)
+	case "waiting":
+		return ec.fieldContext_FanoutState_waiting(ctx, field)
+	case "lagMs":
+		return ec.fieldContext_FanoutState_lagMs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FanoutState", field.Name)
 }
 
 func (ec *executionContext) childFields_FollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3887,6 +4050,14 @@ func (ec *executionContext) childFields_PageInfo(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type PageInfo", field.Name)
 }
 
+func (ec *executionContext) childFields_PinAuthorModePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "author":
+		return ec.fieldContext_PinAuthorModePayload_author(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PinAuthorModePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -4057,6 +4228,14 @@ func (ec *executionContext) childFields_SetDisplayPolicyPayload(ctx context.Cont
 		return ec.fieldContext_SetDisplayPolicyPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetDisplayPolicyPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetFanoutThresholdsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "fanout":
+		return ec.fieldContext_SetFanoutThresholdsPayload_fanout(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetFanoutThresholdsPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetProfilePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -15,6 +15,20 @@ func (r *adminResolver) Cleaner(ctx context.Context, obj *graph.Admin) (*graph.C
 	return r.cleaner(ctx)
 }
 
+func (r *adminResolver) Author(ctx context.Context, obj *graph.Admin, userID string) (*graph.AuthorAudience, error) {
+	number, err := r.mentioned(ctx, "userId", userID)
+	if err != nil {
+		return nil, err
+	}
+	audience, err := r.audience(ctx, number)
+	return &audience, err
+}
+
+func (r *adminResolver) Fanout(ctx context.Context, obj *graph.Admin) (*graph.FanoutState, error) {
+	state, err := r.fanoutState(ctx)
+	return &state, err
+}
+
 func (r *mutationResolver) CleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
 	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
 		return nil, err
@@ -46,4 +60,30 @@ func (r *mutationResolver) RecountBadges(ctx context.Context, input graph.Recoun
 		return nil, err
 	}
 	return &graph.RecountBadgesPayload{Badges: *badges, Differed: differed}, nil
+}
+
+func (r *mutationResolver) SetFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	if err := r.Fanout.SetThresholds(ctx, services.Thresholds{Big: input.BigFollowers, Huge: input.HugeFollowers}); err != nil {
+		return nil, err
+	}
+	state, err := r.fanoutState(ctx)
+	return &graph.SetFanoutThresholdsPayload{Fanout: state}, err
+}
+
+func (r *mutationResolver) PinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	author, err := r.mentioned(ctx, "userId", input.UserID)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Fanout.PinMode(ctx, author, pinned(input.Mode)); err != nil {
+		return nil, err
+	}
+	audience, err := r.audience(ctx, author)
+	return &graph.PinAuthorModePayload{Author: audience}, err
 }

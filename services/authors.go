@@ -1,5 +1,7 @@
 package services
 
+import "time"
+
 // AuthorMode says how an author's posts reach his followers.
 type AuthorMode int
 
@@ -17,6 +19,8 @@ type Author struct {
 	Mode      AuthorMode
 	Pinned    *AuthorMode // what an admin chose; nil: the mode goes by the followers
 	Pull      bool        // he was to be huge once: his followers' documents name him from then on
+	Unnamed   int         // chunks of followers whose documents do not name him yet
+	CountedAt time.Time   // when Followers was counted
 	Version   uint64      // rises with every change; 0: there is no row
 }
 
@@ -25,21 +29,21 @@ type Thresholds struct {
 	Big, Huge int
 }
 
-// MaxThreshold bounds both thresholds: nobody has more followers than there are numbers for users.
-const MaxThreshold = 1<<32 - 1
+// MaxThreshold bounds both thresholds: it is beyond every audience, and still a number that GraphQL can say.
+const MaxThreshold = 1<<31 - 1
 
 // Check says whether thresholds are fit.
 func (t Thresholds) Check() error {
 	switch {
 	case t.Big < 1 || t.Big > MaxThreshold:
-		return Errorf(Invalid, "big: 1 to %d followers are allowed, got %d", MaxThreshold, t.Big)
+		return Errorf(Invalid, "bigFollowers: 1 to %d are allowed, got %d", MaxThreshold, t.Big)
 	case t.Huge < t.Big || t.Huge > MaxThreshold:
-		return Errorf(Invalid, "huge: at least as many followers as big (%d) and at most %d are allowed, got %d", t.Big, MaxThreshold, t.Huge)
+		return Errorf(Invalid, "hugeFollowers: bigFollowers (%d) to %d are allowed, got %d", t.Big, MaxThreshold, t.Huge)
 	}
 	return nil
 }
 
-// stays is the part of a threshold below which one falls back: an audience around a threshold is not to flip at each follow.
+// Below this part of a threshold one falls back: an audience around a threshold is not to flip at each follow.
 const staysNum, staysDen = 4, 5
 
 // Mode is the mode of an author who has been in one and has so many followers now: up at a threshold, and down again

@@ -1,7 +1,6 @@
 package services_test
 
 import (
-	"strings"
 	"testing"
 
 	"tidings/services"
@@ -54,15 +53,17 @@ func TestThresholdsAreChecked(t *testing.T) {
 			t.Errorf("%v: %v", fit, err)
 		}
 	}
-	for field, unfit := range map[string]services.Thresholds{
-		"big: ":   {Big: 0, Huge: 10},
-		"big: 1 ": {Big: services.MaxThreshold + 1, Huge: services.MaxThreshold + 1},
-		"huge: ":  {Big: 10, Huge: 9},
-		"huge: a": {Big: 10, Huge: services.MaxThreshold + 1},
+	for _, unfit := range []struct {
+		services.Thresholds
+		says string
+	}{
+		{services.Thresholds{Big: 0, Huge: 10}, "bigFollowers: 1 to 2147483647 are allowed, got 0"},
+		{services.Thresholds{Big: services.MaxThreshold + 1, Huge: services.MaxThreshold + 1}, "bigFollowers: 1 to 2147483647 are allowed, got 2147483648"},
+		{services.Thresholds{Big: 10, Huge: 9}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 9"},
+		{services.Thresholds{Big: 10, Huge: services.MaxThreshold + 1}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 2147483648"},
 	} {
-		err := unfit.Check()
-		if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), field) {
-			t.Errorf("%v: %v", unfit, err)
+		if err := unfit.Check(); services.CodeOf(err) != services.Invalid || err.Error() != unfit.says {
+			t.Errorf("%v: %v", unfit.Thresholds, err)
 		}
 	}
 }

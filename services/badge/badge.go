@@ -112,7 +112,7 @@ func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watc
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
-		if documents[i].Ready && !s.fanout.Dormant(documents[i]) {
+		if documents[i].Ready && !s.fanout.Away(documents[i]) {
 			badges[i] = s.render(user, documents[i], at)
 			s.visits.note(user, documents[i].Day)
 			continue
@@ -126,7 +126,7 @@ func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watc
 	return badges, errs
 }
 
-// readMissing answers for a user whose document is not there: rebuilt, or counted in SQL when Redis does not answer.
+// readMissing answers for a user whose document is not there, or of before he went away: rebuilt, or counted in SQL when Redis does not answer.
 func (s *Service) readMissing(ctx context.Context, user services.UserNumber, watched bool, redisErr error) (*services.Badges, error) {
 	if redisErr == nil {
 		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {

@@ -33,10 +33,13 @@ type Config struct {
 
 	Chunk     int           // followers a chunk job serves; 0 means 2,000
 	ActiveFor time.Duration // who was not seen for longer is dormant and gets nothing pushed; 0 means 30 days
+	IdleAfter time.Duration // who was not seen for longer is idle and gets nothing of big authors pushed; 0 means 7 days
 	Lease     time.Duration // of a job, renewed at half; 0 means 30 s
 	Poll      time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
 	Own       time.Duration // how long a mutation waits for the actor's own views; 0 means 300 ms
 	Rebuilds  int           // users whose views are rebuilt at once, whoever asks; 0 means 16
+
+	Thresholds services.Thresholds // of authors' modes, while no admin has set others; zero means 5,000 and 1,000,000
 
 	MuteMentions bool // what mentions a user in a conversation that he has muted does not count either
 }
@@ -59,7 +62,9 @@ type Fanout struct {
 	rebuilt  rebuildCounts
 	paces    paces
 	clamped  atomic.Uint64
-	wakeUp   map[lane]chan struct{}
+
+	delivered atomic.Uint64
+	wakeUp    map[lane]chan struct{}
 }
 
 // New makes the machinery; the workers that do its jobs are made by Worker.
@@ -69,6 +74,13 @@ func New(cfg Config) *Fanout {
 	}
 	if cfg.ActiveFor == 0 {
 		cfg.ActiveFor = 30 * 24 * time.Hour
+	}
+	if cfg.IdleAfter == 0 {
+		cfg.IdleAfter = 7 * 24 * time.Hour
+	}
+	cfg.IdleAfter = min(cfg.IdleAfter, cfg.ActiveFor)
+	if cfg.Thresholds == (services.Thresholds{}) {
+		cfg.Thresholds = services.Thresholds{Big: 5000, Huge: 1_000_000}
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = 30 * time.Second
@@ -88,7 +100,7 @@ func New(cfg Config) *Fanout {
 	}
 	f.kinds = f.makeKinds()
 	f.lanes = lanesOf(f.kinds)
-	for _, lane := range []lane{laneQuick, laneBulk} {
+	for _, lane := range []lane{laneQuick, laneBulk, laneOnline} {
 		f.wakeUp[lane] = make(chan struct{}, 1)
 	}
 	return f
@@ -96,6 +108,22 @@ func New(cfg Config) *Fanout {
 
 // activeSince is the moment before which a user who was not seen since is dormant.
 func (f *Fanout) activeSince() time.Time { return f.clock.Now().Add(-f.cfg.ActiveFor) }
+
+// idleDay is the day before which a user who was not seen since is idle. It goes by whole days, as documents do.
+func (f *Fanout) idleDay() int64 { return dayOf(f.clock.Now().Add(-f.cfg.IdleAfter)) }
+
+// idleSince is the moment since which a follower of a big author was seen who is served: earlier than idle begins, by
+// what a visit may have been noted in SQL before the document says so, and read before it was noted.
+func (f *Fanout) idleSince() time.Time {
+	const slack = 25 * time.Hour
+	return time.Unix(f.idleDay()*int64(24*time.Hour/time.Second), 0).Add(-slack)
+}
+
+// Away says whether a document is that of somebody who was idle: big authors' posts were not pushed to him. It is rebuilt,
+// and he with it active, before it is shown.
+func (f *Fanout) Away(document rdb.Document) bool {
+	return document.Ready && document.Day < f.idleDay()
+}
 
 // lifetime is how long a user's keys live without a visit: less than ActiveFor, so that whoever has keys is pushed to.
 func (f *Fanout) lifetime() time.Duration { return f.cfg.ActiveFor - f.cfg.ActiveFor/30 }

@@ -12,11 +12,12 @@ const (
 	janitorEvery       = 10 * time.Minute
 	keepLog            = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
+	keepFanouts        = 24 * time.Hour
 	dormantStep        = 20_000 // users whose positions one turn looks at
 )
 
-// Janitor drops what SQL keeps only for a time: the log after an hour, idempotency keys after a day, the positions in
-// announcements and dots of who is dormant.
+// Janitor drops what SQL keeps only for a time: the log after an hour, idempotency keys after a day, fan-outs of which a
+// chunk is dead after as long, the positions in announcements and dots of who is dormant.
 type Janitor struct {
 	fanout *Fanout
 	walked services.UserNumber // how far the walk along the positions has come
@@ -46,9 +47,10 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	now := j.fanout.clock.Now()
 	entries, logErr := j.fanout.store.TrimLog(ctx, now.Add(-keepLog))
 	keys, keyErr := j.fanout.store.ForgetIdempotencyKeys(ctx, now.Add(-keepIdempotencyFor))
+	fanouts, fanoutErr := j.fanout.store.ForgetFanouts(ctx, now.Add(-keepFanouts))
 	walked, positions, err := j.fanout.store.DropDormantNotices(ctx, j.fanout.activeSince(), j.walked, dormantStep)
 	if err == nil {
 		j.walked = walked
 	}
-	return entries + keys + positions, errors.Join(logErr, keyErr, err)
+	return entries + keys + fanouts + positions, errors.Join(logErr, keyErr, fanoutErr, err)
 }

@@ -16,11 +16,15 @@ import (
 // errFinished says that a job took itself out of the queue, in the transaction of its effect.
 var errFinished = errors.New("finished in its own transaction")
 
-// span is a chunk of an author's followers: numbers above After, up to To.
+// span is a chunk of an author's followers: numbers above After, up to To; or, with Shards, those among the users of so
+// many shards of who is online.
 type span struct {
-	Post  services.PostID     `json:"post"`
-	After services.UserNumber `json:"after"`
-	To    services.UserNumber `json:"to"`
+	Post   services.PostID     `json:"post"`
+	Author services.UserNumber `json:"author"`
+	After  services.UserNumber `json:"after,omitempty"`
+	To     services.UserNumber `json:"to,omitempty"`
+	Shard  int                 `json:"shard,omitempty"` // the first
+	Shards int                 `json:"shards,omitempty"`
 }
 
 // FanOutJob carries a new post to all followers.
@@ -71,14 +75,6 @@ func NotifyJobs(causes ...store.Cause) ([]store.NewJob, error) {
 }
 
 func keyed(kind, key string) store.NewJob { return store.NewJob{Kind: kind, Key: key} }
-
-func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
-	var chunk span
-	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
-		return fmt.Errorf("payload of %s: %w", job.Kind, err)
-	}
-	return f.chunk(ctx, job.Kind, chunk)
-}
 
 // CarrySeen brings the durable mark of a user's feed into his document.
 func (f *Fanout) CarrySeen(ctx context.Context, user services.UserNumber) error {

@@ -15,8 +15,9 @@ import (
 type lane int
 
 const (
-	laneQuick lane = iota // one user's views
-	laneBulk              // chunks of many users
+	laneQuick  lane = iota // one user's views
+	laneBulk               // chunks of many users
+	laneOnline             // chunks of who is looking just now, before all other chunks
 )
 
 // kind is how jobs of one kind are done: each by itself, or those that were claimed together. An outcome of errFinished
@@ -31,6 +32,7 @@ type kind struct {
 const (
 	jobFanOut  = "post.fanout" // key: post id. A new post to all followers
 	jobPush    = "post.push"   // a chunk of them; payload: span
+	jobOnline  = "post.online" // those of them who are online; payload: span
 	jobRemove  = "post.remove" // key: post id. A deleted post from all followers
 	jobDrop    = "post.drop"   // a chunk of them; payload: span
 	jobFollow  = "follow"      // key: reader/author. The edge changed
@@ -47,6 +49,7 @@ func (f *Fanout) makeKinds() map[string]kind {
 		jobProfile: {lane: laneQuick, each: ofUser(f.CarryProfile)},
 	}
 	maps.Copy(kinds, f.feedKinds())
+	maps.Copy(kinds, f.authorKinds())
 	maps.Copy(kinds, f.notificationKinds())
 	maps.Copy(kinds, f.policyKinds())
 	maps.Copy(kinds, f.messageKinds())
@@ -62,6 +65,7 @@ func (f *Fanout) feedKinds() map[string]kind {
 		jobFanOut: {lane: laneQuick, each: ofPost(f.spread)},
 		jobRemove: {lane: laneQuick, each: ofPost(f.spread)},
 		jobPush:   {lane: laneBulk, each: f.runChunk},
+		jobOnline: {lane: laneOnline, each: f.runChunk},
 		jobDrop:   {lane: laneBulk, each: f.runChunk},
 		jobFollow: {lane: laneQuick, each: ofPair(f.Reconcile)},
 		jobSeen:   {lane: laneQuick, each: ofUser(f.CarrySeen)},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"tidings/services"
 	"tidings/services/mirror"
@@ -34,35 +35,76 @@ func (f *Fanout) spread(ctx context.Context, job store.Job, id services.PostID) 
 	if err := f.own(ctx, kind, post); err != nil || post.Pull {
 		return err
 	}
-	spans, err := f.spans(ctx, post)
-	if err != nil || len(spans) == 0 {
+	chunks, err := f.chunks(ctx, kind, post)
+	if err != nil || len(chunks) == 0 {
 		return err
 	}
-	if len(spans) == 1 {
-		return f.chunk(ctx, kind, spans[0])
+	if len(chunks) == 1 {
+		return f.chunk(ctx, kind, chunks[0])
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		finished, err := tx.FinishJobs(ctx, []store.Job{job})
-		if err == nil && finished == 0 {
-			err = services.Errorf(services.Unavailable, "job %s of post %s was taken over by another worker", job.Kind, id)
-		}
+	return f.split(ctx, job, kind, post, chunks)
+}
+
+// split puts the chunks in the parent's place. Every node knows from now on that the post is on its way.
+func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post services.Post, chunks []span) error {
+	jobs := make([]store.NewJob, len(chunks))
+	for i, chunk := range chunks {
+		payload, err := json.Marshal(chunk)
 		if err != nil {
+			return fmt.Errorf("chunk of %s: %w", post.ID, err)
+		}
+		jobs[i] = store.NewJob{Kind: kind, Payload: payload}
+		if chunk.Shards > 0 {
+			jobs[i].Kind = jobOnline
+		}
+	}
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := finish(ctx, tx, job); err != nil {
 			return err
 		}
-		chunks := make([]store.NewJob, len(spans))
-		for i, span := range spans {
-			payload, err := json.Marshal(span)
-			if err != nil {
-				return fmt.Errorf("chunk of %s: %w", id, err)
+		if kind == jobPush {
+			fanout := store.UnfinishedFanout{Post: post.ID, Author: post.Author}
+			if err := tx.BeginFanout(ctx, fanout, len(chunks)); err != nil {
+				return err
 			}
-			chunks[i] = store.NewJob{Kind: kind, Payload: payload}
+			if err := (mirror.FanoutChange{UnfinishedFanout: fanout}).Append(ctx, tx); err != nil {
+				return err
+			}
 		}
-		return tx.Enqueue(ctx, chunks...)
+		return tx.Enqueue(ctx, jobs...)
 	})
 	if err != nil {
 		return err
 	}
 	f.Wake()
+	return errFinished
+}
+
+// runChunk serves one of the chunks that a job was split into. The last one ends the fan-out for all nodes.
+func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
+	var chunk span
+	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	}
+	if job.Kind == jobDrop {
+		return f.chunk(ctx, jobDrop, chunk)
+	}
+	if err := f.chunk(ctx, jobPush, chunk); err != nil {
+		return err
+	}
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := finish(ctx, tx, job); err != nil {
+			return err
+		}
+		last, err := tx.EndChunk(ctx, chunk.Post)
+		if err != nil || !last {
+			return err
+		}
+		return mirror.FanoutChange{UnfinishedFanout: store.UnfinishedFanout{Post: chunk.Post, Author: chunk.Author}, Ended: true}.Append(ctx, tx)
+	})
+	if err != nil {
+		return err
+	}
 	return errFinished
 }
 
@@ -92,26 +134,76 @@ func (f *Fanout) DropOwn(ctx context.Context, author services.UserNumber, id ser
 	return f.drop(ctx, services.Post{ID: id, Author: author}, []services.UserNumber{author})
 }
 
-// spans cuts the author's followers into chunks.
-func (f *Fanout) spans(ctx context.Context, post services.Post) ([]span, error) {
-	var spans []span
-	after := services.UserNumber(0)
-	for {
-		edges, err := f.store.Followers(ctx, post.Author, after, f.cfg.Chunk, f.activeSince())
-		if err != nil {
+// chunks cuts the author's followers into chunks; of a new post that has several, those who are online come first.
+func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([]span, error) {
+	since, err := f.reach(ctx, kind, post)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := f.cut(ctx, post.Author, since)
+	if err != nil || len(ends) == 0 {
+		return nil, err
+	}
+	var chunks []span
+	if kind == jobPush && len(ends) > 1 {
+		if chunks, err = f.onlineChunks(ctx, post, len(ends)); err != nil {
 			return nil, err
 		}
+	}
+	after := services.UserNumber(0)
+	for _, to := range ends {
+		chunks = append(chunks, span{Post: post.ID, Author: post.Author, After: after, To: to})
+		after = to
+	}
+	return chunks, nil
+}
+
+// reach is since when a follower must have been seen to be served: a big author's posts are pushed to who is active,
+// everybody else's, and every deletion, to who is not dormant.
+func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
+	if kind == jobDrop {
+		return f.activeSince(), nil
+	}
+	mode, err := f.store.AuthorMode(ctx, post.Author)
+	if err != nil || mode == services.AuthorSmall {
+		return f.activeSince(), err
+	}
+	return f.idleSince(), nil
+}
+
+// cut is where the chunks of an author's followers end; the last one has no end. Of none there are none.
+func (f *Fanout) cut(ctx context.Context, author services.UserNumber, since time.Time) (ends []services.UserNumber, err error) {
+	for after := services.UserNumber(0); ; {
+		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
+		if err != nil || len(edges) == 0 {
+			return ends, err
+		}
+		if len(edges) < f.cfg.Chunk {
+			return append(ends, ^services.UserNumber(0)), nil
+		}
+		after = edges[len(edges)-1].Follower
+		ends = append(ends, after)
+	}
+}
+
+// eachFollower reads an author's followers above one number and up to another, as SQL has them now, a chunk at a time.
+func (f *Fanout) eachFollower(ctx context.Context, author, after, to services.UserNumber, since time.Time, do func(edges []services.Edge) error) error {
+	for {
+		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
+		if err != nil {
+			return err
+		}
+		more := len(edges) == f.cfg.Chunk
+		for len(edges) > 0 && edges[len(edges)-1].Follower > to {
+			edges, more = edges[:len(edges)-1], false
+		}
 		if len(edges) == 0 {
-			return spans, nil
+			return nil
 		}
-		last := edges[len(edges)-1].Follower
-		full := len(edges) == f.cfg.Chunk
-		spans = append(spans, span{Post: post.ID, After: after, To: last})
-		if !full {
-			spans[len(spans)-1].To = ^services.UserNumber(0)
-			return spans, nil
+		if err := do(edges); err != nil || !more {
+			return err
 		}
-		after = last
+		after = edges[len(edges)-1].Follower
 	}
 }
 
@@ -132,28 +224,19 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
 	if kind == jobPush && post.Deleted {
 		return nil
 	}
-	for after := chunk.After; ; {
-		edges, err := f.store.Followers(ctx, post.Author, after, f.cfg.Chunk, f.activeSince())
-		if err != nil {
-			return err
-		}
-		more := len(edges) == f.cfg.Chunk
-		for len(edges) > 0 && edges[len(edges)-1].Follower > chunk.To {
-			edges, more = edges[:len(edges)-1], false
-		}
-		if len(edges) == 0 {
-			return nil
-		}
-		if kind == jobPush {
-			err = f.push(ctx, stamp, post, edges)
-		} else {
-			err = f.drop(ctx, post, followers(edges))
-		}
-		if err != nil || !more {
-			return err
-		}
-		after = edges[len(edges)-1].Follower
+	if chunk.Shards > 0 {
+		return f.pushOnline(ctx, stamp, post, chunk)
 	}
+	since, err := f.reach(ctx, kind, post)
+	if err != nil {
+		return err
+	}
+	return f.eachFollower(ctx, post.Author, chunk.After, chunk.To, since, func(edges []services.Edge) error {
+		if kind == jobPush {
+			return f.push(ctx, stamp, post, edges)
+		}
+		return f.drop(ctx, post, followers(edges))
+	})
 }
 
 // push adds the post to the followers' inboxes. A refused one is read again by itself.
@@ -172,6 +255,11 @@ func (f *Fanout) push(ctx context.Context, stamp rdb.Stamp, post services.Post, 
 			if results[i], err = f.addAgain(ctx, edges[i].Follower, post.ID); err != nil {
 				return err
 			}
+		}
+	}
+	for _, result := range results {
+		if result.Status == rdb.Applied {
+			f.delivered.Add(1)
 		}
 	}
 	f.hint(ctx, followers(edges), results)

@@ -26,13 +26,14 @@ type Worker struct {
 	lane   lane
 }
 
-// Workers makes this node's workers: one for short work, bulk for the chunks of large fan-outs.
+// Workers makes this node's workers: one for short work, bulk for the chunks of large fan-outs, and one for
+// those chunks that come first.
 func (f *Fanout) Workers(bulk int) []*Worker {
 	workers := []*Worker{{f, laneQuick}}
 	for range max(bulk, 1) {
 		workers = append(workers, &Worker{f, laneBulk})
 	}
-	return workers
+	return append(workers, &Worker{f, laneOnline})
 }
 
 // Wake makes idle workers look for jobs now.
@@ -83,7 +84,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	f := w.fanout
 	limit := claimLimit
-	if w.lane == laneBulk {
+	if w.lane != laneQuick {
 		limit = 1 // chunks are shared among workers and nodes
 	}
 	jobs, err := f.store.Claim(ctx, f.lanes[w.lane], limit, f.cfg.Lease)

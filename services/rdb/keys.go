@@ -24,6 +24,10 @@ func conversationsKey(user services.UserNumber) string { return userKey(user, ":
 // onlineKey is where the user has open subscriptions: HASH, node -> end of its lease in ms, a field a node.
 func onlineKey(user services.UserNumber) string { return userKey(user, ":on") }
 
+// onlineSetKey is a part of all who have an open subscription anywhere: ZSET, user number -> end of his latest lease in
+// ms; who is gone stays until the next one enters, and the whole for a lease.
+func onlineSetKey(shard int) string { return "on:" + strconv.Itoa(shard) }
+
 // profileKey is a cached copy of the user's profile: STRING, see PutCopies, up to 3 KB.
 func profileKey(user services.UserNumber) string { return userKey(user, ":p") }
 

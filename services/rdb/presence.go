@@ -10,15 +10,68 @@ import (
 	"tidings/services"
 )
 
+// OnlineShards is into how many parts those who are online are cut.
+const OnlineShards = 64
+
+func onlineShard(user services.UserNumber) int { return int(user) % OnlineShards }
+
 // Enter says that the users have open subscriptions on this node, until now + lease unless it is said again.
 func (c *Client) Enter(ctx context.Context, users []services.UserNumber, lease time.Duration) error {
-	until := strconv.FormatInt(c.clock().Now().Add(lease).UnixMilli(), 10)
+	now := c.clock().Now()
+	end := now.Add(lease).UnixMilli()
+	until := strconv.FormatInt(end, 10)
+	byShard := map[int][]redis.Z{}
+	for _, user := range users {
+		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], redis.Z{Score: float64(end), Member: strconv.FormatUint(uint64(user), 10)})
+	}
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HSet(ctx, onlineKey(user), c.node(), until)
 			p.Expire(ctx, onlineKey(user), lease)
 		}
+		for shard, entering := range byShard {
+			p.ZAdd(ctx, onlineSetKey(shard), entering...)
+			p.ZRemRangeByScore(ctx, onlineSetKey(shard), "-inf", "("+strconv.FormatInt(now.UnixMilli(), 10))
+			p.Expire(ctx, onlineSetKey(shard), lease)
+		}
 	})
+}
+
+// CountOnline says how many users have an open subscription on any node, those among them who left within a lease.
+func (c *Client) CountOnline(ctx context.Context) (count int, err error) {
+	now := strconv.FormatInt(c.clock().Now().UnixMilli(), 10)
+	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+		for shard := range OnlineShards {
+			p.ZCount(ctx, onlineSetKey(shard), now, "+inf")
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, command := range commands {
+		in, err := command.(*redis.IntCmd).Result()
+		if err != nil {
+			return 0, unavailable(err)
+		}
+		count += int(in)
+	}
+	return count, nil
+}
+
+// Online lists the users of one shard, of OnlineShards, who have an open subscription on any node or left within a lease.
+func (c *Client) Online(ctx context.Context, shard int) ([]services.UserNumber, error) {
+	now := strconv.FormatInt(c.clock().Now().UnixMilli(), 10)
+	members, err := c.rds().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	users := make([]services.UserNumber, 0, len(members))
+	for _, member := range members {
+		if number, err := strconv.ParseUint(member, 10, 32); err == nil {
+			users = append(users, services.UserNumber(number))
+		}
+	}
+	return users, nil
 }
 
 // Leave takes this node out of the users' presence.

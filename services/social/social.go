@@ -109,13 +109,13 @@ func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 	}
 }
 
-// enqueue leaves the jobs of an edge that changed: the follower's feed, and the followee's notifications.
+// enqueue leaves the jobs of an edge that changed: the follower's feed, the followee's notifications and his audience.
 func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.UserNumber) error {
 	told, err := fanout.NotifyJob(store.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower})
 	if err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, fanout.FollowJob(follower, followee), told)
+	return tx.Enqueue(ctx, fanout.FollowJob(follower, followee), told, fanout.ModeJob(followee, tx.Now))
 }
 
 // Unfollow is the op by which a follow ends, and stops notifying. CONFLICT when there is none.

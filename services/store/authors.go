@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-const authorColumns = `SELECT author, followers, mode, pinned, pull, ver FROM authors `
+const authorColumns = `SELECT author, followers, counted_at, mode, pinned, pull, unnamed, ver FROM authors `
 
 var (
 	authorMode = newStatement("an author's mode", `SELECT mode FROM authors WHERE author = $1`)
@@ -16,11 +16,22 @@ var (
 
 	lockAuthor = newStatement("lock an author", authorColumns+`WHERE author = $1 {for update}`)
 
+	ensureAuthor = newStatement("ensure an author", `INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
+		VALUES ($1, 0, 0, 0, NULL, FALSE, 0, 0) ON CONFLICT (author) DO NOTHING`)
+
 	putAuthor = newStatement("put an author", `INSERT INTO authors AS a (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
-		VALUES ($1, $2, $3, $4, $5, $6, 0, 1)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
 		ON CONFLICT (author) DO UPDATE SET followers = excluded.followers, counted_at = excluded.counted_at, mode = excluded.mode,
-			pinned = excluded.pinned, pull = excluded.pull, ver = a.ver + 1
+			pinned = excluded.pinned, pull = excluded.pull, unnamed = excluded.unnamed, ver = a.ver + 1
 		RETURNING ver`)
+
+	lowerUnnamed = newStatement("end a chunk of an author", `UPDATE authors SET unnamed = unnamed - 1, ver = ver + 1
+		WHERE author = $1 AND unnamed > 0 RETURNING unnamed`)
+
+	authorsAfter = newStatement("authors with a row", `SELECT author FROM authors WHERE author > $1 ORDER BY author LIMIT $2`)
+
+	authorsOfMany = newStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
+		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 
 	pullAuthors = newStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
 
@@ -59,11 +70,12 @@ func (s *Store) Authors(ctx context.Context, numbers []services.UserNumber) (map
 	return authors, err
 }
 
-// AuthorForUpdate reads an author who cannot change until this transaction ends. Who has no row is small; two
-// transactions may both find none.
-func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserNumber) (services.Author, error) {
-	author := services.Author{Number: number}
-	err := tx.each(ctx, lockAuthor, []any{number}, func(scan func(...any) error) (err error) {
+// AuthorForUpdate reads an author who cannot change until this transaction ends, and gives him a row if he has none.
+func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserNumber) (author services.Author, err error) {
+	if _, err := tx.run(ctx, ensureAuthor, number); err != nil {
+		return author, err
+	}
+	err = tx.each(ctx, lockAuthor, []any{number}, func(scan func(...any) error) (err error) {
 		author, err = scanAuthor(scan)
 		return err
 	})
@@ -72,7 +84,11 @@ func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserNumber) (
 
 func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	var pinned sql.NullInt64
-	err = scan(&author.Number, &author.Followers, &author.Mode, &pinned, &author.Pull, &author.Version)
+	var counted int64
+	err = scan(&author.Number, &author.Followers, &counted, &author.Mode, &pinned, &author.Pull, &author.Unnamed, &author.Version)
+	if counted > 0 {
+		author.CountedAt = fromMicros(counted)
+	}
 	if pinned.Valid {
 		mode := services.AuthorMode(pinned.Int64)
 		author.Pinned = &mode
@@ -80,28 +96,52 @@ func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	return author, err
 }
 
-// PutAuthor writes down what is known of an author, whose followers were counted just now, and answers the version. Who is
-// huge has Pull.
+// PutAuthor writes down what is known of an author and answers the version. Who is huge has Pull.
 func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version uint64, err error) {
 	var pinned sql.NullInt64
 	if author.Pinned != nil {
 		pinned = sql.NullInt64{Int64: int64(*author.Pinned), Valid: true}
 	}
-	_, err = tx.one(ctx, putAuthor, []any{author.Number, author.Followers, tx.Now, int64(author.Mode), pinned, author.Pull || author.Mode == services.AuthorHuge}, &version)
+	counted := int64(0)
+	if !author.CountedAt.IsZero() {
+		counted = micros(author.CountedAt)
+	}
+	pull := author.Pull || author.Mode == services.AuthorHuge
+	_, err = tx.one(ctx, putAuthor, []any{author.Number, author.Followers, counted, int64(author.Mode), pinned, pull, author.Unnamed}, &version)
 	return version, err
+}
+
+// EndAuthorChunk notes that the documents of one more chunk of an author's followers name him, and answers whether it
+// was the last.
+func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserNumber) (last bool, err error) {
+	var left int
+	found, err := tx.one(ctx, lowerUnnamed, []any{author}, &left)
+	return found && left == 0, err
+}
+
+// AuthorsToLookAt lists authors by their numbers, those greater than after, at most limit: who has a row, and, with
+// followers above 0, whom at least so many follow. It reads every follow there is.
+func (s *Store) AuthorsToLookAt(ctx context.Context, followers int, after services.UserNumber, limit int) ([]services.UserNumber, error) {
+	if followers > 0 {
+		return s.numbers(ctx, authorsOfMany, after, followers, limit)
+	}
+	return s.numbers(ctx, authorsAfter, after, limit)
+}
+
+func (r runner) numbers(ctx context.Context, st statement, args ...any) (numbers []services.UserNumber, err error) {
+	err = r.each(ctx, st, args, func(scan func(...any) error) error {
+		var number services.UserNumber
+		err := scan(&number)
+		numbers = append(numbers, number)
+		return err
+	})
+	return numbers, err
 }
 
 // PullAuthors lists the authors whom their followers' documents name, by their numbers, those greater than after, at
 // most limit. Nobody else has pulled posts.
 func (s *Store) PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error) {
-	var authors []services.UserNumber
-	err := s.each(ctx, pullAuthors, []any{after, limit}, func(scan func(...any) error) error {
-		var author services.UserNumber
-		err := scan(&author)
-		authors = append(authors, author)
-		return err
-	})
-	return authors, err
+	return s.numbers(ctx, pullAuthors, after, limit)
 }
 
 // CountFollowers says how many follow an author, counting no further than limit.

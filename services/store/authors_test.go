@@ -1,11 +1,13 @@
 package store_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"tidings/services"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 func (b *bundle) author(author services.Author) (version uint64) {
@@ -27,7 +29,7 @@ func TestAuthors(t *testing.T) {
 			return err
 		})
 		pinned := services.AuthorBig
-		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned}
+		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned, Unnamed: 2, CountedAt: b.clock.Now()}
 		equal(b.t, b.author(big), uint64(1))
 		equal(b.t, b.author(big), uint64(2))
 		big.Version = 2
@@ -122,5 +124,86 @@ func TestUnfinishedFanouts(t *testing.T) {
 		begin(first, 2)
 		equal(b.t, must(b.ForgetFanouts(b.ctx, b.clock.Now()))(b.t), 1)
 		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{first})
+	})
+}
+
+func TestTheLastChunkOfAnAuthor(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.author(services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Unnamed: 2})
+		end := func() (last bool) {
+			b.write(func(tx *store.Tx) (err error) {
+				last, err = tx.EndAuthorChunk(b.ctx, 7)
+				return err
+			})
+			return last
+		}
+		equal(b.t, []bool{end(), end(), end()}, []bool{false, true, false}) // said once too often it changes nothing
+		got := must(b.Authors(b.ctx, []services.UserNumber{7}))(b.t)[7]
+		equal(b.t, got, services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Version: 3})
+	})
+}
+
+func TestAuthorsToLookAt(t *testing.T) {
+	each(t, func(b *bundle) {
+		for follower := services.UserNumber(1); follower <= 5; follower++ {
+			for followee := services.UserNumber(100); followee < 100+follower; followee++ {
+				b.follow(services.Edge{Follower: follower, Followee: followee}) // 100 has 5, 101 has 4, ..., 104 has 1
+			}
+		}
+		b.author(services.Author{Number: 104})
+		b.author(services.Author{Number: 7})
+		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 3, 0, 10))(b.t), []services.UserNumber{100, 101, 102})
+		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 3, 100, 1))(b.t), []services.UserNumber{101})
+		equal(b.t, len(must(b.AuthorsToLookAt(b.ctx, 6, 0, 10))(b.t)), 0)
+		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 0, 0, 10))(b.t), []services.UserNumber{7, 104})
+		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 0, 7, 10))(b.t), []services.UserNumber{104})
+	})
+}
+
+func TestJobCountsOfSomeKinds(t *testing.T) {
+	each(t, func(b *bundle) {
+		waiting, oldest, err := b.JobCountsOf(b.ctx, []string{"a", "b"})
+		if waiting != 0 || !oldest.IsZero() || err != nil {
+			b.t.Fatalf("%d wait, the oldest since %v, %v", waiting, oldest, err)
+		}
+		began := b.clock.Now()
+		for _, kind := range []string{"a", "b", "c", "a"} {
+			b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: kind}) })
+			b.clock.advance(time.Second)
+		}
+		waiting, oldest, err = b.JobCountsOf(b.ctx, []string{"b", "a"})
+		if waiting != 3 || !oldest.Equal(began) || err != nil {
+			b.t.Errorf("%d wait, the oldest since %v, %v", waiting, oldest, err)
+		}
+		_, oldest, err = b.JobCountsOf(b.ctx, []string{"c"})
+		if !oldest.Equal(began.Add(2*time.Second)) || err != nil {
+			b.t.Errorf("the oldest since %v, %v", oldest, err)
+		}
+	})
+}
+
+// Whoever counts what an operation asks of SQL is told of each statement, of reads and of writes.
+func TestTraceNamesEachStatement(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		var mu sync.Mutex
+		var told []string
+		s := storetest.Open(t, store.Config{URL: url, Trace: func(statement string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, statement)
+		}})
+		ctx := t.Context()
+		if _, err := s.AuthorMode(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Write(ctx, func(tx *store.Tx) error { _, err := tx.PutAuthor(ctx, services.Author{Number: 1}); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) < 2 || told[len(told)-2] != "an author's mode" || told[len(told)-1] != "put an author" {
+			t.Errorf("it was told %q", told)
+		}
 	})
 }

@@ -46,6 +46,8 @@ var (
 
 	deleteJob = newStatement("delete a job", `DELETE FROM jobs WHERE id = $1`)
 
+	countJobsOf = newStatement("count jobs of some kinds", `SELECT count(*), min(created_at) FROM jobs WHERE {in kind $1 TEXT}`)
+
 	countJobs = newStatement("count jobs", `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dead_jobs), (SELECT min(created_at) FROM jobs)`)
 )
 
@@ -170,4 +172,17 @@ func (s *Store) JobCounts(ctx context.Context) (waiting, dead int, oldest time.T
 		oldest = fromMicros(created.Int64)
 	}
 	return waiting, dead, oldest, nil
+}
+
+// JobCountsOf says how many jobs of some kinds are not done yet, and when the oldest of them was made; the zero time when
+// there is none.
+func (s *Store) JobCountsOf(ctx context.Context, kinds []string) (waiting int, oldest time.Time, err error) {
+	var created sql.NullInt64
+	if _, err := s.one(ctx, countJobsOf, []any{kinds}, &waiting, &created); err != nil {
+		return 0, time.Time{}, err
+	}
+	if created.Valid {
+		oldest = fromMicros(created.Int64)
+	}
+	return waiting, oldest, nil
 }

@@ -100,7 +100,7 @@ func TestPlansOnPostgres(t *testing.T) {
 	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0],["COMMENT",0]]', 9, 21`
 	for name, args := range map[string]string{
 		"homeFeed": "1, 9, 300", "inboxFeed": "1, 9, 300", "countPushed": "1, 9, 301", "pulledPosts": `'[[1],[2]]', 300`, "pulledBy": "1", "pullAuthors": "0, 100",
-		"authorMode": "1", "authorsByNumber": "ARRAY[1, 2]", "countFollowers": "1, 100", "lowerFanout": "1",
+		"authorMode": "1", "lowerUnnamed": "1", "authorsAfter": "1, 100", "authorsByNumber": "ARRAY[1, 2]", "countFollowers": "1, 100", "lowerFanout": "1",
 		"newestCounting": "1, 9", "countNew": "1, 9, 301", "followersOf": "1, 0, 0, 100",
 		"edge": "1, 2", "followStands": "1, 2", "restrictionsBetween": "'[[1,2]]'", "showFollow": "1, 2", "blocksBetween": "1, 2",
 		"listMutes": "1, 9, 20", "countBlocks": "1, 9", "lockUsers": "ARRAY[1, 2]", "holdUsers": "ARRAY[1, 2]", "blockersOf": "1, ARRAY[2, 3]", "causesOfActor": "1, 2, '', 0, 0, 10", "directBlocks": "1",

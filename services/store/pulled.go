@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"tidings/services"
@@ -74,8 +75,8 @@ func (s *Store) Pulls(ctx context.Context, author services.UserNumber) (pulls bo
 
 // UnfinishedFanout is a post on its way to its followers in more than one chunk.
 type UnfinishedFanout struct {
-	Post   services.PostID
-	Author services.UserNumber
+	Post   services.PostID     `json:"post"`
+	Author services.UserNumber `json:"author"`
 }
 
 var (
@@ -87,6 +88,8 @@ var (
 	deleteFanout = newStatement("end a fan-out", `DELETE FROM fanouts WHERE post = $1`)
 
 	unfinishedFanouts = newStatement("unfinished fan-outs", `SELECT post, author FROM fanouts ORDER BY post`)
+
+	oldestFanout = newStatement("the oldest fan-out", `SELECT min(began_at) FROM fanouts`)
 
 	forgetFanouts = newStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1`)
 )
@@ -127,4 +130,13 @@ func (s *Store) ForgetFanouts(ctx context.Context, before time.Time) (forgotten 
 		return err
 	})
 	return forgotten, err
+}
+
+// OldestFanout is when the oldest of UnfinishedFanouts began; the zero time when there is none.
+func (s *Store) OldestFanout(ctx context.Context) (began time.Time, err error) {
+	var at sql.NullInt64
+	if _, err = s.one(ctx, oldestFanout, nil, &at); err == nil && at.Valid {
+		began = fromMicros(at.Int64)
+	}
+	return began, err
 }

@@ -16,10 +16,18 @@ type queryer interface {
 type runner struct {
 	dialect dialect
 	db      queryer
+	trace   func(statement string) // nil for nobody
+}
+
+func (r runner) tell(st statement) {
+	if r.trace != nil {
+		r.trace(st.name)
+	}
 }
 
 // each calls scan for every row. scan gets the row's Scan.
 func (r runner) each(ctx context.Context, st statement, args []any, scan func(into func(...any) error) error) error {
+	r.tell(st)
 	found, err := r.db.query(ctx, st.text[r.dialect], r.dialect.bind(args))
 	if err != nil {
 		return fault(st.name, err)
@@ -47,6 +55,7 @@ func (r runner) one(ctx context.Context, st statement, args []any, into ...any) 
 
 // run changes rows and says how many.
 func (r runner) run(ctx context.Context, st statement, args ...any) (int, error) {
+	r.tell(st)
 	result, err := r.db.exec(ctx, st.text[r.dialect], r.dialect.bind(args))
 	if err != nil {
 		return 0, fault(st.name, err)

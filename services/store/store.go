@@ -28,6 +28,9 @@ type Config struct {
 	MaxConns int            // PostgreSQL: connections at most; 0 is 16
 	Clock    services.Clock // nil is the machine's
 	Log      *slog.Logger   // nil is none
+
+	// Trace is told the name of each statement before it runs, by any goroutine; nil is nobody.
+	Trace func(statement string)
 }
 
 // defaultMaxConns is enough for two nodes' worth of writers below PostgreSQL's usual limit of 100.
@@ -54,7 +57,7 @@ type Store struct {
 // another process has is CONFLICT, a database that is newer than this program too, and one that cannot be
 // reached or opened is UNAVAILABLE. The errors name the database and never a password.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	s := &Store{clock: cfg.Clock, log: cfg.Log}
+	s := &Store{clock: cfg.Clock, log: cfg.Log, runner: runner{trace: cfg.Trace}}
 	if s.clock == nil {
 		s.clock = services.SystemClock{}
 	}

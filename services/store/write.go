@@ -88,7 +88,7 @@ func (s *Store) tryPostgres(ctx context.Context, fns []func(*Tx) error, last boo
 		return repeat(fault("begin", err), len(fns)), false
 	}
 	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
-	tx := &Tx{Now: s.now(), runner: runner{postgres, transaction{dbTx}}}
+	tx := &Tx{Now: s.now(), runner: runner{postgres, transaction{dbTx}, s.trace}}
 	errs = make([]error, len(fns))
 	for i, fn := range fns {
 		errs[i], err = s.part(ctx, tx, fn, len(fns) > 1)

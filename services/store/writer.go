@@ -168,7 +168,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 		return false
 	}
 	for _, r := range group {
-		tx := &Tx{Now: w.store.now(), runner: runner{sqlite, w.conn}}
+		tx := &Tx{Now: w.store.now(), runner: runner{sqlite, w.conn, w.store.trace}}
 		r.errs = make([]error, len(r.fns))
 		for i, fn := range r.fns {
 			failed, err := w.store.part(r.ctx, tx, fn, true)

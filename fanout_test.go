@@ -1,0 +1,113 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services/store/storetest"
+)
+
+const (
+	audienceFields = `user{id} followers mode pinned`
+	fanoutFields   = `bigFollowers hugeFollowers waiting lagMs`
+	setThresholds  = `mutation($b:Int!,$h:Int!){r:setFanoutThresholds(input:{bigFollowers:$b,hugeFollowers:$h}){fanout{` + fanoutFields + `}}}`
+	pinMode        = `mutation($u:ID!,$m:AuthorMode){r:pinAuthorMode(input:{userId:$u,mode:$m}){author{` + audienceFields + `}}}`
+)
+
+// fanoutState is admin.fanout as a client sees it.
+type fanoutState struct{ BigFollowers, HugeFollowers, Waiting, LagMs int }
+
+func (n *node) fanoutState() fanoutState {
+	n.tb.Helper()
+	var data struct{ Admin struct{ Fanout fanoutState } }
+	n.must("root:admin", `{admin{fanout{`+fanoutFields+`}}}`, nil, &data)
+	return data.Admin.Fanout
+}
+
+// audience is admin.author as a client sees it.
+type audience struct {
+	User      struct{ ID string }
+	Followers int
+	Mode      string
+	Pinned    *string
+}
+
+func (n *node) audience(key string) audience {
+	n.tb.Helper()
+	var data struct{ Admin struct{ Author audience } }
+	n.must("root:admin", `query($u:ID!){admin{author(userId:$u){`+audienceFields+`}}}`, map[string]any{"u": "user:" + key}, &data)
+	return data.Admin.Author
+}
+
+// An operator sees how an author is carried, changes the thresholds and pins one author's mode while it runs.
+func TestOperatorsSeeAndSetHowAuthorsAreCarried(t *testing.T) {
+	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: "embedded"})
+	for _, reader := range []string{"one", "two", "three"} {
+		n.follow(reader, "author")
+	}
+	if got := n.audience("author"); got.User.ID != "user:author" || got.Followers != 3 || got.Mode != "SMALL" || got.Pinned != nil {
+		t.Errorf("the author is %+v", got)
+	}
+	if got := n.fanoutState(); got.BigFollowers != 5000 || got.HugeFollowers != 1_000_000 {
+		t.Errorf("the state is %+v", got)
+	}
+	becomes := func(what, mode string) {
+		t.Helper()
+		eventually(t, time.Minute, what, func() bool { return n.audience("author").Mode == mode })
+	}
+	n.must("root:admin", setThresholds, map[string]any{"b": 2, "h": 10}, nil)
+	if got := n.fanoutState(); got.BigFollowers != 2 || got.HugeFollowers != 10 {
+		t.Errorf("the state after it was set is %+v", got)
+	}
+	becomes("the thresholds make the author big", "BIG")
+	for _, mode := range []string{"HUGE", "SMALL"} {
+		var data struct{ R struct{ Author audience } }
+		n.must("root:admin", pinMode, map[string]any{"u": "user:author", "m": mode}, &data)
+		if got := data.R.Author; got.Pinned == nil || *got.Pinned != mode {
+			t.Errorf("pinned as %s the author is %+v", mode, got)
+		}
+		becomes("the pin holds", mode)
+	}
+	n.must("root:admin", pinMode, map[string]any{"u": "user:author", "m": nil}, nil)
+	becomes("the mode goes by the audience again", "BIG")
+	n.publish("author", "a post")
+	eventually(t, time.Minute, "the posts are delivered and counted", func() bool { return n.metric("tidings_fanout_delivered_total") >= 3 })
+	eventually(t, time.Minute, "nothing is on its way", func() bool {
+		return n.metric("tidings_fanout_waiting") == 0 && n.metric("tidings_fanout_lag_seconds") == 0 && n.fanoutState().LagMs == 0
+	})
+}
+
+// What an operator may not do is refused, and changes nothing.
+func TestOperatorsAreToldWhatIsWrong(t *testing.T) {
+	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: "embedded"})
+	n.follow("reader", "author")
+	for _, c := range []struct {
+		as, query string
+		variables map[string]any
+		code      string
+	}{
+		{"root:admin", setThresholds, map[string]any{"b": 0, "h": 10}, "INVALID"},
+		{"root:admin", setThresholds, map[string]any{"b": 11, "h": 10}, "INVALID"},
+		{"root:admin", setThresholds, map[string]any{"b": -1, "h": -1}, "INVALID"},
+		{"author", setThresholds, map[string]any{"b": 1, "h": 10}, "FORBIDDEN"},
+		{"root:ingest", setThresholds, map[string]any{"b": 1, "h": 10}, "FORBIDDEN"},
+		{"", setThresholds, map[string]any{"b": 1, "h": 10}, "UNAUTHENTICATED"},
+		{"root:admin", pinMode, map[string]any{"u": "user:nobody", "m": "HUGE"}, "NOT_FOUND"},
+		{"root:admin", pinMode, map[string]any{"u": "author", "m": "HUGE"}, "INVALID"},
+		{"author", pinMode, map[string]any{"u": "user:author", "m": "HUGE"}, "FORBIDDEN"},
+		{"", pinMode, map[string]any{"u": "user:author", "m": "HUGE"}, "UNAUTHENTICATED"},
+		{"root:admin", `{admin{author(userId:"user:nobody"){mode}}}`, nil, "NOT_FOUND"},
+		{"author", `{admin{author(userId:"user:author"){mode}}}`, nil, "FORBIDDEN"},
+		{"author", `{admin{fanout{waiting}}}`, nil, "FORBIDDEN"},
+	} {
+		if got := n.ask(c.as, c.query, c.variables).code(); got != c.code {
+			t.Errorf("%s asks %s %v: %q, want %s", c.as, c.query, c.variables, got, c.code)
+		}
+	}
+	if got := n.fanoutState(); got.BigFollowers != 5000 || got.HugeFollowers != 1_000_000 {
+		t.Errorf("a refused change left %+v", got)
+	}
+	if got := n.audience("author"); got.Mode != "SMALL" || got.Pinned != nil {
+		t.Errorf("a refused pin left %+v", got)
+	}
+}

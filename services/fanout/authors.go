@@ -1,0 +1,367 @@
+package fanout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// The kinds of jobs of authors' modes.
+const (
+	jobMode  = "author.mode"  // key: author. His audience may have crossed a threshold
+	jobModes = "author.modes" // key: "all". Anybody's may have, or the thresholds have moved
+	jobName  = "author.name"  // a chunk of followers whose documents are to name him; payload: audience
+)
+
+const (
+	modeAfter  = 5 * time.Second // several follows are counted together
+	countAgain = time.Minute     // an audience of thousands is not counted again before
+	modesBatch = 1000
+)
+
+func (f *Fanout) authorKinds() map[string]kind {
+	return map[string]kind{
+		jobMode:  {lane: laneQuick, each: ofUser(f.FindMode)},
+		jobModes: {lane: laneBulk, each: f.runModes},
+		jobName:  {lane: laneBulk, each: f.runName},
+	}
+}
+
+// audience is a chunk of an author's followers: numbers above After, up to To.
+type audience struct {
+	Author services.UserNumber `json:"author"`
+	After  services.UserNumber `json:"after"`
+	To     services.UserNumber `json:"to"`
+}
+
+// ModeJob looks at an author's audience a little after now, a follow or its end having changed it.
+func ModeJob(author services.UserNumber, now time.Time) store.NewJob {
+	job := keyed(jobMode, mirror.UserNumberText(author))
+	job.NotBefore = now.Add(modeAfter)
+	return job
+}
+
+// ModesJob looks at all audiences: after an import, or when the thresholds have moved.
+func ModesJob() store.NewJob { return keyed(jobModes, "all") }
+
+// Thresholds are the thresholds that hold: those that an admin has set, else the configured ones.
+func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
+	thresholds, set, err := f.store.Thresholds(ctx)
+	if err == nil && !set {
+		thresholds = f.cfg.Thresholds
+	}
+	return thresholds, err
+}
+
+// FindMode brings an author's mode in line with his audience, or with what an admin has pinned. Whoever is to be huge
+// is first named by the documents of his followers: only then, when every reader pulls his posts, are they no longer pushed.
+func (f *Fanout) FindMode(ctx context.Context, author services.UserNumber) error {
+	thresholds, err := f.Thresholds(ctx)
+	if err != nil {
+		return err
+	}
+	for range maxRounds {
+		known, putOff, err := f.author(ctx, author)
+		if err != nil || putOff {
+			return err
+		}
+		counted := known
+		counted.CountedAt = f.clock.Now()
+		if counted.Followers, err = f.store.CountFollowers(ctx, author, thresholds.Huge); err != nil {
+			return err
+		}
+		done, err := f.settleMode(ctx, thresholds, known, counted)
+		if err != nil || done {
+			return err
+		}
+	}
+	return fmt.Errorf("mode of author %d: it changed %d times meanwhile", author, maxRounds)
+}
+
+// author reads what is known of one. A count of thousands is put off while the last one is young.
+func (f *Fanout) author(ctx context.Context, author services.UserNumber) (known services.Author, putOff bool, err error) {
+	found, err := f.store.Authors(ctx, []services.UserNumber{author})
+	if err != nil {
+		return known, false, err
+	}
+	known, has := found[author]
+	known.Number = author
+	again := known.CountedAt.Add(countAgain)
+	if !has || known.Followers < countedAtOnce || !f.clock.Now().Before(again) || settled(known) != known.Mode {
+		return known, false, nil
+	}
+	job := keyed(jobMode, mirror.UserNumberText(author))
+	job.NotBefore = again
+	return known, true, f.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, job) })
+}
+
+// countedAtOnce is an audience that is counted whenever it changes: it costs next to nothing.
+const countedAtOnce = 10_000
+
+// settled is the mode that an author is waiting for, which no count changes.
+func settled(author services.Author) services.AuthorMode {
+	switch {
+	case author.Pinned != nil:
+		return *author.Pinned
+	case author.Pull && author.Mode != services.AuthorHuge && author.Unnamed == 0:
+		return services.AuthorHuge // perhaps: it takes a count
+	}
+	return author.Mode
+}
+
+// settleMode writes down what a count comes to. It is not done when somebody else has changed the author since he was known.
+func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds, known, counted services.Author) (done bool, err error) {
+	target := thresholds.Mode(known.Mode, counted.Followers)
+	if known.Pinned != nil {
+		target = *known.Pinned
+	}
+	if target == services.AuthorSmall && known.Version == 0 {
+		return true, nil // as almost everybody
+	}
+	var chunks []audience
+	switch {
+	case target == services.AuthorHuge && !known.Pull:
+		if chunks, err = f.audiences(ctx, known.Number); err != nil {
+			return false, err
+		}
+		counted.Pull, counted.Unnamed = true, len(chunks)
+		if len(chunks) == 0 {
+			counted.Mode = target
+		}
+	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk comes back to it
+	default:
+		counted.Mode = target
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		done = false
+		now, err := tx.AuthorForUpdate(ctx, known.Number)
+		if err != nil || now.Version != known.Version {
+			return err
+		}
+		done = true
+		if _, err := tx.PutAuthor(ctx, counted); err != nil || counted.Pull == known.Pull {
+			return err
+		}
+		return beginNaming(ctx, tx, known.Number, chunks)
+	})
+	if err == nil && done {
+		f.Wake()
+		if counted.Mode != known.Mode {
+			f.log.Info("an author's mode has changed", "mode", counted.Mode, "was", known.Mode, "followers", counted.Followers)
+		}
+	}
+	return done, err
+}
+
+// beginNaming leaves the chunks of an author's followers whose documents are to name him, and tells the nodes of him.
+func beginNaming(ctx context.Context, tx *store.Tx, author services.UserNumber, chunks []audience) error {
+	jobs := make([]store.NewJob, len(chunks))
+	for i, chunk := range chunks {
+		payload, err := json.Marshal(chunk)
+		if err != nil {
+			return fmt.Errorf("chunk of author %d: %w", author, err)
+		}
+		jobs[i] = store.NewJob{Kind: jobName, Payload: payload}
+	}
+	if err := tx.Enqueue(ctx, jobs...); err != nil {
+		return err
+	}
+	return mirror.PullChange{Author: author}.Append(ctx, tx)
+}
+
+// audiences cuts an author's followers into chunks.
+func (f *Fanout) audiences(ctx context.Context, author services.UserNumber) (chunks []audience, err error) {
+	ends, err := f.cut(ctx, author, f.activeSince())
+	after := services.UserNumber(0)
+	for _, to := range ends {
+		chunks = append(chunks, audience{Author: author, After: after, To: to})
+		after = to
+	}
+	return chunks, err
+}
+
+// runName lets the documents of one chunk of followers name the author. Who begins to follow meanwhile, or returns, is
+// named by that: from the first chunk on every document that is written names him.
+func (f *Fanout) runName(ctx context.Context, job store.Job) error {
+	var chunk audience
+	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	}
+	stamp, err := f.redis.Now(ctx)
+	if err != nil {
+		return err
+	}
+	err = f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, f.activeSince(), func(edges []services.Edge) error {
+		return f.name(ctx, stamp, edges)
+	})
+	if err != nil {
+		return err
+	}
+	last := false
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := finish(ctx, tx, job); err != nil {
+			return err
+		}
+		if last, err = tx.EndAuthorChunk(ctx, chunk.Author); err != nil || !last {
+			return err
+		}
+		return tx.Enqueue(ctx, keyed(jobMode, mirror.UserNumberText(chunk.Author)))
+	})
+	if err != nil {
+		return err
+	}
+	f.Wake()
+	return errFinished
+}
+
+func (f *Fanout) name(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
+	adds := make([]rdb.AddPulled, len(edges))
+	for i, edge := range edges {
+		adds[i] = rdb.AddPulled{Reader: edge.Follower, Author: services.PulledAuthor{Author: edge.Followee, Since: edge.Since}}
+	}
+	results, err := f.redis.MergePulled(ctx, stamp, adds)
+	if err != nil {
+		return err
+	}
+	f.hint(ctx, followers(edges), results)
+	for i, result := range results {
+		if result.Status == rdb.Retry {
+			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finish takes a job out of the queue in the transaction of its effect.
+func finish(ctx context.Context, tx *store.Tx, job store.Job) error {
+	finished, err := tx.FinishJobs(ctx, []store.Job{job})
+	if err == nil && finished == 0 {
+		err = services.Errorf(services.Unavailable, "job %d of kind %s was taken over by another worker", job.ID, job.Kind)
+	}
+	return err
+}
+
+// runModes leaves a job for everyone whose audience may call for another mode: whom so many follow, and who has a mode already.
+func (f *Fanout) runModes(ctx context.Context, _ store.Job) error {
+	thresholds, err := f.Thresholds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, followers := range []int{thresholds.Big, 0} {
+		for after := services.UserNumber(0); ; {
+			authors, err := f.store.AuthorsToLookAt(ctx, followers, after, modesBatch)
+			if err != nil {
+				return err
+			}
+			jobs := make([]store.NewJob, len(authors))
+			for i, author := range authors {
+				jobs[i] = keyed(jobMode, mirror.UserNumberText(author))
+			}
+			if len(jobs) > 0 {
+				if err := f.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
+					return err
+				}
+			}
+			if len(authors) < modesBatch {
+				break
+			}
+			after = authors[len(authors)-1]
+		}
+	}
+	f.Wake()
+	return nil
+}
+
+// SetThresholds sets the thresholds for all nodes, at once and until they are set again; the modes of those whom they
+// concern follow. INVALID unless 1 <= big <= huge.
+func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
+	if err := thresholds.Check(); err != nil {
+		return err
+	}
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := tx.SetThresholds(ctx, thresholds); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, ModesJob())
+	})
+	f.Wake()
+	return err
+}
+
+// PinMode pins an author's mode, whatever his audience, or with nil lets it go by that again. It holds at once, except
+// that who is to be huge is so only when his followers' documents name him.
+func (f *Fanout) PinMode(ctx context.Context, author services.UserNumber, mode *services.AuthorMode) error {
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		known, err := tx.AuthorForUpdate(ctx, author)
+		if err != nil {
+			return err
+		}
+		// A count of before says nothing of what it comes to now.
+		known.Pinned, known.CountedAt = mode, time.Time{}
+		if _, err := tx.PutAuthor(ctx, known); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, keyed(jobMode, mirror.UserNumberText(author)))
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.FindMode(ctx, author); err != nil {
+		f.log.Debug("a pinned mode does not hold yet; its job will see to it", "error", err)
+	}
+	f.Wake()
+	return nil
+}
+
+// Author is what is known of an author, his followers counted now, no further than the threshold of the huge.
+func (f *Fanout) Author(ctx context.Context, number services.UserNumber) (author services.Author, err error) {
+	thresholds, err := f.Thresholds(ctx)
+	if err != nil {
+		return author, err
+	}
+	found, err := f.store.Authors(ctx, []services.UserNumber{number})
+	if err != nil {
+		return author, err
+	}
+	author = found[number]
+	author.Number = number
+	author.Followers, err = f.store.CountFollowers(ctx, number, thresholds.Huge)
+	return author, err
+}
+
+// Lag is how far fan-out is behind.
+type Lag struct {
+	Waiting int           // jobs that carry posts or their deletion
+	Oldest  time.Duration // for how long the oldest has been on its way; 0 when none is
+}
+
+// Lag reads how far fan-out is behind, on all nodes together.
+func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
+	waiting, oldest, err := f.store.JobCountsOf(ctx, []string{jobFanOut, jobOnline, jobPush, jobRemove, jobDrop})
+	if err != nil {
+		return lag, err
+	}
+	began, err := f.store.OldestFanout(ctx)
+	if err != nil {
+		return lag, err
+	}
+	if oldest.IsZero() || !began.IsZero() && began.Before(oldest) {
+		oldest = began
+	}
+	lag.Waiting = waiting
+	if !oldest.IsZero() {
+		lag.Oldest = max(0, f.clock.Now().Sub(oldest))
+	}
+	return lag, nil
+}
+
+// Delivered is how many entries this node has put into inboxes.
+func (f *Fanout) Delivered() uint64 { return f.delivered.Load() }

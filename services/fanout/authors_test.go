@@ -1,0 +1,310 @@
+package fanout_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// lowThresholds let a few followers make an author big, and huge.
+func lowThresholds(cfg *fanout.Config) {
+	smallChunks(cfg)
+	cfg.Thresholds = services.Thresholds{Big: 3, Huge: 5}
+}
+
+// follow writes edges with the jobs that the mutation leaves.
+func follow(w *fanouttest.World, author services.UserNumber, readers ...services.UserNumber) {
+	w.TB.Helper()
+	w.Follow(author, readers...)
+	enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
+}
+
+func unfollow(w *fanouttest.World, author services.UserNumber, readers ...services.UserNumber) {
+	w.TB.Helper()
+	w.Unfollow(author, readers...)
+	enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
+}
+
+func mode(w *fanouttest.World, author services.UserNumber) services.AuthorMode {
+	w.TB.Helper()
+	mode, err := w.Store.AuthorMode(w.TB.Context(), author)
+	w.Must(err)
+	return mode
+}
+
+// names says whether a reader's document names an author.
+func names(w *fanouttest.World, reader, author services.UserNumber) bool {
+	w.TB.Helper()
+	return slices.ContainsFunc(w.Document(reader).Pulled, func(p services.PulledAuthor) bool { return p.Author == author })
+}
+
+// An author's mode follows his audience, up at a threshold and down below 80 % of it; who was huge once stays named.
+func TestAModeFollowsTheAudience(t *testing.T) {
+	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(7)
+		author, readers := users[0], users[1:]
+		at := func(followers int, want services.AuthorMode, pull bool) {
+			t.Helper()
+			w.Quiet(w.Fanout)
+			known, err := w.Store.Authors(t.Context(), []services.UserNumber{author})
+			w.Must(err)
+			if got := known[author]; got.Mode != want || got.Pull != pull || got.Unnamed != 0 || got.Version > 0 && got.Followers != min(followers, 5) {
+				t.Fatalf("with %d followers: %+v, want mode %d, pull %v", followers, got, want, pull)
+			}
+			for i, reader := range readers {
+				if got, want := names(w, reader, author), pull && i < followers; got != want {
+					t.Errorf("with %d followers the document of number %d names the author: %v, want %v", followers, i, got, want)
+				}
+			}
+		}
+		for i, want := range []services.AuthorMode{services.AuthorSmall, services.AuthorSmall, services.AuthorBig, services.AuthorBig, services.AuthorHuge, services.AuthorHuge} {
+			follow(w, author, readers[i])
+			at(i+1, want, want == services.AuthorHuge)
+		}
+		unfollow(w, author, readers[4:]...) // 80 % of 5 stay
+		at(4, services.AuthorHuge, true)
+		unfollow(w, author, readers[3])
+		at(3, services.AuthorBig, true)
+		unfollow(w, author, readers[2])
+		at(2, services.AuthorSmall, true) // less than 80 % of 3
+		follow(w, author, readers[2:]...)
+		at(6, services.AuthorHuge, true)
+	})
+}
+
+// Follows of one moment are counted once, and an audience of thousands once a minute.
+func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
+	w := world(t, lowThresholds)
+	users := w.Users(4)
+	author := users[0]
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.PutAuthor(ctx, services.Author{Number: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
+		return err
+	})
+	w.Must(w.Fanout.FindMode(t.Context(), author))
+	if mode(w, author) != services.AuthorBig {
+		t.Fatal("the audience was counted again at once")
+	}
+	w.Clock.Advance(time.Minute)
+	w.Work(w.Fanout)
+	if mode(w, author) != services.AuthorSmall {
+		t.Error("the audience was not counted after a minute")
+	}
+	for _, follower := range users[1:] {
+		follow(w, author, follower)
+	}
+	w.Clock.Advance(5 * time.Second)
+	modes := 0
+	for _, job := range claim(w) {
+		if job.Kind == "author.mode" {
+			modes++
+		}
+	}
+	if modes != 1 {
+		t.Errorf("three follows at once are counted %d times", modes)
+	}
+}
+
+func TestAPinHoldsWhateverTheAudience(t *testing.T) {
+	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(4)
+		author := users[0]
+		follow(w, author, users[1:]...)
+		w.Quiet(w.Fanout)
+		pin := func(mode services.AuthorMode) {
+			t.Helper()
+			w.Must(w.Fanout.PinMode(t.Context(), author, &mode))
+			got, err := w.Fanout.Author(t.Context(), author)
+			w.Must(err)
+			if got.Pinned == nil || *got.Pinned != mode || got.Followers != 3 {
+				t.Fatalf("after the pin the author is %+v", got)
+			}
+		}
+		pin(services.AuthorSmall)
+		if mode(w, author) != services.AuthorSmall {
+			t.Error("a pinned mode that needs nothing does not hold at once")
+		}
+		pin(services.AuthorHuge)
+		if mode(w, author) == services.AuthorHuge {
+			t.Error("an author is huge before his followers' documents name him")
+		}
+		w.Quiet(w.Fanout)
+		if mode(w, author) != services.AuthorHuge || !names(w, users[1], author) {
+			t.Error("a pinned author did not become huge")
+		}
+		unfollow(w, author, users[1:]...)
+		w.Quiet(w.Fanout)
+		if mode(w, author) != services.AuthorHuge {
+			t.Error("a pinned mode went with the audience")
+		}
+		w.Must(w.Fanout.PinMode(t.Context(), author, nil))
+		if mode(w, author) != services.AuthorSmall {
+			t.Error("a mode that is no longer pinned does not go by the audience")
+		}
+	})
+}
+
+// Thresholds that an admin sets hold for everybody, on every node, and the modes follow.
+func TestThresholdsAreSetWhileItRuns(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(6)
+		w.Follow(users[0], users[1:]...)
+		w.Follow(users[1], users[2:5]...)
+		w.Quiet(w.Fanout)
+		if got, err := w.Fanout.Thresholds(t.Context()); err != nil || got != (services.Thresholds{Big: 5000, Huge: 1_000_000}) {
+			t.Fatalf("the thresholds are %v, %v", got, err)
+		}
+		for _, step := range []struct {
+			services.Thresholds
+			first, second services.AuthorMode
+		}{
+			{services.Thresholds{Big: 2, Huge: 4}, services.AuthorHuge, services.AuthorBig},
+			{services.Thresholds{Big: 4, Huge: 400}, services.AuthorBig, services.AuthorSmall},
+			{services.Thresholds{Big: 100, Huge: 100}, services.AuthorSmall, services.AuthorSmall},
+			{services.Thresholds{Big: 1, Huge: 1}, services.AuthorHuge, services.AuthorHuge},
+		} {
+			w.Must(w.Fanout.SetThresholds(t.Context(), step.Thresholds))
+			if got, err := w.Another().Thresholds(t.Context()); err != nil || got != step.Thresholds {
+				t.Fatalf("another node has the thresholds %v, %v", got, err)
+			}
+			w.Quiet(w.Fanout)
+			if first, second := mode(w, users[0]), mode(w, users[1]); first != step.first || second != step.second {
+				t.Errorf("%v: modes %d and %d, want %d and %d", step.Thresholds, first, second, step.first, step.second)
+			}
+		}
+		if err := w.Fanout.SetThresholds(t.Context(), services.Thresholds{Big: 2, Huge: 1}); services.CodeOf(err) != services.Invalid {
+			t.Errorf("unfit thresholds: %v", err)
+		}
+	})
+}
+
+// After an import one job finds everybody whom so many follow.
+func TestAnImportIsLookedAtByOneJob(t *testing.T) {
+	w := world(t, lowThresholds)
+	users := w.Users(9)
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		var edges []services.Edge
+		for _, reader := range users[3:] {
+			edges = append(edges, services.Edge{Follower: reader, Followee: users[0]}, services.Edge{Follower: reader, Followee: users[1]})
+		}
+		_, err := tx.ImportFollows(ctx, append(edges, services.Edge{Follower: users[3], Followee: users[2]}))
+		return err
+	})
+	w.Must(fanout.QueueModes(t.Context(), w.Store))
+	if waiting, _ := w.Jobs(); waiting != 1 {
+		t.Fatalf("%d jobs after an import", waiting)
+	}
+	w.Quiet(w.Fanout)
+	if got := []services.AuthorMode{mode(w, users[0]), mode(w, users[1]), mode(w, users[2])}; !slices.Equal(got, []services.AuthorMode{services.AuthorHuge, services.AuthorHuge, services.AuthorSmall}) {
+		t.Errorf("the modes are %v", got)
+	}
+}
+
+// At whatever moment somebody begins to follow, returns or is told, no reader has a document that does not name a huge author.
+func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
+	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+		for moment := range 6 {
+			t.Run(fmt.Sprint(moment), func(t *testing.T) {
+				users := w.Users(7)
+				author, newcomer := users[0], users[6]
+				returning := w.Strangers(1)[0]
+				w.Follow(author, append(users[1:6], returning)...)
+				w.Quiet(w.Fanout)
+				enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
+				w.Clock.Advance(5 * time.Second)
+				for step := 0; mode(w, author) != services.AuthorHuge; step++ {
+					if step == moment {
+						w.Follow(author, newcomer)
+						w.Must(w.Fanout.Reconcile(t.Context(), newcomer, author))
+						w.Must(w.Fanout.Rebuild(t.Context(), returning))
+					}
+					if step > 50 {
+						t.Fatal("he never becomes huge")
+					}
+					jobs, err := w.Store.Claim(t.Context(), w.Fanout.Kinds(), 1, 30*time.Second)
+					w.Must(err)
+					w.Must(w.Fanout.RunJobs(t.Context(), jobs))
+				}
+				w.Quiet(w.Fanout)
+				w.Must(w.Fanout.Rebuild(t.Context(), returning))
+				followers, err := w.Store.Followers(t.Context(), author, 0, 100, time.Time{})
+				w.Must(err)
+				for _, edge := range followers {
+					if !names(w, edge.Follower, author) {
+						t.Errorf("the document of user %d does not name the huge author", edge.Follower)
+					}
+				}
+			})
+		}
+	})
+}
+
+// changes are what the log says of one kind.
+func changes(w *fanouttest.World, kind string) []store.LogEntry {
+	w.TB.Helper()
+	entries, err := w.Store.LogAfter(w.TB.Context(), kind, 0, 1000)
+	w.Must(err)
+	return entries
+}
+
+// Nodes are told of an author before the first of his posts that is pulled, and of each of these.
+func TestTheLogNamesPulledPosts(t *testing.T) {
+	w := world(t, lowThresholds)
+	users := w.Users(7)
+	follow(w, users[0], users[1:]...)
+	pushed := w.Post(users[0])
+	w.Quiet(w.Fanout)
+	pulled := w.Post(users[0])
+	w.Delete(pushed)
+	w.Delete(pulled)
+	w.Quiet(w.Fanout)
+	var got []mirror.PullChange
+	for _, entry := range changes(w, mirror.LogPull) {
+		change, err := mirror.ParsePullChange(entry)
+		w.Must(err)
+		got = append(got, change)
+	}
+	want := []mirror.PullChange{{Author: users[0]}, {Author: users[0], Post: pulled}, {Author: users[0], Post: pulled, Deleted: true}}
+	if !slices.Equal(got, want) {
+		t.Errorf("the log says %v, want %v", got, want)
+	}
+}
+
+// A pulled post is in no inbox but its author's, and is gone from there when it is deleted.
+func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(6)
+		author := users[0]
+		w.Follow(author, users[1:]...)
+		w.SetMode(author, services.AuthorHuge)
+		w.Quiet(w.Fanout)
+		post := w.Post(author)
+		w.Quiet(w.Fanout)
+		for _, user := range users {
+			w.Must(w.Fanout.Refill(t.Context(), user))
+			if listed, counts := lists(w, user, post); listed != (user == author) || counts {
+				t.Errorf("user %d: listed %v, counts %v", user, listed, counts)
+			}
+		}
+		w.SetMode(author, services.AuthorSmall) // the post keeps its way
+		w.Unfollow(author, users[1])
+		w.Follow(author, users[1])
+		w.Quiet(w.Fanout)
+		if listed, _ := lists(w, users[1], post); listed {
+			t.Error("a pulled post was pushed by a follow")
+		}
+		w.Delete(post)
+		w.Quiet(w.Fanout)
+		if listed, _ := lists(w, author, post); listed {
+			t.Error("a deleted post stays in its author's inbox")
+		}
+	})
+}

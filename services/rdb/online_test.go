@@ -1,0 +1,74 @@
+package rdb
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// everyone lists who is online, of all shards.
+func (v view) everyone() []services.UserNumber {
+	v.Helper()
+	var all []services.UserNumber
+	for shard := range OnlineShards {
+		users, err := v.c.Online(v.Context(), shard)
+		v.must(err)
+		for _, user := range users {
+			if onlineShard(user) != shard {
+				v.Errorf("user %d is in the shard %d", user, shard)
+			}
+		}
+		all = append(all, users...)
+	}
+	slices.Sort(all)
+	count, err := v.c.CountOnline(v.Context())
+	v.must(err)
+	if count != len(all) {
+		v.Errorf("%d are counted, %d listed", count, len(all))
+	}
+	return all
+}
+
+// Who is online is listed whichever node he is on, and no longer when his lease has ended.
+func TestWhoIsOnlineIsListedUntilTheLeaseEnds(t *testing.T) {
+	test := func(t *testing.T, url string) {
+		here, there, clock := twoNodes(t, url)
+		if online := here.everyone(); len(online) != 0 {
+			t.Errorf("%v are online before anybody has entered", online)
+		}
+		here.must(here.c.Enter(t.Context(), []services.UserNumber{1, 65, 1<<32 - 1}, time.Minute))
+		there.must(there.c.Enter(t.Context(), []services.UserNumber{2, 65}, 3*time.Minute))
+		if online := there.everyone(); !slices.Equal(online, []services.UserNumber{1, 2, 65, 1<<32 - 1}) {
+			t.Errorf("%v are online", online)
+		}
+		clock.move(2 * time.Minute)
+		if online := here.everyone(); !slices.Equal(online, []services.UserNumber{2, 65}) {
+			t.Errorf("%v are online after a lease has ended", online)
+		}
+		here.must(here.c.Enter(t.Context(), []services.UserNumber{129}, 10*time.Minute)) // its shard is that of 1 and 65
+		if kept, err := here.c.rds().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
+			t.Errorf("who is gone is kept: %d in the shard, %v", kept, err)
+		}
+		clock.move(2 * time.Minute)
+		if online := there.everyone(); !slices.Equal(online, []services.UserNumber{129}) {
+			t.Errorf("%v are online in the end", online)
+		}
+	}
+	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t)) })
+	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t)) })
+}
+
+func TestOnlineReportsWhatRedisRefuses(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	v := view{t, connect(t, Options{URL: server.URL(), Node: "here"})}
+	server.Kill()
+	if _, err := v.c.CountOnline(t.Context()); !services.IsUnavailable(err) {
+		t.Errorf("a count without Redis: %v", err)
+	}
+	if _, err := v.c.Online(t.Context(), 0); !services.IsUnavailable(err) {
+		t.Errorf("a list without Redis: %v", err)
+	}
+}
