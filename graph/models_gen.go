@@ -317,6 +317,18 @@ type HideFromPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+// What is new in the viewer's home feed.
+type HomeFeedChange struct {
+	// How many new posts there are; the same number as in the badges.
+	NewPosts services.Count `json:"newPosts"`
+	// The newest of them: post:KEY; null when there are none.
+	NewestID *string `json:"newestId,omitempty"`
+	// The authors of the newest of them, the newest first, at most three.
+	Authors []User `json:"authors"`
+	// The viewer's badges, with their version: no second read is needed.
+	Badges services.Badges `json:"badges"`
+}
+
 type IngestAddMembers struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -1216,16 +1228,18 @@ type Post struct {
 
 func (Post) IsNode() {}
 
-// A page of posts, newest first.
+// A page of posts, newest first; with `newerThan` oldest first.
 type PostConnection struct {
 	// The posts of this page.
 	Edges []PostEdge `json:"edges"`
 	// Where the page stands.
 	PageInfo PageInfo `json:"pageInfo"`
-	// The id of the last place looked at, to be sent as `lastId` for the next page; null when nothing was looked at. Its post may be gone.
+	// The id of the last place looked at, to be sent as `lastId`, or else as `newerThan`, for the next page; null when nothing was looked at. Its post may be gone.
 	LastID *string `json:"lastId,omitempty"`
-	// Why nothing follows; null while hasNextPage is true.
+	// Why nothing follows; null while hasNextPage is true. With `newerThan`: RETENTION when posts between that place and this page are kept no longer, else null.
 	End *services.FeedEnd `json:"end,omitempty"`
+	// Whether the viewer's feed is still being put together, after a long absence or a loss. The page is right all the same.
+	Building bool `json:"building"`
 }
 
 // A post in its place in the list.

@@ -239,6 +239,13 @@ type ComplexityRoot struct {
 		User   func(childComplexity int) int
 	}
 
+	HomeFeedChange struct {
+		Authors  func(childComplexity int) int
+		Badges   func(childComplexity int) int
+		NewPosts func(childComplexity int) int
+		NewestID func(childComplexity int) int
+	}
+
 	IngestError struct {
 		Code    func(childComplexity int) int
 		Message func(childComplexity int) int
@@ -448,6 +455,7 @@ type ComplexityRoot struct {
 	}
 
 	PostConnection struct {
+		Building func(childComplexity int) int
 		Edges    func(childComplexity int) int
 		End      func(childComplexity int) int
 		LastID   func(childComplexity int) int
@@ -593,6 +601,7 @@ type ComplexityRoot struct {
 	Subscription struct {
 		BadgesChanged       func(childComplexity int, since *string) int
 		ConversationChanged func(childComplexity int, conversationID string) int
+		HomeFeedChanged     func(childComplexity int, since *string) int
 	}
 
 	TouchViewPayload struct {
@@ -663,7 +672,7 @@ type ComplexityRoot struct {
 		Conversations  func(childComplexity int, first *int, after *string) int
 		DisplayPolicy  func(childComplexity int) int
 		Hides          func(childComplexity int, first *int, after *string) int
-		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string) int
+		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string, newerThan *string) int
 		Mutes          func(childComplexity int, first *int, after *string) int
 		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) int
 		SiteMessages   func(childComplexity int, first *int, after *string, typeArg *string, unreadOnly bool) int
@@ -1359,6 +1368,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.HideFromPayload.User(childComplexity), true
+
+	case "HomeFeedChange.authors":
+		if e.ComplexityRoot.HomeFeedChange.Authors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HomeFeedChange.Authors(childComplexity), true
+	case "HomeFeedChange.badges":
+		if e.ComplexityRoot.HomeFeedChange.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HomeFeedChange.Badges(childComplexity), true
+	case "HomeFeedChange.newPosts":
+		if e.ComplexityRoot.HomeFeedChange.NewPosts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HomeFeedChange.NewPosts(childComplexity), true
+	case "HomeFeedChange.newestId":
+		if e.ComplexityRoot.HomeFeedChange.NewestID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HomeFeedChange.NewestID(childComplexity), true
 
 	case "IngestError.code":
 		if e.ComplexityRoot.IngestError.Code == nil {
@@ -2382,6 +2416,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Post.PublishedAt(childComplexity), true
 
+	case "PostConnection.building":
+		if e.ComplexityRoot.PostConnection.Building == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PostConnection.Building(childComplexity), true
 	case "PostConnection.edges":
 		if e.ComplexityRoot.PostConnection.Edges == nil {
 			break
@@ -2831,6 +2871,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.ConversationChanged(childComplexity, args["conversationId"].(string)), true
+	case "Subscription.homeFeedChanged":
+		if e.ComplexityRoot.Subscription.HomeFeedChanged == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_homeFeedChanged_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.HomeFeedChanged(childComplexity, args["since"].(*string)), true
 
 	case "TouchViewPayload.badges":
 		if e.ComplexityRoot.TouchViewPayload.Badges == nil {
@@ -3082,7 +3133,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Viewer.HomeFeed(childComplexity, args["first"].(*int), args["after"].(*string), args["lastId"].(*string)), true
+		return e.ComplexityRoot.Viewer.HomeFeed(childComplexity, args["first"].(*int), args["after"].(*string), args["lastId"].(*string), args["newerThan"].(*string)), true
 	case "Viewer.mutes":
 		if e.ComplexityRoot.Viewer.Mutes == nil {
 			break
@@ -3768,6 +3819,20 @@ func (ec *executionContext) childFields_HideFromPayload(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type HideFromPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_HomeFeedChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "newPosts":
+		return ec.fieldContext_HomeFeedChange_newPosts(ctx, field)
+	case "newestId":
+		return ec.fieldContext_HomeFeedChange_newestId(ctx, field)
+	case "authors":
+		return ec.fieldContext_HomeFeedChange_authors(ctx, field)
+	case "badges":
+		return ec.fieldContext_HomeFeedChange_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type HomeFeedChange", field.Name)
+}
+
 func (ec *executionContext) childFields_IngestError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "code":
@@ -4086,6 +4151,8 @@ func (ec *executionContext) childFields_PostConnection(ctx context.Context, fiel
 		return ec.fieldContext_PostConnection_lastId(ctx, field)
 	case "end":
 		return ec.fieldContext_PostConnection_end(ctx, field)
+	case "building":
+		return ec.fieldContext_PostConnection_building(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PostConnection", field.Name)
 }

@@ -88,11 +88,12 @@ type QueryResolver interface {
 type SubscriptionResolver interface {
 	BadgesChanged(ctx context.Context, since *string) (<-chan *services.Badges, error)
 	ConversationChanged(ctx context.Context, conversationID string) (<-chan *ConversationChange, error)
+	HomeFeedChanged(ctx context.Context, since *string) (<-chan *HomeFeedChange, error)
 }
 type ViewerResolver interface {
 	User(ctx context.Context, obj *Viewer) (*User, error)
 	Badges(ctx context.Context, obj *Viewer) (*services.Badges, error)
-	HomeFeed(ctx context.Context, obj *Viewer, first *int, after *string, lastID *string) (*PostConnection, error)
+	HomeFeed(ctx context.Context, obj *Viewer, first *int, after *string, lastID *string, newerThan *string) (*PostConnection, error)
 	Conversations(ctx context.Context, obj *Viewer, first *int, after *string) (*ConversationConnection, error)
 	BadgeExplained(ctx context.Context, obj *Viewer) ([]services.Explanation, error)
 	AwayDigest(ctx context.Context, obj *Viewer, since *time.Time) (*services.Digest, error)
@@ -908,6 +909,20 @@ func (ec *executionContext) field_Subscription_conversationChanged_args(ctx cont
 	return args, nil
 }
 
+func (ec *executionContext) field_Subscription_homeFeedChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Viewer_announcements_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1037,6 +1052,14 @@ func (ec *executionContext) field_Viewer_homeFeed_args(ctx context.Context, rawA
 		return nil, err
 	}
 	args["lastId"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "newerThan",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["newerThan"] = arg3
 	return args, nil
 }
 
@@ -4073,6 +4096,50 @@ func (ec *executionContext) fieldContext_Subscription_conversationChanged(ctx co
 	return fc, nil
 }
 
+func (ec *executionContext) _Subscription_homeFeedChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_homeFeedChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().HomeFeedChanged(ctx, fc.Args["since"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *HomeFeedChange) graphql.Marshaler {
+			return ec.marshalNHomeFeedChange2ᚖtidingsᚋgraphᚐHomeFeedChange(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_homeFeedChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_HomeFeedChange(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_homeFeedChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Viewer_user(ctx context.Context, field graphql.CollectedField, obj *Viewer) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4147,7 +4214,7 @@ func (ec *executionContext) _Viewer_homeFeed(ctx context.Context, field graphql.
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Viewer().HomeFeed(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["lastId"].(*string))
+			return ec.Resolvers.Viewer().HomeFeed(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["lastId"].(*string), fc.Args["newerThan"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *PostConnection) graphql.Marshaler {
@@ -5597,6 +5664,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_badgesChanged(ctx, fields[0])
 	case "conversationChanged":
 		return ec._Subscription_conversationChanged(ctx, fields[0])
+	case "homeFeedChanged":
+		return ec._Subscription_homeFeedChanged(ctx, fields[0])
 	default:
 		panic("unknown field " + strconv.Quote(fields[0].Name))
 	}

@@ -55,7 +55,9 @@ func (r *Resolver) post(ctx context.Context, id services.PostID) (graph.Post, er
 
 // connection makes a page of a feed for its viewer.
 func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
-	result := &graph.PostConnection{Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
+	result := &graph.PostConnection{
+		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}, Building: page.Building,
+	}
 	for i, item := range page.Items {
 		result.Edges[i] = graph.PostEdge{Cursor: cursorText(viewer.Number, item.Post.ID), Node: graphPost(item.Post, item.Author)}
 	}
@@ -66,7 +68,7 @@ func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 		cursor, lastID := cursorText(viewer.Number, page.Next), services.GlobalID(services.PostType, page.Next.String())
 		result.PageInfo.EndCursor, result.LastID = &cursor, &lastID
 	}
-	if !page.HasNext {
+	if page.End != "" {
 		result.End = &page.End
 	}
 	return result

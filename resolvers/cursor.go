@@ -96,6 +96,18 @@ func parseCursor(viewer services.UserNumber, text string) (services.PostID, erro
 	return services.PostID(place), err
 }
 
+// newerOf is the place above which a page starts; it excludes the other two. false without it.
+func newerOf(after, lastID, newerThan *string) (place services.PostID, given bool, err error) {
+	switch {
+	case newerThan == nil:
+		return 0, false, nil
+	case after != nil || lastID != nil:
+		return 0, true, services.Errorf(services.Invalid, "newerThan: it cannot be given together with after or lastId")
+	}
+	place, err = services.ParsePostGlobalID("newerThan", *newerThan)
+	return place, true, err
+}
+
 // startOf is the place before which a page starts: the newest without after and lastId, which exclude each other.
 func startOf(viewer services.UserNumber, after, lastID *string) (services.PostID, error) {
 	switch {

@@ -57,3 +57,15 @@ func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.Mar
 	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
 	return &graph.MarkHomeFeedSeenPayload{Badges: badges}, err
 }
+
+func (r *subscriptionResolver) HomeFeedChanged(ctx context.Context, since *string) (<-chan *graph.HomeFeedChange, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := versionOf(since)
+	if err != nil {
+		return nil, err
+	}
+	return r.watchHomeFeed(ctx, viewer, known)
+}

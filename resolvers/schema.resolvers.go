@@ -56,12 +56,9 @@ func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string)
 	if err != nil {
 		return nil, err
 	}
-	known := ""
-	if since != nil {
-		known = *since
-		if err := services.CheckVersion("since", known); err != nil {
-			return nil, err
-		}
+	known, err := versionOf(since)
+	if err != nil {
+		return nil, err
 	}
 	return r.Hub.Watch(ctx, viewer.Number, known)
 }
@@ -75,16 +72,12 @@ func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*servic
 	return r.Badge.Read(ctx, obj.Number)
 }
 
-func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string) (*graph.PostConnection, error) {
+func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string) (*graph.PostConnection, error) {
 	size, err := pageSize(first)
 	if err != nil {
 		return nil, err
 	}
-	before, err := startOf(obj.Number, after, lastID)
-	if err != nil {
-		return nil, err
-	}
-	page, err := r.Feed.Page(ctx, obj.Number, before, size)
+	page, err := r.homeFeed(ctx, obj.Number, size, after, lastID, newerThan)
 	if err != nil {
 		return nil, err
 	}

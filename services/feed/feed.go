@@ -28,6 +28,8 @@ type Config struct {
 	// Kinds are the kinds of posts that enter home feeds and count there; nil means posts alone. It holds for what is
 	// published from then on.
 	Kinds []services.PostKind
+	// BuildWait is how long a page waits for a feed that is being rebuilt before it comes from the facts; 0 means 500 ms.
+	BuildWait time.Duration
 }
 
 // Service knows posts and feeds. It is safe for concurrent use.
@@ -39,6 +41,8 @@ type Service struct {
 	ids    *services.IDClock
 	clock  services.Clock
 	kinds  []services.PostKind
+
+	buildWait time.Duration
 }
 
 // New makes the service.
@@ -46,8 +50,12 @@ func New(cfg Config) *Service {
 	if cfg.Kinds == nil {
 		cfg.Kinds = []services.PostKind{services.PostKindPost}
 	}
+	if cfg.BuildWait == 0 {
+		cfg.BuildWait = 500 * time.Millisecond
+	}
 	return &Service{
-		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, kinds: cfg.Kinds,
+		buildWait: cfg.BuildWait,
+		store:     cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, kinds: cfg.Kinds,
 	}
 }
 
@@ -74,7 +82,7 @@ func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *fa
 
 // Newest is the newest place in a reader's feed, 0 when it is empty.
 func (s *Service) Newest(ctx context.Context, reader services.UserNumber) (services.PostID, error) {
-	raw, err := s.raw(ctx, reader, services.MaxPostID, 1)
+	raw, err := s.first(ctx, reader, 1)
 	if err != nil || len(raw.Entries) == 0 {
 		return 0, err
 	}

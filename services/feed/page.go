@@ -2,9 +2,11 @@ package feed
 
 import (
 	"context"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/rdb"
+	"tidings/services/store"
 )
 
 // Item is one line of a page: the post and its author.
@@ -19,6 +21,8 @@ type Page struct {
 	HasNext bool
 	Next    services.PostID  // the last place looked at: the next page starts after it; 0 when nothing was
 	End     services.FeedEnd // why nothing follows, when HasNext is false
+
+	Building bool // it comes from the facts, because the feed is still being put together
 }
 
 // rawLimit bounds how many entries one page looks at: past it the page is short and says that more follow.
@@ -30,10 +34,17 @@ func (s *Service) Page(ctx context.Context, reader services.UserNumber, before s
 	var page Page
 	for looked := 0; ; {
 		want := min(first-len(page.Items), rawLimit-looked)
-		raw, err := s.raw(ctx, reader, before, want+1)
+		read := s.raw
+		if before == services.MaxPostID {
+			read = func(ctx context.Context, reader services.UserNumber, _ services.PostID, limit int) (rawPage, error) {
+				return s.first(ctx, reader, limit)
+			}
+		}
+		raw, err := read(ctx, reader, before, want+1)
 		if err != nil {
 			return page, err
 		}
+		page.Building = page.Building || raw.Building
 		page.HasNext = len(raw.Entries) > want
 		entries := raw.Entries[:min(want, len(raw.Entries))]
 		if page.Items, err = s.fill(ctx, page.Items, entries); err != nil {
@@ -74,35 +85,77 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 	return items, nil
 }
 
-// raw reads entries of the reader's feed: from the inbox, rebuilt first where it is lost, or from SQL where Redis does
-// not answer.
-func (s *Service) raw(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (rdb.InboxPage, error) {
-	page, err := s.redis.Inbox(ctx, reader, before, limit)
-	if err == nil && !page.Ready {
-		if err = s.fanout.Rebuild(ctx, reader); err == nil {
-			page, err = s.redis.Inbox(ctx, reader, before, limit)
+// raw reads entries of the reader's feed: from the inbox and from memory, the inbox rebuilt first where it is lost, or from
+// SQL where Redis does not answer, where a rebuild takes long, or where memory does not know an author.
+func (s *Service) raw(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (rawPage, error) {
+	inbox, building, err := s.inbox(ctx, reader, before, limit)
+	if err != nil && !services.IsUnavailable(err) {
+		return rawPage{}, err
+	}
+	if err != nil || !inbox.Ready {
+		return s.rawFacts(ctx, reader, before, limit, building)
+	}
+	if len(inbox.Pulled) == 0 {
+		return merged(inbox, nil, before, limit), nil
+	}
+	s.mirror.LearnPulled(ctx, inbox.Pulled)
+	pulled, known := s.mirror.Pulled(inbox.Pulled)
+	if !known {
+		if page, err := s.rawFacts(ctx, reader, before, limit, false); err == nil {
+			return page, nil
 		}
 	}
-	if err == nil && page.Ready {
-		return page, nil
-	}
-	if err != nil && !services.IsUnavailable(err) {
-		return page, err
-	}
-	return s.rawFacts(ctx, reader, before, limit)
+	return merged(inbox, pulled, before, limit), nil
 }
 
-// rawFacts reads the same from SQL: what an inbox would list, no more.
-func (s *Service) rawFacts(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (rdb.InboxPage, error) {
+// inbox reads the pushed entries. One that is lost is rebuilt; who would wait too long for that is told that it is being built.
+func (s *Service) inbox(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
+	page, err = s.redis.Inbox(ctx, reader, before, limit)
+	if err != nil || page.Ready {
+		return page, false, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, s.buildWait)
+	defer cancel()
+	if err = s.fanout.Rebuild(waiting, reader); err != nil {
+		return page, waiting.Err() != nil, err
+	}
+	page, err = s.redis.Inbox(ctx, reader, before, limit)
+	return page, false, err
+}
+
+// rawFacts reads the same from SQL: what a feed lists, no more.
+func (s *Service) rawFacts(ctx context.Context, reader services.UserNumber, before services.PostID, limit int, building bool) (rawPage, error) {
 	entries, err := s.store.HomeFeed(ctx, reader, services.MaxPostID, services.Retention+1)
 	if err != nil {
-		return rdb.InboxPage{}, err
+		return rawPage{}, err
 	}
-	page := rdb.InboxPage{Ready: true, Cut: len(entries) > services.Retention}
+	page := rawPage{Cut: len(entries) > services.Retention, Building: building, Facts: true}
 	entries = entries[:min(len(entries), services.Retention)]
 	for len(entries) > 0 && entries[0].Post >= before {
 		entries = entries[1:]
 	}
 	page.Entries = entries[:min(limit, len(entries))]
 	return page, nil
+}
+
+// first reads the newest entries. What is still on its way to its readers is added to this one's inbox before, so that a
+// slow fan-out is never seen: not in the list and not in the number.
+func (s *Service) first(ctx context.Context, reader services.UserNumber, limit int) (rawPage, error) {
+	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
+	unfinished := s.mirror.Unfinished()
+	if err != nil || page.Facts || len(unfinished) == 0 {
+		return page, err
+	}
+	var lacking []store.UnfinishedFanout
+	for _, post := range unfinished {
+		beyond := len(page.Entries) == limit && post.Post < page.Entries[limit-1].Post
+		if !beyond && !slices.ContainsFunc(page.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
+			lacking = append(lacking, post)
+		}
+	}
+	added, err := s.fanout.AddUnfinished(ctx, reader, lacking)
+	if err != nil || !added {
+		return page, nil // the page is right without, and the fan-out goes on
+	}
+	return s.raw(ctx, reader, services.MaxPostID, limit)
 }

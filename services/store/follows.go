@@ -20,6 +20,8 @@ var (
 
 	edgesTo = newStatement("follows of one user", `SELECT follower, since FROM follows WHERE followee = $2 AND {in follower $1 BIGINT} AND shown`)
 
+	edgesFrom = newStatement("follows by one user", `SELECT followee, since FROM follows WHERE follower = $1 AND {in followee $2 BIGINT} AND shown`)
+
 	followersOf = newStatement("followers", `SELECT f.follower, f.since
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
@@ -87,6 +89,18 @@ func (s *Store) Edges(ctx context.Context, followers []services.UserNumber, foll
 		edge := services.Edge{Followee: followee}
 		err := scan(&edge.Follower, &edge.Since)
 		edges[edge.Follower] = edge
+		return err
+	})
+	return edges, err
+}
+
+// EdgesFrom tells whom of some users one user follows and is shown. Whom he does not is absent.
+func (s *Store) EdgesFrom(ctx context.Context, follower services.UserNumber, followees []services.UserNumber) (map[services.UserNumber]services.Edge, error) {
+	edges := make(map[services.UserNumber]services.Edge, len(followees))
+	err := s.each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
+		edge := services.Edge{Follower: follower}
+		err := scan(&edge.Followee, &edge.Since)
+		edges[edge.Followee] = edge
 		return err
 	})
 	return edges, err

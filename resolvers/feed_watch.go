@@ -1,0 +1,82 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/feed"
+)
+
+// homeFeed reads a page of a home feed: below a place, or above one.
+func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserNumber, first int, after, lastID, newerThan *string) (feed.Page, error) {
+	than, given, err := newerOf(after, lastID, newerThan)
+	if err != nil {
+		return feed.Page{}, err
+	}
+	if given {
+		return r.Feed.Newer(ctx, viewer, than, first)
+	}
+	before, err := startOf(viewer, after, lastID)
+	if err != nil {
+		return feed.Page{}, err
+	}
+	return r.Feed.Page(ctx, viewer, before, first)
+}
+
+// versionOf is the version of badges that a client holds, "" for none.
+func versionOf(since *string) (string, error) {
+	if since == nil {
+		return "", nil
+	}
+	return *since, services.CheckVersion("since", *since)
+}
+
+// watchHomeFeed makes of the changes of a viewer's badges what is shown of his feed.
+func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, since string) (<-chan *graph.HomeFeedChange, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	badges, err := r.Hub.Watch(ctx, viewer.Number, since)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	changes := r.Feed.Watch(ctx, viewer.Number, badges)
+	shown := make(chan *graph.HomeFeedChange)
+	go func() {
+		defer cancel()
+		defer close(shown)
+		for change := range changes {
+			event, err := r.homeFeedChange(ctx, change)
+			if err != nil {
+				if ctx.Err() == nil {
+					r.Log.Warn("a change of a home feed could not be shown; the next one will be", "error", err)
+				}
+				continue
+			}
+			select {
+			case shown <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return shown, nil
+}
+
+// homeFeedChange reads the authors of an event, with a loader of its own.
+func (r *Resolver) homeFeedChange(ctx context.Context, change feed.Change) (*graph.HomeFeedChange, error) {
+	users, err := dataloader.New(r.Chat.Mirror).Users(ctx, change.Authors)
+	if err != nil {
+		return nil, err
+	}
+	event := &graph.HomeFeedChange{NewPosts: change.New, Authors: make([]graph.User, len(change.Authors)), Badges: *change.Badges}
+	for i, author := range change.Authors {
+		event.Authors[i] = graphUser(users[author])
+	}
+	if change.Newest != 0 {
+		id := services.GlobalID(services.PostType, change.Newest.String())
+		event.NewestID = &id
+	}
+	return event, nil
+}

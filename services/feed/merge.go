@@ -1,0 +1,104 @@
+package feed
+
+import (
+	"container/heap"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+)
+
+// rawPage is entries of a reader's feed, of all its sources, before anything is filtered.
+type rawPage struct {
+	Entries  []services.FeedEntry // newest first
+	Cut      bool                 // older posts exist and are not listed: feeds end at their 300th entry
+	Building bool                 // it comes from the facts, because the inbox is still being built
+	Facts    bool                 // it comes from the facts
+	Seen     services.PostID      // seen up to; not read with Facts
+}
+
+// merged puts the newest limit entries below a place together, from the inbox and from the posts that are pulled. A feed
+// has 300 entries in all, so that how many are above the place, in every source, says where it ends; and nothing older than
+// the newest floor is listed, because there one source would end while another goes on. The inbox brings limit entries, or
+// all that it has.
+func merged(inbox rdb.InboxPage, pulled []mirror.PulledPosts, before services.PostID, limit int) rawPage {
+	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
+	floor, room := inbox.Floor, services.Retention-inbox.Above
+	heads := make(sources, 0, len(pulled))
+	for _, author := range pulled {
+		below, _ := slices.BinarySearch(author.Posts, before)
+		room -= len(author.Posts) - below
+		floor = max(floor, author.Floor)
+		if below > 0 {
+			heads = append(heads, source{author, below - 1})
+		}
+	}
+	page.Cut = page.Cut || floor > 0
+	heap.Init(&heads)
+	rest := inbox.Entries
+	for len(rest) > 0 || len(heads) > 0 {
+		var next services.FeedEntry
+		if len(heads) == 0 || len(rest) > 0 && rest[0].Post >= heads[0].post() {
+			next, rest = rest[0], rest[1:]
+		} else {
+			next = heads[0].entry()
+			heads.advance()
+		}
+		if next.Post <= floor {
+			break
+		}
+		if last := len(page.Entries) - 1; last >= 0 && page.Entries[last].Post == next.Post {
+			continue
+		}
+		if len(page.Entries) >= room {
+			page.Cut = true
+			break
+		}
+		if len(page.Entries) == limit {
+			break
+		}
+		page.Entries = append(page.Entries, next)
+	}
+	return page
+}
+
+// source is an author's posts, from one on downwards.
+type source struct {
+	mirror.PulledPosts
+	at int
+}
+
+func (s source) post() services.PostID { return s.Posts[s.at] }
+
+func (s source) entry() services.FeedEntry {
+	return services.FeedEntry{Post: s.post(), Author: s.Author, Counts: s.post() > s.Since}
+}
+
+// sources is a heap of those that have something left, the newest post on top.
+type sources []source
+
+// advance takes the post on top.
+func (s *sources) advance() {
+	if top := &(*s)[0]; top.at > 0 {
+		top.at--
+		heap.Fix(s, 0)
+	} else {
+		heap.Pop(s)
+	}
+}
+
+// Len, Less, Swap, Push and Pop are heap.Interface.
+func (s sources) Len() int           { return len(s) }
+func (s sources) Less(i, j int) bool { return s[i].post() > s[j].post() }
+func (s sources) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+
+// Push adds a source at the end; see heap.Push.
+func (s *sources) Push(one any) { *s = append(*s, one.(source)) }
+
+// Pop takes the last one out; see heap.Pop.
+func (s *sources) Pop() any {
+	last := (*s)[len(*s)-1]
+	*s = (*s)[:len(*s)-1]
+	return last
+}

@@ -1,0 +1,158 @@
+package feed
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+)
+
+const inboxAuthor = services.UserNumber(1)
+
+// shelf is the posts of a reader's sources, each with the floor below which it has none.
+type shelf struct {
+	inbox      []services.FeedEntry // newest first
+	inboxFloor services.PostID
+	pulled     []mirror.PulledPosts
+}
+
+// read is what an inbox answers for a page.
+func (s shelf) read(before services.PostID, limit int) rdb.InboxPage {
+	page := rdb.InboxPage{Ready: true, Floor: s.inboxFloor, Cut: s.inboxFloor > 0}
+	for i, entry := range s.inbox {
+		switch {
+		case entry.Post >= before:
+			page.Above++
+		case i >= services.Retention:
+			page.Cut = true
+		case len(page.Entries) < limit:
+			page.Entries = append(page.Entries, entry)
+		}
+	}
+	return page
+}
+
+// model is the whole feed: everything sorted, from the newest floor on, the newest 300; and whether there is more.
+func (s shelf) model() (feed []services.FeedEntry, cut bool) {
+	floor := s.inboxFloor
+	all := map[services.PostID]services.FeedEntry{}
+	for _, author := range s.pulled {
+		floor = max(floor, author.Floor)
+		for _, post := range author.Posts {
+			all[post] = services.FeedEntry{Post: post, Author: author.Author, Counts: post > author.Since}
+		}
+	}
+	for _, entry := range s.inbox {
+		all[entry.Post] = entry
+	}
+	for _, entry := range all {
+		if entry.Post > floor {
+			feed = append(feed, entry)
+		}
+	}
+	slices.SortFunc(feed, func(a, b services.FeedEntry) int { return cmp.Compare(b.Post, a.Post) })
+	return feed[:min(len(feed), services.Retention)], floor > 0 || len(feed) > services.Retention
+}
+
+func drawShelf(t *rapid.T) shelf {
+	var s shelf
+	size := rapid.SampledFrom([]int{5, 60, 500, 900}).Draw(t, "posts")
+	authors := rapid.IntRange(0, 5).Draw(t, "authors")
+	for i := range authors {
+		s.pulled = append(s.pulled, mirror.PulledPosts{PulledAuthor: services.PulledAuthor{
+			Author: services.UserNumber(10 + i), Since: services.PostID(rapid.IntRange(0, size).Draw(t, "since")),
+		}})
+	}
+	for post := range services.PostID(size) {
+		post++
+		if to := rapid.IntRange(-1, authors).Draw(t, "of"); to == authors {
+			s.inbox = append(s.inbox, services.FeedEntry{Post: post, Author: inboxAuthor, Counts: rapid.Bool().Draw(t, "counts")})
+		} else if to >= 0 {
+			s.pulled[to].Posts = append(s.pulled[to].Posts, post)
+		}
+	}
+	slices.Reverse(s.inbox)
+	for i := range s.pulled {
+		if rapid.IntRange(0, 3).Draw(t, "trim") == 0 && len(s.pulled[i].Posts) > 1 {
+			at := rapid.IntRange(0, len(s.pulled[i].Posts)/2).Draw(t, "floor")
+			s.pulled[i].Floor, s.pulled[i].Posts = s.pulled[i].Posts[at], s.pulled[i].Posts[at+1:]
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "trim") == 0 && len(s.inbox) > 1 {
+		at := len(s.inbox) - 1 - rapid.IntRange(0, len(s.inbox)/2).Draw(t, "floor")
+		s.inboxFloor, s.inbox = s.inbox[at].Post, s.inbox[:at]
+	}
+	return s
+}
+
+// From whatever sources, by whatever pages: a walk is the newest 300 of all, down to the newest floor, each once.
+func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawShelf(t)
+		want, cut := s.model()
+		var walked []services.FeedEntry
+		for before := services.MaxPostID; ; {
+			limit := rapid.IntRange(1, 100).Draw(t, "first") + 1
+			page := merged(s.read(before, limit), s.pulled, before, limit)
+			if len(page.Entries) < limit {
+				if walked = append(walked, page.Entries...); page.Cut != cut {
+					t.Fatalf("the end says %t, want %t", page.Cut, cut)
+				}
+				break
+			}
+			walked = append(walked, page.Entries[:limit-1]...)
+			before = walked[len(walked)-1].Post
+		}
+		if !slices.Equal(walked, want) {
+			t.Fatalf("walked %d:\n%v\nwant %d:\n%v", len(walked), walked, len(want), want)
+		}
+	})
+}
+
+// A page may start anywhere: at what was deleted, between two, above all and below all.
+func TestAMergedPageStartsAnywhere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawShelf(t)
+		want, _ := s.model()
+		before := services.PostID(rapid.IntRange(0, 1000).Draw(t, "before"))
+		limit := rapid.IntRange(1, services.Retention).Draw(t, "limit")
+		for len(want) > 0 && want[0].Post >= before {
+			want = want[1:]
+		}
+		if got := merged(s.read(before, limit), s.pulled, before, limit).Entries; !slices.Equal(got, want[:min(limit, len(want))]) {
+			t.Fatalf("below %d: %v, want %v", before, got, want)
+		}
+	})
+}
+
+// A post that two sources have, as after a drift that the audit has yet to find, is listed once.
+func TestATwinIsListedOnce(t *testing.T) {
+	s := shelf{
+		inbox:  []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}},
+		pulled: []mirror.PulledPosts{{PulledAuthor: services.PulledAuthor{Author: 7}, Posts: []services.PostID{3, 9}}},
+	}
+	want := []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}, {Post: 3, Author: 7, Counts: true}}
+	if got := merged(s.read(services.MaxPostID, 10), s.pulled, services.MaxPostID, 10); !slices.Equal(got.Entries, want) {
+		t.Errorf("%v, want %v", got.Entries, want)
+	}
+}
+
+func BenchmarkMergeAPageOf50Authors(b *testing.B) {
+	var s shelf
+	for i := range 50 {
+		author := mirror.PulledPosts{PulledAuthor: services.PulledAuthor{Author: services.UserNumber(10 + i)}}
+		for post := range 300 {
+			author.Posts = append(author.Posts, services.PostID(1+post*50+i))
+		}
+		s.pulled = append(s.pulled, author)
+	}
+	inbox := s.read(services.MaxPostID, 21)
+	for b.Loop() {
+		merged(inbox, s.pulled, services.MaxPostID, 21)
+	}
+}

@@ -1,0 +1,116 @@
+package feed
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+func (n node) newer(reader services.UserNumber, than services.PostID, first int) Page {
+	n.TB.Helper()
+	page, err := n.Newer(n.TB.Context(), reader, than, first)
+	n.Must(err)
+	return page
+}
+
+// Pages of what is newer go up from a place, the oldest first, until nothing is newer; then they are empty and stay there.
+func TestPagesOfWhatIsNewer(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.crowd()
+	var ids []services.PostID
+	for range 15 {
+		n.Clock.Advance(2 * overlap)
+		ids = append(ids, n.publish(huge, "pulled"))
+		n.Clock.Advance(2 * overlap)
+		ids = append(ids, n.publish(small, "pushed"))
+	}
+	n.settle()
+	for _, first := range []int{1, 7, 100} {
+		var got []services.PostID
+		for than := ids[4]; ; {
+			page := n.newer(reader, than, first)
+			if len(page.Items) > first || page.HasNext && len(page.Items) != first || page.End != "" {
+				t.Fatalf("after %s: %d items, more %t, end %q", than, len(page.Items), page.HasNext, page.End)
+			}
+			got = append(got, places(page)...)
+			if than = page.Next; !page.HasNext {
+				break
+			}
+		}
+		if !slices.Equal(got, ids[5:]) {
+			t.Errorf("by %d: %v, want %v", first, got, ids[5:])
+		}
+	}
+	if page := n.newer(reader, ids[29], 10); len(page.Items) != 0 || page.HasNext || page.Next != ids[29] {
+		t.Errorf("above the newest: %+v", page)
+	}
+	n.Must(n.do(n.Service.Delete(huge, ids[28])))
+	n.Must(n.do(n.Service.Delete(small, ids[27])))
+	if page := n.newer(reader, ids[25], 2); !slices.Equal(places(page), []services.PostID{ids[26], ids[29]}) {
+		t.Errorf("with two deleted: %v", places(page))
+	}
+	if page := n.newer(reader, ids[27], 2); !slices.Equal(places(page), ids[29:]) {
+		t.Errorf("above a deleted one: %v", places(page))
+	}
+}
+
+// A post that was committed after a newer one had been read is on the page of whoever asks for what is newer than that.
+func TestALatePostIsNotMissed(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.crowd()
+	for _, author := range []services.UserNumber{huge, small} {
+		late := n.IDs.Next() // given away, and not committed yet
+		n.Clock.Advance(overlap - time.Second)
+		newest := n.publish(author, "first to be seen")
+		n.settle()
+		n.insertLate(author, late)
+		n.Must(n.fan.Reconcile(t.Context(), reader, author))
+		n.settle()
+		page := n.newer(reader, newest, 1)
+		if !slices.Contains(places(page), late) || page.Next != newest {
+			t.Errorf("the late one is missed: %v, next %s", places(page), page.Next)
+		}
+		n.Clock.Advance(time.Minute)
+	}
+}
+
+// Many posts within the five seconds do not keep anybody from getting on.
+func TestABurstDoesNotHoldUpAWalk(t *testing.T) {
+	n := served(t)
+	reader, _, small := n.crowd()
+	ids := n.Posts(small, 250) // in one millisecond
+	n.Must(n.fan.Refill(t.Context(), reader))
+	seen := map[services.PostID]bool{}
+	than := ids[0]
+	for range 100 {
+		page := n.newer(reader, than, 20)
+		for _, id := range places(page) {
+			seen[id] = true
+		}
+		if len(page.Items) > 20+mostLate {
+			t.Fatalf("a page of %d", len(page.Items))
+		}
+		if than = page.Next; !page.HasNext {
+			break
+		}
+	}
+	if len(seen) < 249 || than != ids[249] {
+		t.Errorf("%d were seen up to %s, want 249 up to %s", len(seen), than, ids[249])
+	}
+}
+
+// Where posts between the place and the page are kept no longer, the page says so.
+func TestAGapIsSaid(t *testing.T) {
+	n := served(t)
+	reader, huge, _ := n.crowd()
+	ids := n.Posts(huge, services.Retention+50)
+	n.settle()
+	if page := n.newer(reader, ids[20], 10); page.End != services.EndOfRetention || !page.HasNext || places(page)[0] != ids[50] {
+		t.Errorf("across the gap: end %q, from %s on", page.End, places(page)[0])
+	}
+	if page := n.newer(reader, ids[60], 10); page.End != "" || !slices.Contains(places(page), ids[61]) {
+		t.Errorf("above the gap: end %q", page.End)
+	}
+}

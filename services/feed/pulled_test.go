@@ -1,0 +1,251 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// settle carries everything, and reads the log.
+func (n node) settle() {
+	n.TB.Helper()
+	n.Quiet(n.fan)
+	_, err := n.Mirror.RunOnce(n.TB.Context())
+	n.Must(err)
+}
+
+// crowd is a reader who follows an author whose posts are pulled and one whose posts are pushed.
+func (n node) crowd() (reader, huge, small services.UserNumber) {
+	n.TB.Helper()
+	users := n.Users(3)
+	n.SetMode(users[1], services.AuthorHuge)
+	n.Follow(users[1], users[0])
+	n.Follow(users[2], users[0])
+	n.settle()
+	return users[0], users[1], users[2]
+}
+
+// agrees holds that a walk is what SQL says, whatever the size of its pages, and that its end says why.
+func (n node) agrees(reader services.UserNumber) {
+	n.TB.Helper()
+	entries, err := n.Store.HomeFeed(n.TB.Context(), reader, services.MaxPostID, services.Retention+1)
+	n.Must(err)
+	want := make([]services.PostID, min(len(entries), services.Retention))
+	for i := range want {
+		want[i] = entries[i].Post
+	}
+	end := services.EndOfFeed
+	if len(entries) > services.Retention {
+		end = services.EndOfRetention
+	}
+	for _, first := range []int{100, 7} {
+		if got, said := n.walk(reader, first); !slices.Equal(got, want) || said != end {
+			n.TB.Errorf("by %d: %d listed to %s, want %d to %s:\n%v\n%v", first, len(got), said, len(want), end, got, want)
+		}
+	}
+}
+
+// The feed is pushed and pulled posts in one order, before and after flips of the way, deletions, unfollows and losses.
+func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		reader, huge, small := n.crowd()
+		var posts []services.PostID
+		for range 20 {
+			posts = append(posts, n.publish(huge, "pulled"), n.publish(small, "pushed"))
+		}
+		own := n.publish(reader, "own")
+		n.settle()
+		n.agrees(reader)
+		n.agrees(huge)
+		n.SetMode(huge, services.AuthorSmall)
+		n.publish(huge, "pushed now")
+		n.SetMode(huge, services.AuthorHuge)
+		n.publish(huge, "pulled again")
+		n.settle()
+		n.agrees(reader)
+		n.Must(n.do(n.Service.Delete(huge, posts[4])))
+		n.Must(n.do(n.Service.Delete(small, posts[5])))
+		n.Must(n.do(n.Service.Delete(reader, own)))
+		n.settle()
+		n.agrees(reader)
+		n.Unfollow(huge, reader)
+		n.settle()
+		n.agrees(reader)
+		n.Follow(huge, reader)
+		n.settle()
+		n.agrees(reader)
+		n.Must(n.Redis.Reset(t.Context(), reader))
+		n.agrees(reader)
+		other := newNode(n.AnotherNode())
+		other.agrees(reader) // of whom nothing is in memory yet
+	})
+}
+
+// A feed has 300 posts in all, however many each source has.
+func TestAFeedOf300OfAllSources(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.crowd()
+	for _, count := range []int{90, 150, 400, 40} {
+		n.Posts(huge, count)
+		n.Posts(small, count/2)
+		n.Must(n.fan.Refill(t.Context(), reader))
+		n.settle()
+		n.agrees(reader)
+	}
+}
+
+// What this node has published is on the page and in the number before the answer, and what is deleted is in neither.
+func TestAPulledPostIsThereAtOnce(t *testing.T) {
+	n := served(t)
+	reader, huge, _ := n.crowd()
+	id := n.publish(huge, "now")
+	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+	if err != nil || !slices.Equal(places(page), []services.PostID{id}) {
+		t.Errorf("the page has %v, %v", places(page), err)
+	}
+	if newest, err := n.Newest(t.Context(), reader); err != nil || newest != id {
+		t.Errorf("the newest is %s, %v", newest, err)
+	}
+	n.Must(n.do(n.Service.Delete(huge, id)))
+	if page, err = n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || len(page.Items) != 0 {
+		t.Errorf("after the deletion %v, %v", places(page), err)
+	}
+}
+
+// Nothing is skipped and nothing repeated by a walk during which everything moves (P7).
+func TestAWalkWhileEverythingMoves(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.crowd()
+	n.Posts(huge, 60)
+	n.Posts(small, 60)
+	n.Must(n.fan.Refill(t.Context(), reader))
+	n.settle()
+	entries, err := n.Store.HomeFeed(t.Context(), reader, services.MaxPostID, services.Retention)
+	n.Must(err)
+	gone := map[services.PostID]bool{}
+	var walked []services.PostID
+	before := services.MaxPostID
+	for step := 0; ; step++ {
+		page, err := n.Page(t.Context(), reader, before, 11)
+		n.Must(err)
+		walked = append(walked, places(page)...)
+		if !page.HasNext {
+			break
+		}
+		before = page.Next
+		switch step % 5 {
+		case 0:
+			n.publish(huge, "meanwhile")
+		case 1:
+			n.SetMode(huge, []services.AuthorMode{services.AuthorSmall, services.AuthorHuge}[step/5%2])
+			n.publish(huge, "another way")
+		case 2:
+			victim := entries[(step*17)%len(entries)]
+			if !gone[victim.Post] {
+				n.Must(n.do(n.Service.Delete(victim.Author, victim.Post)))
+			}
+			gone[victim.Post] = true
+		case 3:
+			n.Must(n.Redis.Reset(t.Context(), reader))
+		case 4:
+			n.settle()
+		}
+	}
+	seen := map[services.PostID]bool{}
+	for _, post := range walked {
+		if seen[post] {
+			t.Errorf("%s is listed twice", post)
+		}
+		seen[post] = true
+	}
+	for _, entry := range entries {
+		if !seen[entry.Post] && !gone[entry.Post] {
+			t.Errorf("%s was skipped", entry.Post)
+		}
+	}
+}
+
+// Without SQL and without what is read from it, pages come from Redis and memory; without Redis from SQL.
+func TestPulledPagesWithoutAnEngine(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.crowd()
+	ids := []services.PostID{n.publish(small, "1"), n.publish(huge, "2"), n.publish(small, "3")}
+	n.settle()
+	want := newestFirst(ids)
+	read := func(what string) {
+		t.Helper()
+		page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+		if err != nil || !slices.Equal(places(page), want) || page.Building {
+			t.Errorf("%s: %v, %v", what, places(page), err)
+		}
+	}
+	read("both")
+	n.Server.Kill()
+	read("SQL alone")
+	n.Server.Start()
+	n.Must(n.fan.Rebuild(t.Context(), reader))
+	read("both again")
+	n.Must(n.Store.Close())
+	read("without SQL")
+}
+
+// A feed that takes long to rebuild is shown from the facts, and says so, until it is there.
+func TestAFeedThatIsBeingBuilt(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.crowd()
+	ids := newestFirst([]services.PostID{n.publish(huge, "1"), n.publish(small, "2")})
+	n.settle()
+	n.Must(n.Redis.Reset(t.Context(), reader))
+	n.buildWait = time.Nanosecond
+	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+	if err != nil || !page.Building || !slices.Equal(places(page), ids) || page.End != services.EndOfFeed {
+		t.Errorf("%v, building %t, end %q, %v", places(page), page.Building, page.End, err)
+	}
+	n.buildWait = time.Minute
+	if page, err = n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || page.Building || !slices.Equal(places(page), ids) {
+		t.Errorf("built: %v, building %t, %v", places(page), page.Building, err)
+	}
+}
+
+// What is on its way to its readers is on a first page and in the number before it has come; it comes once.
+func TestAnUnfinishedFanoutIsNotSeen(t *testing.T) {
+	n := served(t)
+	reader, _, small := n.crowd()
+	stranger := n.Users(1)[0]
+	ids := n.Posts(small, 2) // without a job: they do not come by themselves
+	foreign := n.Posts(stranger, 1)
+	begin := func(post services.PostID, author services.UserNumber) {
+		n.Write(func(ctx context.Context, tx *store.Tx) error {
+			one := store.UnfinishedFanout{Post: post, Author: author}
+			if err := tx.BeginFanout(ctx, one, 2); err != nil {
+				return err
+			}
+			return mirror.FanoutChange{UnfinishedFanout: one}.Append(ctx, tx)
+		})
+		_, err := n.Mirror.RunOnce(t.Context())
+		n.Must(err)
+	}
+	shows := func(what string, want ...services.PostID) {
+		t.Helper()
+		page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+		if err != nil || !slices.Equal(places(page), want) || n.Document(reader).FeedCount != len(want) {
+			t.Errorf("%s: %v and %d, %v; want %v", what, places(page), n.Document(reader).FeedCount, err, want)
+		}
+	}
+	shows("nothing is on its way")
+	begin(ids[0], small)
+	begin(foreign[0], stranger)
+	shows("one", ids[0])
+	shows("once", ids[0])
+	begin(ids[1], small)
+	shows("two", ids[1], ids[0])
+	n.Must(n.fan.Rebuild(t.Context(), reader))
+	shows("and when they have come", ids[1], ids[0])
+}

@@ -1,0 +1,101 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// insertLate commits a post whose id was given away before.
+func (n node) insertLate(author services.UserNumber, id services.PostID) {
+	n.TB.Helper()
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		mode, err := tx.AuthorMode(ctx, author)
+		if err != nil {
+			return err
+		}
+		post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "late", Pull: mode == services.AuthorHuge}
+		return insert(ctx, tx, &post)
+	})
+}
+
+// next is the next change, within a while.
+func next(t *testing.T, changes <-chan Change) Change {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	select {
+	case change, open := <-changes:
+		if !open {
+			t.Fatal("the channel was closed")
+		}
+		return change
+	case <-deadline.C:
+		t.Fatal("no change came")
+	}
+	return Change{}
+}
+
+// A watcher is told the state, then what changes of it and nothing else: how many, the newest, and whose they are.
+func TestAWatcherIsToldWhoseTheNewPostsAre(t *testing.T) {
+	n := served(t)
+	reader, huge, small := n.crowd()
+	badges := make(chan *services.Badges, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := n.Watch(ctx, reader, badges)
+	show := func(version string, count int) {
+		badges <- &services.Badges{Version: version, HomeFeed: services.NewCount(count, services.Exact, time.Time{})}
+	}
+	show("1", 0)
+	if first := next(t, changes); first.New.Value != 0 || first.Newest != 0 || len(first.Authors) != 0 || first.Badges.Version != "1" {
+		t.Errorf("first: %+v", first)
+	}
+	show("2", 0) // something else has changed
+	n.publish(small, "1")
+	last := n.publish(huge, "2")
+	n.settle()
+	show("3", 2)
+	told := next(t, changes)
+	if told.New.Value != 2 || told.Newest != last || !slices.Equal(told.Authors, []services.UserNumber{huge, small}) || told.Badges.Version != "3" {
+		t.Errorf("told: %+v", told)
+	}
+	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+	if err != nil || len(page.Items) != 2 || page.Items[0].Post.ID != told.Newest {
+		t.Errorf("the page afterwards: %v, %v", places(page), err)
+	}
+	n.publish(reader, "own posts are nobody's news")
+	n.Must(n.do(n.Service.MarkSeen(reader, told.Newest)))
+	n.settle()
+	show("4", 0)
+	if told = next(t, changes); told.New.Value != 0 || told.Newest != 0 || len(told.Authors) != 0 {
+		t.Errorf("when all is seen: %+v", told)
+	}
+	cancel()
+	for range changes { // it ends
+	}
+}
+
+// Who is slow is told the latest, once; and the channel ends with the badges.
+func TestASlowWatcherIsToldTheLatest(t *testing.T) {
+	n := served(t)
+	reader, huge, _ := n.crowd()
+	badges := make(chan *services.Badges)
+	changes := n.Watch(t.Context(), reader, badges)
+	n.Server.Kill() // from the facts it is the same
+	for i := range 30 {
+		n.publish(huge, "x")
+		badges <- &services.Badges{Version: "x", HomeFeed: services.NewCount(i+1, services.Exact, time.Time{})}
+	}
+	for told := next(t, changes); told.New.Value != 30; told = next(t, changes) {
+		if len(told.Authors) != 1 {
+			t.Fatalf("told: %+v", told)
+		}
+	}
+	close(badges)
+	for range changes {
+	}
+}
