@@ -378,6 +378,29 @@ func (ec *executionContext) fieldContext_SiteMessageConnection_pageInfo(_ contex
 	return fc, nil
 }
 
+func (ec *executionContext) _SiteMessageConnection_readToken(ctx context.Context, field graphql.CollectedField, obj *SiteMessageConnection) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SiteMessageConnection_readToken(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ReadToken, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SiteMessageConnection_readToken(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SiteMessageConnection", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _SiteMessageEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *SiteMessageEdge) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -738,7 +761,7 @@ func (ec *executionContext) unmarshalInputIngestMarkSiteMessagesRead(ctx context
 		asMap["all"] = false
 	}
 
-	fieldsInOrder := [...]string{"as", "key", "ids", "type", "all", "upTo"}
+	fieldsInOrder := [...]string{"as", "key", "ids", "type", "all", "upTo", "readToken"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -787,6 +810,13 @@ func (ec *executionContext) unmarshalInputIngestMarkSiteMessagesRead(ctx context
 				return it, err
 			}
 			it.UpTo = data
+		case "readToken":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("readToken"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ReadToken = data
 		}
 	}
 	return it, nil
@@ -913,7 +943,7 @@ func (ec *executionContext) unmarshalInputMarkSiteMessagesReadInput(ctx context.
 		asMap["all"] = false
 	}
 
-	fieldsInOrder := [...]string{"ids", "type", "all", "upTo", "idempotencyKey"}
+	fieldsInOrder := [...]string{"ids", "type", "all", "upTo", "readToken", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -948,6 +978,13 @@ func (ec *executionContext) unmarshalInputMarkSiteMessagesReadInput(ctx context.
 				return it, err
 			}
 			it.UpTo = data
+		case "readToken":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("readToken"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ReadToken = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -1306,6 +1343,11 @@ func (ec *executionContext) _SiteMessageConnection(ctx context.Context, sel ast.
 			}
 		case "pageInfo":
 			out.Values[i] = ec._SiteMessageConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "readToken":
+			out.Values[i] = ec._SiteMessageConnection_readToken(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

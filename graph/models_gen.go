@@ -642,6 +642,8 @@ type IngestMarkSiteMessagesRead struct {
 	All bool `json:"all"`
 	// With type or all, or alone for all: no message newer than this one.
 	UpTo *string `json:"upTo,omitempty"`
+	// The readToken of the list that was shown.
+	ReadToken *string `json:"readToken,omitempty"`
 }
 
 type IngestMarkSiteMessagesUnread struct {
@@ -1048,6 +1050,8 @@ type MarkSiteMessagesReadInput struct {
 	All bool `json:"all"`
 	// With type or all, or alone for all: no message newer than this one, the newest that was shown. What arrived after it still counts.
 	UpTo *string `json:"upTo,omitempty"`
+	// The readToken of the list that was shown: what was marked unread since then, on any device, stays unread. Without it the mark is meant as of now.
+	ReadToken *string `json:"readToken,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -1525,6 +1529,8 @@ type SiteMessageConnection struct {
 	Edges []SiteMessageEdge `json:"edges"`
 	// Where this page stands in the list.
 	PageInfo PageInfo `json:"pageInfo"`
+	// For marks of what is shown here: it tells them from marks made after something was marked unread elsewhere.
+	ReadToken string `json:"readToken"`
 }
 
 // One site message of a page.

@@ -567,8 +567,9 @@ type ComplexityRoot struct {
 	}
 
 	SiteMessageConnection struct {
-		Edges    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
+		Edges     func(childComplexity int) int
+		PageInfo  func(childComplexity int) int
+		ReadToken func(childComplexity int) int
 	}
 
 	SiteMessageEdge struct {
@@ -2754,6 +2755,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SiteMessageConnection.PageInfo(childComplexity), true
+	case "SiteMessageConnection.readToken":
+		if e.ComplexityRoot.SiteMessageConnection.ReadToken == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SiteMessageConnection.ReadToken(childComplexity), true
 
 	case "SiteMessageEdge.cursor":
 		if e.ComplexityRoot.SiteMessageEdge.Cursor == nil {
@@ -4357,6 +4364,8 @@ func (ec *executionContext) childFields_SiteMessageConnection(ctx context.Contex
 		return ec.fieldContext_SiteMessageConnection_edges(ctx, field)
 	case "pageInfo":
 		return ec.fieldContext_SiteMessageConnection_pageInfo(ctx, field)
+	case "readToken":
+		return ec.fieldContext_SiteMessageConnection_readToken(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SiteMessageConnection", field.Name)
 }

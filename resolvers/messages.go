@@ -80,8 +80,8 @@ func siteMessageIDs(ids []string) (places []services.PostID, err error) {
 	return places, nil
 }
 
-func (r *Resolver) markMessagesRead(user services.UserNumber, ids []string, kind *string, all bool, upTo *string) (*fanout.Op, error) {
-	mark := notify.MessageMark{Type: kind, All: all}
+func (r *Resolver) markMessagesRead(user services.UserNumber, ids []string, kind *string, all bool, upTo, token *string) (*fanout.Op, error) {
+	mark := notify.MessageMark{Type: kind, All: all, Token: orEmpty(token)}
 	var err error
 	if mark.IDs, err = siteMessageIDs(ids); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 	if err != nil {
 		return nil, err
 	}
-	result := &graph.SiteMessageConnection{Edges: make([]graph.SiteMessageEdge, len(page.Messages)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
+	result := &graph.SiteMessageConnection{Edges: make([]graph.SiteMessageEdge, len(page.Messages)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}, ReadToken: notify.Token(page.Gen)}
 	for i, message := range page.Messages {
 		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
 	}
@@ -154,7 +154,7 @@ func (r *Resolver) siteMessageEvent(ctx context.Context, event graph.IngestEvent
 	case event.MarkSiteMessagesRead != nil:
 		e := event.MarkSiteMessagesRead
 		op, err := as(ctx, r, e.As, func(actor services.UserNumber) (*fanout.Op, error) {
-			return r.markMessagesRead(actor, e.Ids, e.Type, e.All, e.UpTo)
+			return r.markMessagesRead(actor, e.Ids, e.Type, e.All, e.UpTo, e.ReadToken)
 		})
 		return &happening{op, "", e.Key}, err
 	case event.MarkSiteMessagesUnread != nil:

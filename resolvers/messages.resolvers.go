@@ -58,7 +58,7 @@ func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.markMessagesRead(viewer.Number, input.Ids, input.Type, input.All, input.UpTo)
+	op, err := r.markMessagesRead(viewer.Number, input.Ids, input.Type, input.All, input.UpTo, input.ReadToken)
 	if err != nil {
 		return nil, err
 	}

@@ -80,6 +80,27 @@ func TestSiteMessages(t *testing.T) {
 	}
 }
 
+// A phone shows its list and reports late: what was marked unread on another device meanwhile stays unread.
+func TestALateReadOfASiteMessage(t *testing.T) {
+	a := newAPI(t)
+	first := a.sent("one", "user:alice")
+	a.sent("two", "user:alice")
+	token := a.must("alice", `{ viewer { siteMessages { readToken } } }`, nil).at("viewer", "siteMessages", "readToken")
+	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesUnread(input: {ids: [%q]}) { badges { version } } }`, first), nil)
+	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {all: true, readToken: %q}) { badges { version } } }`, token), nil)
+	a.wantMessages("alice", "one")
+	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {ids: [%q], readToken: %q}) { badges { version } } }`, first, token), nil)
+	a.wantMessages("alice", "one")
+	for _, bad := range []string{"x", "g", "g01", "1"} {
+		got := a.as("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {all: true, readToken: %q}) { badges { version } } }`, bad), nil)
+		if got.code() != services.Invalid {
+			t.Errorf("readToken %s: %+v", bad, got)
+		}
+	}
+	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {ids: [%q]}) { badges { version } } }`, first), nil)
+	a.wantMessages("alice", "")
+}
+
 func TestPagesOfSiteMessages(t *testing.T) {
 	a := newAPI(t)
 	var want []string

@@ -36,7 +36,12 @@ func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]serv
 
 // clearedBy prints a mutation with one argument, as it can be sent.
 func clearedBy(mutation, argument, id string) string {
-	return fmt.Sprintf("%s(input: {%s: %q})", mutation, argument, id)
+	return clearing(mutation, fmt.Sprintf("%s: %q", argument, id))
+}
+
+// clearing is a whole operation: it can be sent as it is.
+func clearing(mutation, input string) string {
+	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
 }
 
 // mostExplained bounds the items of one number. Only numbers far beyond every cap have more.
@@ -76,7 +81,7 @@ func (s *Service) explainNotifications(ctx context.Context, user services.UserNu
 		for _, notification := range page.Notifications {
 			id := services.GlobalID(services.NotificationType, notification.Place.String())
 			explanation.Items = append(explanation.Items, services.Item{
-				ID: id, At: notification.Place.Time(), Count: 1, ClearedBy: fmt.Sprintf("markNotificationsRead(input: {ids: [%q]})", id),
+				ID: id, At: notification.Place.Time(), Count: 1, ClearedBy: clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", id)),
 			})
 		}
 		explained = append(explained, explanation)
@@ -113,7 +118,7 @@ func (s *Service) explainSiteMessages(ctx context.Context, user services.UserNum
 		for _, message := range unread {
 			explanation.Items = append(explanation.Items, services.Item{
 				ID: message.GlobalID(), At: message.ID.Time(), Count: 1,
-				ClearedBy: fmt.Sprintf("markSiteMessagesRead(input: {ids: [%q]})", message.GlobalID()),
+				ClearedBy: clearing("markSiteMessagesRead", fmt.Sprintf("ids: [%q]", message.GlobalID())),
 			})
 		}
 		explained = append(explained, explanation)

@@ -64,7 +64,7 @@ func TestTheFeedIsExplained(t *testing.T) {
 		if len(items) != 2 || items[0].ID != services.GlobalID(services.PostType, posts[3].String()) || items[1].ID != services.GlobalID(services.PostType, posts[1].String()) {
 			t.Fatalf("the items are %+v", items)
 		}
-		if want := `markHomeFeedSeen(input: {upTo: "` + items[0].ID + `"})`; items[0].ClearedBy != want || items[0].Count != 1 || !items[0].At.Equal(posts[3].Time()) {
+		if want := `mutation { markHomeFeedSeen(input: {upTo: "` + items[0].ID + `"}) { badges { version total { value display } } } }`; items[0].ClearedBy != want || items[0].Count != 1 || !items[0].At.Equal(posts[3].Time()) {
 			t.Errorf("the newest is %+v, want %s", items[0], want)
 		}
 	})
@@ -86,7 +86,7 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 		}
 		n.Quiet(n.World.Fanout)
 		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.MarkSiteMessagesRead(ctx, user, store.MessageMark{IDs: ids[1:2]})
+			_, err := tx.MarkSiteMessagesRead(ctx, user, store.MessageMark{Gen: store.AnyGen, IDs: ids[1:2]})
 			return err
 		})
 		n.Must(n.World.Fanout.Rebuild(t.Context(), user))
@@ -94,7 +94,7 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 		if len(items) != 2 || items[0].ID != services.GlobalID(services.SiteMessageType, ids[2].String()) {
 			t.Fatalf("the items are %+v", items)
 		}
-		if want := `markSiteMessagesRead(input: {ids: ["` + items[0].ID + `"]})`; items[0].ClearedBy != want {
+		if want := `mutation { markSiteMessagesRead(input: {ids: ["` + items[0].ID + `"]}) { badges { version total { value display } } } }`; items[0].ClearedBy != want {
 			t.Errorf("it is cleared by %s, want %s", items[0].ClearedBy, want)
 		}
 	})
@@ -113,7 +113,7 @@ func TestNotificationsAreExplained(t *testing.T) {
 	if len(likes) != 3 || len(items) != 1 {
 		t.Fatalf("three posts are liked: %+v", items)
 	}
-	if want := `markNotificationsRead(input: {ids: ["` + likes[0].ID + `"]})`; likes[0].ClearedBy != want {
+	if want := `mutation { markNotificationsRead(input: {ids: ["` + likes[0].ID + `"]}) { badges { version total { value display } } } }`; likes[0].ClearedBy != want {
 		t.Errorf("it is cleared by %s, want %s", likes[0].ClearedBy, want)
 	}
 	n.Clock.Advance(9 * day) // what expired leaves number and items together

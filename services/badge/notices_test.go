@@ -88,7 +88,7 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 			}
 			for _, item := range explanation.Items {
 				ids = append(ids, item.ID)
-				if item.ClearedBy != `markAnnouncementsRead(input: {upTo: "`+item.ID+`"})` {
+				if item.ClearedBy != `mutation { markAnnouncementsRead(input: {upTo: "`+item.ID+`"}) { badges { version total { value display } } } }` {
 					t.Errorf("it is cleared by %s", item.ClearedBy)
 				}
 			}

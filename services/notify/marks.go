@@ -130,7 +130,7 @@ func parseToken(text string) (gen uint64, err error) {
 	}
 	gen, err = strconv.ParseUint(text[1:], 10, 62)
 	if err != nil || Token(gen) != text {
-		return 0, services.Errorf(services.Invalid, "readToken: %s is not the readToken of a list of notifications", services.Quote(text))
+		return 0, services.Errorf(services.Invalid, "readToken: %s is not the readToken of a list", services.Quote(text))
 	}
 	return gen, nil
 }

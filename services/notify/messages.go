@@ -138,6 +138,8 @@ type MessageMark struct {
 	Type *string
 	All  bool
 	UpTo services.PostID // 0: all there are at that moment
+	// Token is the readToken of the list that was shown; "" for none.
+	Token string
 }
 
 const maxMarked = 500
@@ -145,7 +147,11 @@ const maxMarked = 500
 // MarkRead is the op by which a user marks messages read. NOT_FOUND when he does not have one that it names; what he
 // has read already keeps its time.
 func (s *Messages) MarkRead(user services.UserNumber, mark MessageMark) (*fanout.Op, error) {
-	facts := store.MessageMark{IDs: mark.IDs, Types: s.types, UpTo: mark.UpTo}
+	gen, err := parseToken(mark.Token)
+	if err != nil {
+		return nil, err
+	}
+	facts := store.MessageMark{IDs: mark.IDs, Types: s.types, UpTo: mark.UpTo, Gen: gen}
 	switch {
 	case mark.IDs != nil && (mark.Type != nil || mark.All || mark.UpTo != 0):
 		return nil, services.Errorf(services.Invalid, "ids: they exclude type, all and upTo")
@@ -203,6 +209,7 @@ func (s *Messages) mark(name string, user services.UserNumber, input string, cha
 type MessagePage struct {
 	Messages []services.SiteMessage
 	HasNext  bool
+	Gen      uint64 // see Token
 }
 
 // Page lists a user's messages, those before a place, at most size; of one type and the unread only, if asked so. The
@@ -215,11 +222,16 @@ func (s *Messages) Page(ctx context.Context, user services.UserNumber, kind *str
 		}
 		types = []string{*kind}
 	}
+	// Before the list: what is marked unread between the two is shown as unread, and its late mark is ignored at worst.
+	gen, err := s.store.SiteMessageGen(ctx, user)
+	if err != nil {
+		return MessagePage{}, err
+	}
 	list, err := s.store.SiteMessages(ctx, user, types, unreadOnly, before, size+1)
 	if err != nil {
 		return MessagePage{}, err
 	}
-	return MessagePage{Messages: list[:min(size, len(list))], HasNext: len(list) > size}, nil
+	return MessagePage{Messages: list[:min(size, len(list))], HasNext: len(list) > size, Gen: gen}, nil
 }
 
 // ByID reads messages of a user by their ids; one that he does not have is absent.

@@ -25,6 +25,9 @@ type MessageMark struct {
 	IDs   []services.PostID
 	Types []string
 	UpTo  services.PostID
+	// Gen is the generation of the list in which the messages were shown as unread: what was marked unread in a later one
+	// stays so. AnyGen is whichever is now.
+	Gen uint64
 }
 
 var (
@@ -57,13 +60,21 @@ SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_
 SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in message $2 BIGINT}`)
 
 	readMessages = newStatement("mark site messages read", `
-UPDATE site_message_recipients SET read_at = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL RETURNING type`)
+UPDATE site_message_recipients SET read_at = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL AND unread_gen <= $4 RETURNING type`)
 
 	unreadMessages = newStatement("mark site messages unread", `
-UPDATE site_message_recipients SET read_at = NULL WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NOT NULL RETURNING type`)
+UPDATE site_message_recipients SET read_at = NULL, unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NOT NULL RETURNING type`)
 
 	readMessageTypes = newStatement("mark site messages of types read", `
-UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL RETURNING type`)
+UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL AND unread_gen <= $5 RETURNING type`)
+
+	keepMessagesUnread = newStatement("keep site messages unread", `
+UPDATE site_message_recipients SET unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL`)
+
+	nextMessageGen = newStatement("next generation of site messages", `
+INSERT INTO site_message_gens AS g (user_number, gen) VALUES ($1, 1) ON CONFLICT (user_number) DO UPDATE SET gen = g.gen + 1 RETURNING gen`)
+
+	messageGen = newStatement("generation of site messages", `SELECT gen FROM site_message_gens WHERE user_number = $1`)
 
 	raiseMessageVersions = newStatement("raise versions of site messages", `
 UPDATE site_message_state AS s SET ver = s.ver + 1
@@ -156,7 +167,7 @@ func (tx *Tx) raiseMessageVersions(ctx context.Context, changed rows) error {
 // not. NOT_FOUND for a message that he does not have, be it the one that the mark goes up to.
 func (tx *Tx) MarkSiteMessagesRead(ctx context.Context, user services.UserNumber, mark MessageMark) ([]MessageState, error) {
 	if len(mark.IDs) > 0 {
-		return tx.markMessages(ctx, user, mark.IDs, readMessages, tx.Now)
+		return tx.markMessages(ctx, user, mark.IDs, readMessages, tx.Now, int64(mark.Gen))
 	}
 	upTo := services.MaxPostID
 	if mark.UpTo != 0 {
@@ -165,13 +176,30 @@ func (tx *Tx) MarkSiteMessagesRead(ctx context.Context, user services.UserNumber
 			return nil, err
 		}
 	}
-	return tx.changeMessages(ctx, user, mark.Types, readMessageTypes, user, mark.Types, upTo, tx.Now)
+	return tx.changeMessages(ctx, user, mark.Types, readMessageTypes, user, mark.Types, upTo, tx.Now, int64(mark.Gen))
 }
 
 // MarkSiteMessagesUnread makes a user's messages unread again and answers the states of their types, changed or
 // not. NOT_FOUND for a message that he does not have.
 func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserNumber, ids []services.PostID) ([]MessageState, error) {
-	return tx.markMessages(ctx, user, ids, unreadMessages)
+	if _, err := tx.typesOfMessages(ctx, "ids", user, ids); err != nil {
+		return nil, err
+	}
+	var gen int64
+	if _, err := tx.one(ctx, nextMessageGen, []any{user}, &gen); err != nil {
+		return nil, err
+	}
+	// What is unread already is to stay so as well, and its number does not change.
+	if _, err := tx.run(ctx, keepMessagesUnread, user, ids, gen); err != nil {
+		return nil, err
+	}
+	return tx.markMessages(ctx, user, ids, unreadMessages, gen)
+}
+
+// SiteMessageGen is a user's generation of site messages: read before a list, it stands for what that shows.
+func (s *Store) SiteMessageGen(ctx context.Context, user services.UserNumber) (gen uint64, err error) {
+	_, err = s.one(ctx, messageGen, []any{user}, &gen)
+	return gen, err
 }
 
 func (tx *Tx) markMessages(ctx context.Context, user services.UserNumber, ids []services.PostID, st statement, more ...any) ([]MessageState, error) {

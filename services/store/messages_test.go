@@ -85,7 +85,7 @@ func TestDeliverAgainKeepsReadStates(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.message(10, "general")
 		b.deliver(10, 1, 2)
-		equal(b.t, b.markRead(1, store.MessageMark{IDs: []services.PostID{10}}), []store.MessageState{state(1, "general", 2, 0)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{10}}), []store.MessageState{state(1, "general", 2, 0)})
 		equal(b.t, b.deliver(10, 1, 2, 3), []store.MessageState{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
 		report := must(b.SiteMessage(b.ctx, 10))(b.t)
 		equal(b.t, [2]int{report.Recipients, report.ReadCount}, [2]int{3, 1})
@@ -102,16 +102,16 @@ func TestMarkSiteMessagesRead(t *testing.T) {
 		equal(b.t, b.unreadIDs(1, both...), []services.PostID{6, 5, 4, 3, 2, 1})
 		equal(b.t, b.unreadIDs(1, "offer"), []services.PostID{5, 3, 1})
 		b.clock.advance(time.Minute)
-		equal(b.t, b.markRead(1, store.MessageMark{IDs: []services.PostID{3, 4, 3}}), []store.MessageState{state(1, "general", 4, 2), state(1, "offer", 4, 2)})
-		equal(b.t, b.markRead(1, store.MessageMark{IDs: []services.PostID{4}}), []store.MessageState{state(1, "general", 4, 2)}) // again
-		equal(b.t, b.markRead(1, store.MessageMark{Types: []string{"offer"}, UpTo: 3}), []store.MessageState{state(1, "offer", 5, 1)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{3, 4, 3}}), []store.MessageState{state(1, "general", 4, 2), state(1, "offer", 4, 2)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{4}}), []store.MessageState{state(1, "general", 4, 2)}) // again
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: []string{"offer"}, UpTo: 3}), []store.MessageState{state(1, "offer", 5, 1)})
 		equal(b.t, b.unreadIDs(1, both...), []services.PostID{6, 5, 2})
-		equal(b.t, b.markRead(1, store.MessageMark{Types: both, UpTo: 2}), []store.MessageState{state(1, "general", 5, 1), state(1, "offer", 5, 1)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: both, UpTo: 2}), []store.MessageState{state(1, "general", 5, 1), state(1, "offer", 5, 1)})
 		equal(b.t, b.markUnread(1, 1, 6), []store.MessageState{state(1, "general", 5, 1), state(1, "offer", 6, 2)})
-		equal(b.t, b.markRead(1, store.MessageMark{Types: both}), []store.MessageState{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
+		equal(b.t, b.markRead(1, store.MessageMark{Gen: store.AnyGen, Types: both}), []store.MessageState{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
 		equal(b.t, len(b.unreadIDs(1, both...)), 0)
 		equal(b.t, len(b.unreadIDs(2, both...)), 6) // another user's are his
-		equal(b.t, len(b.markRead(9, store.MessageMark{Types: both})), 0)
+		equal(b.t, len(b.markRead(9, store.MessageMark{Gen: store.AnyGen, Types: both})), 0)
 		byID := must(b.SiteMessagesByID(b.ctx, 1, []services.PostID{3, 7}))(b.t)
 		equal(b.t, len(byID), 1)
 		equal(b.t, byID[3].ReadAt, b.clock.Now())
@@ -127,11 +127,11 @@ func TestMarksOfOthersMessages(t *testing.T) {
 		b.deliver(20, 2)
 		for _, fn := range []func(tx *store.Tx) error{
 			func(tx *store.Tx) error {
-				_, err := tx.MarkSiteMessagesRead(b.ctx, 1, store.MessageMark{IDs: []services.PostID{10, 20}})
+				_, err := tx.MarkSiteMessagesRead(b.ctx, 1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{10, 20}})
 				return err
 			},
 			func(tx *store.Tx) error {
-				_, err := tx.MarkSiteMessagesRead(b.ctx, 1, store.MessageMark{Types: []string{"general"}, UpTo: 20})
+				_, err := tx.MarkSiteMessagesRead(b.ctx, 1, store.MessageMark{Gen: store.AnyGen, Types: []string{"general"}, UpTo: 20})
 				return err
 			},
 			func(tx *store.Tx) error {
@@ -152,7 +152,7 @@ func TestEditSiteMessage(t *testing.T) {
 	each(t, func(b *bundle) {
 		m := b.message(10, "general")
 		b.deliver(10, 1, 2)
-		b.markRead(1, store.MessageMark{IDs: []services.PostID{10}})
+		b.markRead(1, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{10}})
 		m.ReadAt = b.clock.Now()
 		b.clock.advance(time.Hour)
 		title, content := "better", ""
@@ -238,7 +238,7 @@ func TestSiteMessagesAtOnce(t *testing.T) {
 				}
 				for _, user := range all[:2] {
 					err := b.Write(b.ctx, func(tx *store.Tx) error {
-						states, err := tx.MarkSiteMessagesRead(b.ctx, user, store.MessageMark{IDs: []services.PostID{id}})
+						states, err := tx.MarkSiteMessagesRead(b.ctx, user, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{id}})
 						note(states)
 						return err
 					})
@@ -257,5 +257,34 @@ func TestSiteMessagesAtOnce(t *testing.T) {
 			equal(b.t, must(b.MessageStates(b.ctx, user))(b.t), []store.MessageState{want})
 			equal(b.t, len(b.unreadIDs(user, "general")), want.Unread)
 		}
+	})
+}
+
+// A mark of a list that was shown before something was marked unread leaves that alone, and takes the rest; one that was
+// made without a list, or with a later one, takes all.
+func TestLateMarksOfSiteMessages(t *testing.T) {
+	each(t, func(b *bundle) {
+		for id := services.PostID(1); id <= 3; id++ {
+			b.message(id, "general")
+			b.deliver(id, 1, 2)
+		}
+		gen := func() uint64 { return must(b.SiteMessageGen(b.ctx, 1))(b.t) }
+		types, shown := []string{"general"}, gen()
+		equal(b.t, shown, uint64(0))
+		b.markRead(1, store.MessageMark{IDs: []services.PostID{1}, Gen: shown})
+		equal(b.t, b.markUnread(1, 1, 2), []store.MessageState{state(1, "general", 5, 3)}) // 2 is unread already, and is to stay so too
+		equal(b.t, b.markRead(1, store.MessageMark{IDs: []services.PostID{1, 2}, Gen: shown}), []store.MessageState{state(1, "general", 5, 3)})
+		equal(b.t, b.markRead(1, store.MessageMark{Types: types, Gen: shown}), []store.MessageState{state(1, "general", 6, 2)})
+		equal(b.t, b.unreadIDs(1, types...), []services.PostID{2, 1})
+		equal(b.t, []uint64{gen(), must(b.SiteMessageGen(b.ctx, 2))(b.t)}, []uint64{1, 0})
+		b.markRead(1, store.MessageMark{IDs: []services.PostID{1}, Gen: gen()})
+		equal(b.t, b.unreadIDs(1, types...), []services.PostID{2})
+		b.markRead(1, store.MessageMark{Types: types, Gen: store.AnyGen})
+		equal(b.t, len(b.unreadIDs(1, types...)), 0)
+		coded(b.t, b.try(func(tx *store.Tx) error {
+			_, err := tx.MarkSiteMessagesUnread(b.ctx, 1, []services.PostID{1, 99})
+			return err
+		}), services.NotFound)
+		equal(b.t, gen(), uint64(1))
 	})
 }
