@@ -54,7 +54,7 @@ var Statements = map[string]statement{
 	"authorMode": authorMode, "lowerUnnamed": lowerUnnamed, "authorsAfter": authorsAfter, "countJobsOf": countJobsOf, "authorsByNumber": authorsByNumber, "countFollowers": countFollowers, "lowerFanout": lowerFanout, "newestCounting": newestCounting, "countNew": countNew, "followersOf": followersOf, "edgesTo": edgesTo,
 	"messageStatesOf": messageStatesOf, "messageStatesOfUser": messageStatesOfUser, "messagesOf": messagesOf,
 	"unreadMessagesOf": unreadMessagesOf, "messagesByID": messagesByID, "countReads": countReads, "messageHolders": messageHolders,
-	"readMessages": readMessages, "unreadMessages": unreadMessages, "readMessageTypes": readMessageTypes, "typesOfMessages": typesOfMessages,
+	"readMessages": readMessages, "unreadMessages": unreadMessages, "keepMessagesUnread": keepMessagesUnread, "messageGen": messageGen, "readMessageTypes": readMessageTypes, "typesOfMessages": typesOfMessages,
 	"lockMessageTypes": lockMessageTypes, "raiseMessageVersions": raiseMessageVersions, "messageByKey": messageByKey,
 	"newestViewItems": newestViewItems, "countViewItems": countViewItems, "viewsOf": viewsOf, "oneViewItem": oneViewItem, "newestViewItem": newestViewItem,
 	"statesByInbox": statesByInbox, "statesByUser": statesByUser, "lowerCauses": lowerCauses, "restoreCauses": restoreCauses,

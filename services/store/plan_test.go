@@ -107,7 +107,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"userNotices": "1", "noticesAfter": "0, 100", "authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "nextDue": "'kind'", "finishJobs": "ARRAY[1, 2], 'token'",
 		"messageStatesOf": `'[[1,"general"]]'`, "messageStatesOfUser": "1", "unreadMessagesOf": "1, 9, ARRAY['general'], 20",
 		"messagesOf": "1, 9, ARRAY['general'], 20", "messagesByID": "1, ARRAY[1, 2]", "countReads": "1", "messageHolders": "1, ARRAY[1, 2]",
-		"readMessages": "1, ARRAY[1, 2], 3, 4", "unreadMessages": "1, ARRAY[1, 2], 3", "keepMessagesUnread": "1, ARRAY[1, 2], 3", "nextMessageGen": "1", "messageGen": "1", "readMessageTypes": "1, ARRAY['general'], 9, 3, 4",
+		"readMessages": "1, ARRAY[1, 2], 3, 4", "unreadMessages": "1, ARRAY[1, 2], 3", "keepMessagesUnread": "1, ARRAY[1, 2], 3", "messageGen": "1", "readMessageTypes": "1, ARRAY['general'], 9, 3, 4",
 		"typesOfMessages": "1, ARRAY[1, 2]", "raiseMessageVersions": `'[[1,"general"]]'`, "messageByKey": "'k'",
 		"newestViewItems": `'[[0,"topic","1"]]', 99`, "countViewItems": `'[[0,"topic","1",5]]', 101`, "oneViewItem": "'topic', '1', '2'", "newestViewItem": "'topic', '1'",
 		"viewsOf":       "1, ARRAY['topic'], 'a', 'b', 20",
