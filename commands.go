@@ -16,9 +16,10 @@ import (
 // Command is what the command line asks for. Help and version have been printed when parseArgs answers; nothing is
 // left to do.
 type Command struct {
-	Name   string // "serve", "import-follows", "import-messages", "import-posts", "help" or "version"
-	Config Config // for an import only the settings that an import has were read and checked
+	Name   string // "serve", "import-follows", "import-messages", "import-posts", "export", "help" or "version"
+	Config Config // for an import or an export only the settings that it has were read and checked
 	Import ImportOptions
+	Export ExportOptions
 }
 
 // usageError is a command line or an environment that cannot be: every fault, and where to read on. The process
@@ -51,9 +52,14 @@ func parseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	if len(line.words) > 0 && line.words[0] == "import" {
 		hint = "tidings import --help shows how to import."
 	}
+	if len(line.words) > 0 && line.words[0] == "export" {
+		hint = "tidings export --help shows how to export."
+	}
 	switch {
 	case line.asksHelp() && slices.Contains(line.words, "import"):
 		return Command{Name: "help"}, printImportHelp(out)
+	case line.asksHelp() && slices.Contains(line.words, "export"):
+		return Command{Name: "help"}, printExportHelp(out)
 	case line.asksHelp():
 		return Command{Name: "help"}, printHelp(out)
 	case command.Name == "version" || line.has("version"):
@@ -86,12 +92,12 @@ func compact(faults []error) []error {
 func (c *Command) fill(line commandLine, env func(string) string) (faults []error) {
 	imports := strings.HasPrefix(c.Name, "import-")
 	var readable []setting
-	for _, s := range append(settingsOf(&c.Config), settingsOf(&c.Import)...) {
+	for _, s := range c.allSettings() {
 		if s.fallback != "" {
 			faults = append(faults, s.set(s.fallback))
 		}
 		text, given := line.flags[s.flag]
-		if wanted := imports && s.imports || !imports && s.serves; !wanted {
+		if !s.takenBy(c.Name) {
 			if given {
 				faults = append(faults, fmt.Errorf("--%s is not a flag of %s", s.flag, c.typed()))
 			}
@@ -120,6 +126,12 @@ func (c *Command) fill(line commandLine, env func(string) string) (faults []erro
 			faults = append(faults, fmt.Errorf("--both is not a flag of %s", c.typed()))
 		}
 	}
+	if c.Name == "export" {
+		c.Export.User = line.words[1]
+		if err := services.CheckUserKey(c.Export.User); err != nil {
+			faults = append(faults, err)
+		}
+	}
 	return faults
 }
 
@@ -145,7 +157,7 @@ type commandLine struct {
 // the last of a name holds. After -- everything is a word, and so is a lone dash.
 func readLine(args []string) commandLine {
 	line := commandLine{flags: map[string]string{}}
-	known := append(settingsOf(&Config{}), settingsOf(&ImportOptions{})...)
+	known := (&Command{}).allSettings()
 	for i := 0; i < len(args); i++ {
 		word := args[i]
 		if word == "--" {
@@ -192,6 +204,8 @@ func (l commandLine) command() string {
 		return words
 	case len(l.words) == 3 && l.words[0] == "import" && slices.Contains(importable, l.words[1]):
 		return "import-" + l.words[1]
+	case len(l.words) == 2 && l.words[0] == "export":
+		return "export"
 	default:
 		return ""
 	}
@@ -204,8 +218,12 @@ func (l commandLine) unknownCommand() error {
 	switch {
 	case l.words[0] == "serve" || l.words[0] == "version":
 		return fmt.Errorf("%s takes no further words, got %s", l.words[0], services.Quote(l.words[1]))
+	case l.words[0] == "export" && len(l.words) == 1:
+		return errors.New("export needs to know whom: tidings export USER")
+	case l.words[0] == "export":
+		return fmt.Errorf("export takes one user, got %d", len(l.words)-1)
 	case l.words[0] != "import":
-		return fmt.Errorf("%s is not a command: serve and import are", services.Quote(l.words[0]))
+		return fmt.Errorf("%s is not a command: serve, import and export are", services.Quote(l.words[0]))
 	case len(l.words) == 1:
 		return errors.New("import needs to know what: tidings import follows FILE, tidings import messages FILE or tidings import posts FILE")
 	case !slices.Contains(importable, l.words[1]):
@@ -258,114 +276,4 @@ func version() string {
 		return info.Main.Version
 	}
 	return "(devel)"
-}
-
-const helpHead = `Tidings serves feeds and unread badges over GraphQL.
-
-Usage:
-  tidings [serve] [flags]               serve until SIGTERM or Ctrl-C
-  tidings import follows FILE [flags]   take in a list of who follows whom (tidings import --help)
-  tidings import messages FILE [flags]  send site messages to any number of users
-  tidings import posts FILE [flags]     take in what was published elsewhere
-  tidings --version
-
-Examples:
-  tidings                                             SQLite in ./data, development mode, http://127.0.0.1:8080/graphiql
-  tidings --listen 127.0.0.1:0 --data /srv/tidings
-  TIDINGS_JWT_SECRET=... DATABASE_URL=postgres://tidings@db/tidings REDIS_URL=redis://cache:6379 \
-      tidings --listen :8080 --log-format json
-
-A flag goes before its environment variable, the variable before the default; an empty variable is not set.
-
-Flags:
-`
-
-const importHelpHead = `Takes in who follows whom from a CSV file, or sends site messages or takes in posts from a file of JSON Lines.
-
-Usage:
-  tidings import follows FILE [flags]
-  tidings import messages FILE [flags]
-  tidings import posts FILE [flags]
-
-Examples:
-  tidings import follows follows.csv.gz
-  tidings import follows friends.csv --both --prefix u --database postgres://tidings@db/tidings
-  zcat follows.csv.gz | tidings import follows -
-  tidings import messages spring.jsonl.gz
-  tidings import posts archive.jsonl.gz --prefix u
-
-Of follows FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
-follower,followee,since: the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a
-moment in RFC 3339. What the followee publishes after since counts as new for the follower; without it, what he
-publishes after the import does.
-A first line of names is recognised: follower,followee, from,to, source,target, user_id,friend_id and the like. One that
-names the followee first is refused. A first line with any other names is a row, if both are valid keys.
-
-Of messages a line of FILE is {"key":"spring","type":"general","title":"...","content":"...","to":["alice","bob"]}, to
-1 MB, with 1 to 10,000 recipients. Further lines of the same key name more of them and may leave the text out: one
-message can go to millions. Who has a message of that key does not get it again, also not from another import. The
-messages reach their recipients when the server runs.
-
-Of posts a line of FILE is {"key":"p2","author":"alice","at":"2026-01-31T09:30:00Z","body":"...","parent":"p1"}, to
-128 KB. The post gets the place in time that at gives it (RFC 3339, to the millisecond; not in the future); of two posts
-of one millisecond the later line is the newer one. key and parent may be left out. A post with a key goes in once,
-whichever import brings it; one without goes in again when another file brings it. A file that is in brings nothing.
-parent is the key of a post that stands before, or the id of any post (post:...): what answers a post is a comment, what
-answers that a reply. Which kinds enter home feeds --feed-kinds says. Nobody is notified of imported posts, nor of the
-mentions and answers in them. The feeds of those who were here lately are read again when the server runs.
-
-A line that cannot be used is reported with its number and written to FILE.bad; the others go in, and the exit code is
-1. An import that was broken off goes on where it stopped when it is started again (not from the standard input). A
-follow that exists already is left as it is. The limit on how many people one user may follow does not bind an import:
-the data is the host application's. On SQLite the server must not be running meanwhile.
-
-Flags:
-`
-
-func printHelp(out io.Writer) error {
-	return printSettings(out, helpHead, settingsOf(&Config{}))
-}
-
-func printImportHelp(out io.Writer) error {
-	settings := append(settingsOf(&Config{}), settingsOf(&ImportOptions{})...)
-	return printSettings(out, importHelpHead, slices.DeleteFunc(settings, func(s setting) bool { return !s.imports }))
-}
-
-func printSettings(out io.Writer, head string, settings []setting) error {
-	var text strings.Builder
-	text.WriteString(head)
-	for _, s := range settings {
-		fmt.Fprintf(&text, "  %s\n", strings.TrimSpace("--"+s.flag+" "+s.unit))
-		for _, row := range wrap(s.help, 100) {
-			fmt.Fprintf(&text, "      %s\n", row)
-		}
-		var facts []string
-		if s.fallback != "" {
-			facts = append(facts, "default "+s.fallback)
-		}
-		if s.min != "" {
-			facts = append(facts, s.min+" to "+s.max)
-		}
-		if s.env != "" {
-			facts = append(facts, s.env)
-		}
-		if len(facts) > 0 {
-			fmt.Fprintf(&text, "      [%s]\n", strings.Join(facts, "; "))
-		}
-	}
-	_, err := io.WriteString(out, text.String())
-	return err
-}
-
-// wrap breaks a text into rows of at most width letters, at blanks.
-func wrap(text string, width int) (rows []string) {
-	row := ""
-	for word := range strings.FieldsSeq(text) {
-		if row != "" && len(row)+1+len(word) > width {
-			rows = append(rows, row)
-			row = ""
-		}
-		row = strings.TrimSpace(row + " " + word)
-	}
-	return append(rows, row)
 }

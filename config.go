@@ -17,8 +17,8 @@ import (
 // before the environment, the environment before the default; an empty variable counts as not set.
 type Config struct {
 	Listen   string `flag:"listen" env:"TIDINGS_LISTEN" default:"127.0.0.1:8080" unit:"HOST:PORT" help:"where to serve; port 0 takes a free one; without a key for tokens only on loopback"`
-	Data     string `flag:"data" env:"TIDINGS_DATA" default:"./data" unit:"FOLDER" for:"import" help:"where SQLite and the private Redis keep their files; made when missing"`
-	Database string `flag:"database" env:"DATABASE_URL" default:"" unit:"URL" for:"import" secret:"url" help:"postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE; empty: tidings.db in the data folder"`
+	Data     string `flag:"data" env:"TIDINGS_DATA" default:"./data" unit:"FOLDER" for:"import export" help:"where SQLite and the private Redis keep their files; made when missing"`
+	Database string `flag:"database" env:"DATABASE_URL" default:"" unit:"URL" for:"import export" secret:"url" help:"postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE; empty: tidings.db in the data folder"`
 	Redis    string `flag:"redis" env:"REDIS_URL" default:"auto" unit:"URL" secret:"url" help:"redis://, rediss://, unix://, redis+sentinel://H1:P,H2:P/MASTER, redis+cluster://H1:P,H2:P; private: a redis-server of our own; embedded: in this process; auto: private if redis-server is in PATH, else embedded"`
 	Node     string `flag:"node" env:"TIDINGS_NODE" default:"" unit:"NAME" help:"this node's name among the nodes on one Redis, 1 to 64 of letters, digits, '.', '_', '-'; empty: host, process and chance"`
 
@@ -71,6 +71,12 @@ type ImportOptions struct {
 	Both   bool   `flag:"both" help:"each row is two follows, there and back"`
 	Prefix string `flag:"prefix" unit:"TEXT" help:"put before every key of the file: with u, 17 is the user u17"`
 	Quiet  bool   `flag:"quiet" help:"print faults and the result only, no progress"`
+}
+
+// ExportOptions is what "tidings export" is told beside the database.
+type ExportOptions struct {
+	User string // his key
+	Out  string `flag:"out" unit:"FILE" help:"where to write; empty: the standard output; the file is there when it is whole, and what it held before until then"`
 }
 
 // Development says that no key for tokens is configured: dev: tokens are taken, and only loopback is served.

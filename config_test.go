@@ -79,6 +79,8 @@ func TestCommands(t *testing.T) {
 		"import follows f.csv":             "import-follows",
 		"import follows -":                 "import-follows",
 		"import posts p.jsonl":             "import-posts",
+		"export alice --out f":             "export",
+		"help export":                      "help",
 		"--quiet import follows -- --both": "import-follows",
 	} {
 		if got := mustParse(t, line); got.Name != want {
@@ -116,7 +118,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"jwt-secret": testSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",
 		"origins": "https://a.example.com,http://b.example.com:8081", "display-caps": "TOTAL=9,HOME_FEED=9999", "feed-kinds": "POST,REPLY", "notification-expiry": "LIKE=2,MENTION=never", "introspection": "always", "log-level": "debug", "log-format": "json",
 		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "socket-subscriptions": "3",
-		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "push-interval": "50ms", "sweep-interval": "2s",
+		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "mute-mentions": "true",
 		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s",
 		"idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
@@ -163,7 +165,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		t.Errorf("Config has %d fields and %d settings", fields, tagged)
 	}
 	names := map[string]bool{}
-	for _, s := range append(settingsOf(&Config{}), settingsOf(&ImportOptions{})...) {
+	for _, s := range (&Command{}).allSettings() {
 		if names[s.flag] || s.env != "" && names[s.env] {
 			t.Errorf("--%s: its flag or variable has two settings", s.flag)
 		}
@@ -247,7 +249,7 @@ func TestFaults(t *testing.T) {
 		"--data":                               {"--data needs a value", "FOLDER"},
 		"--data --workers 3":                   {"--data needs a value"},
 		"--both":                               {"--both is not a flag of tidings serve"},
-		"srve":                                 {`"srve" is not a command`, "serve and import"},
+		"srve":                                 {`"srve" is not a command`, "serve, import and export"},
 		"serve now":                            {`serve takes no further words, got "now"`},
 		"import":                               {"tidings import follows FILE", "tidings import --help"},
 		"import likes f":                       {`"likes" cannot be imported`, "follows, messages and posts can"},
@@ -357,6 +359,7 @@ func TestSecretsAreHidden(t *testing.T) {
 func TestHelpAndVersionArePrinted(t *testing.T) {
 	for line, words := range map[string][]string{
 		"--help":         {"Usage:", "Examples:", "tidings import follows FILE", "--listen HOST:PORT", "[default 100ms; 10ms to 10s; TIDINGS_PUSH_INTERVAL]"},
+		"export --help":  {"tidings export USER [flags]", "--out FILE", "--database URL", "the exit code is 1"},
 		"import --help":  {"tidings import follows FILE [flags]", "--both", "FILE.bad", "exit code is\n1", "tidings import posts FILE [flags]", "Nobody is notified", "--feed-kinds"},
 		"help import":    {"--prefix TEXT"},
 		"--version":      {"tidings ", "go1."},

@@ -54,6 +54,8 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 		err = serve(ctx, command.Config, stdout, newLog(command.Config, stderr))
 	case "import-follows", "import-messages", "import-posts":
 		return runImport(ctx, command, os.Stdin, stdout)
+	case "export":
+		err = runExport(ctx, command, stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "tidings:", err)

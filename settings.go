@@ -16,18 +16,19 @@ import (
 	"tidings/services/badge"
 )
 
-// setting is one field of Config or ImportOptions with its tags.
+// setting is one field of Config, ImportOptions or ExportOptions with its tags.
 type setting struct {
 	flag, env, fallback, unit, help, secret, min, max, oneof string
 
-	serves, imports bool // which commands take it
-	value           reflect.Value
+	serves, imports, exports bool // which commands take it
+	value                    reflect.Value
 }
 
 // settingsOf lists the tagged fields of a struct, in their order. It takes a pointer, so that they can be set.
 func settingsOf(holder any) []setting {
 	value := reflect.ValueOf(holder).Elem()
-	_, options := holder.(*ImportOptions)
+	_, ofImport := holder.(*ImportOptions)
+	_, ofExport := holder.(*ExportOptions)
 	var list []setting
 	for i := range value.NumField() {
 		tag := value.Type().Field(i).Tag
@@ -37,10 +38,27 @@ func settingsOf(holder any) []setting {
 		list = append(list, setting{
 			flag: tag.Get("flag"), env: tag.Get("env"), fallback: tag.Get("default"), unit: tag.Get("unit"), help: tag.Get("help"),
 			secret: tag.Get("secret"), min: tag.Get("min"), max: tag.Get("max"), oneof: tag.Get("oneof"),
-			serves: !options, imports: options || tag.Get("for") == "import", value: value.Field(i),
+			serves: !ofImport && !ofExport, imports: ofImport || strings.Contains(tag.Get("for"), "import"),
+			exports: ofExport || strings.Contains(tag.Get("for"), "export"), value: value.Field(i),
 		})
 	}
 	return list
+}
+
+// takenBy says whether a command takes the setting.
+func (s setting) takenBy(command string) bool {
+	switch {
+	case strings.HasPrefix(command, "import"):
+		return s.imports
+	case command == "export":
+		return s.exports
+	}
+	return s.serves
+}
+
+// allSettings are the settings of every command.
+func (c *Command) allSettings() []setting {
+	return slices.Concat(settingsOf(&c.Config), settingsOf(&c.Import), settingsOf(&c.Export))
 }
 
 func (s setting) isSwitch() bool { return s.value.Kind() == reflect.Bool }

@@ -8,3 +8,11 @@ func init() {
 		"postsByID": postsByID,
 	})
 }
+
+// ExportTexts are the texts of all that an export reads, in one.
+func ExportTexts() (texts string) {
+	for _, table := range exports {
+		texts += table.text[sqlite] + "\n"
+	}
+	return texts
+}
