@@ -308,3 +308,29 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 		}
 	})
 }
+
+// Of whom something was removed since the chunk was read is read again by himself: he is named if he still follows.
+func TestWhoChangesUnderAChunkIsReadAgain(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(4)
+		author, stays, leaves, other := users[0], users[1], users[2], users[3]
+		w.Follow(author, stays, leaves)
+		w.Follow(other, stays)
+		w.Quiet(w.Fanout)
+		w.SetMode(author, services.AuthorHuge)
+		stamp, err := w.Redis.Now(t.Context())
+		w.Must(err)
+		edges, err := w.Store.Followers(t.Context(), author, 0, 10, time.Time{})
+		w.Must(err)
+		w.Unfollow(author, leaves)
+		w.Unfollow(other, stays)
+		w.Quiet(w.Fanout)
+		w.Must(w.Fanout.Name(t.Context(), stamp, edges))
+		if !names(w, stays, author) {
+			t.Error("a follower from whose feed another author went is not named")
+		}
+		if names(w, leaves, author) {
+			t.Error("who no longer follows is named by what was read before")
+		}
+	})
+}

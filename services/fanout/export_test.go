@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -35,3 +36,17 @@ const (
 	KeepLog            time.Duration = keepLog
 	KeepIdempotencyFor time.Duration = keepIdempotencyFor
 )
+
+// DeliverChunk does what a chunk does to inboxes, and not what says that it is done.
+func (f *Fanout) DeliverChunk(ctx context.Context, job store.Job) error {
+	var chunk span
+	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+		return err
+	}
+	return f.chunk(ctx, jobPush, chunk)
+}
+
+// Name lets followers' documents name the author, with a stamp and edges that were read before.
+func (f *Fanout) Name(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
+	return f.name(ctx, stamp, edges)
+}

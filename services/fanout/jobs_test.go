@@ -72,6 +72,27 @@ func steps() []step {
 				return tx.Enqueue(ctx, fanout.ProfileJob(users[0]))
 			})
 		}},
+		{"an author becomes huge", withPost, func(w *fanouttest.World, users []services.UserNumber) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				author, err := tx.AuthorForUpdate(ctx, users[0])
+				if err != nil {
+					return err
+				}
+				huge := services.AuthorHuge
+				author.Pinned = &huge
+				if _, err := tx.PutAuthor(ctx, author); err != nil {
+					return err
+				}
+				return tx.Enqueue(ctx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))
+			})
+		}},
+		{"a pulled post", func(w *fanouttest.World, users []services.UserNumber) {
+			follow(w, users)
+			w.SetMode(users[0], services.AuthorHuge)
+			for _, reader := range users[1:] {
+				enqueue(w, fanout.FollowJob(reader, users[0]))
+			}
+		}, func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }},
 		{"a refill", withPost, func(w *fanouttest.World, users []services.UserNumber) {
 			enqueue(w, fanout.RefillJob(mirror.UserNumberText(users[1])))
 		}},

@@ -5,6 +5,7 @@
 package fanouttest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"tidings/services"
 	"tidings/services/fanout"
@@ -355,9 +356,10 @@ type shown struct {
 	Count   int
 	More    bool
 	Counts  []services.CategoryCounts
+	Pulled  []services.PulledAuthor // in the order of their numbers
 }
 
-// Difference is what a user is shown against the facts, "" when there is none.
+// Difference is what a user is shown against the facts, "" when there is none: the pushed part, and whose posts are pulled.
 func (w *World) Difference(user services.UserNumber) string {
 	w.TB.Helper()
 	ctx := w.TB.Context()
@@ -366,13 +368,19 @@ func (w *World) Difference(user services.UserNumber) string {
 	if document.Ready {
 		got.Counts = document.Notifications
 	}
-	entries, err := w.Store.HomeFeed(ctx, user, services.MaxPostID, services.Retention)
+	entries, err := w.Store.InboxFeed(ctx, user, services.MaxPostID, services.Retention)
 	w.Must(err)
 	seen, err := w.Store.Position(ctx, user, store.HomePage, "")
 	w.Must(err)
-	count, err := w.Store.CountNew(ctx, user, seen, services.Retention+1)
+	count, err := w.Store.CountPushed(ctx, user, seen, services.Retention+1)
 	w.Must(err)
 	want := shown{Ready: true, Entries: slices.Clip(entries), Count: min(count, services.Retention), More: count > services.Retention}
+	pulled, err := w.Store.PulledBy(ctx, user)
+	w.Must(err)
+	for _, edge := range pulled {
+		want.Pulled = append(want.Pulled, services.PulledAuthor{Author: edge.Followee, Since: edge.Since})
+	}
+	got.Pulled = slices.SortedFunc(slices.Values(document.Pulled), func(a, b services.PulledAuthor) int { return cmp.Compare(a.Author, b.Author) })
 	states, err := w.Store.NotificationStates(ctx, user)
 	w.Must(err)
 	for i, category := range services.Categories {
@@ -387,5 +395,5 @@ func (w *World) Difference(user services.UserNumber) string {
 			got.Counts[i].Day = want.Counts[i].Day
 		}
 	}
-	return cmp.Diff(want, got)
+	return gocmp.Diff(want, got)
 }

@@ -1,0 +1,167 @@
+package fanout_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// flips is a history of authors whose audiences rise and fall across both thresholds.
+type flips struct {
+	*fanouttest.World
+	t       *rapid.T
+	authors []services.UserNumber
+	readers []services.UserNumber
+	posts   []services.PostID
+	follows map[[2]services.UserNumber]bool
+	unsure  map[[2]services.UserNumber]bool // pairs whose follow has a job that was not done
+}
+
+// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and
+// workers die at any step. At no moment is an author huge whom a follower's document does not name; and after quiet everyone
+// is shown what the facts say, pushed and pulled together.
+func TestFlipsLeaveNoHole(t *testing.T) {
+	settings := func(cfg *fanout.Config) {
+		cfg.Chunk = 1
+		cfg.Thresholds = services.Thresholds{Big: 2, Huge: 3}
+	}
+	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) {
+		fanouttest.Fewer(t, 4)
+		rapid.Check(t, func(t *rapid.T) {
+			users := w.Users(6)
+			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserNumber]bool{}, unsure: map[[2]services.UserNumber]bool{}}
+			for _, reader := range users[2:] { // whoever is pinned is huge at once for many
+				w.Follow(users[0], reader)
+				h.follows[[2]services.UserNumber{reader, users[0]}] = true
+			}
+			h.Quiet(h.Fanout)
+			for range rapid.IntRange(5, 25).Draw(t, "steps") {
+				h.step()
+				h.named()
+			}
+			h.Clock.Advance(31 * time.Second)
+			h.Quiet(h.Another())
+			clear(h.unsure)
+			h.named()
+			for _, user := range users {
+				if difference := h.Difference(user); difference != "" {
+					t.Fatalf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
+				}
+				h.whole(user)
+			}
+			if _, dead := h.Jobs(); dead > 0 {
+				t.Fatalf("%d jobs are dead", dead)
+			}
+			if bySQL, byLog := onTheWay(h.World); len(bySQL)+len(byLog) > 0 {
+				t.Fatalf("%v and %v are still on their way", bySQL, byLog)
+			}
+		})
+	})
+}
+
+func (h *flips) step() {
+	author := rapid.SampledFrom(h.authors).Draw(h.t, "author")
+	reader := rapid.SampledFrom(h.readers).Draw(h.t, "reader")
+	pair := [2]services.UserNumber{reader, author}
+	switch rapid.SampledFrom([]string{"follow", "follow", "follow", "unfollow", "publish", "publish", "delete", "work", "work", "crash", "later", "return", "pin", "pin", "pin"}).Draw(h.t, "step") {
+	case "follow":
+		if reader != author && !h.follows[pair] {
+			follow(h.World, author, reader)
+			h.follows[pair], h.unsure[pair] = true, true
+		}
+	case "unfollow":
+		if h.follows[pair] {
+			unfollow(h.World, author, reader)
+			delete(h.follows, pair)
+			h.unsure[pair] = true
+		}
+	case "publish":
+		h.posts = append(h.posts, h.Post(author))
+	case "delete":
+		if len(h.posts) > 0 {
+			i := rapid.IntRange(0, len(h.posts)-1).Draw(h.t, "post")
+			h.Delete(h.posts[i])
+			h.posts = slices.Delete(h.posts, i, i+1)
+		}
+	case "work":
+		h.work(rapid.IntRange(1, 6).Draw(h.t, "jobs"), -1)
+	case "crash":
+		h.work(rapid.IntRange(1, 6).Draw(h.t, "jobs"), rapid.IntRange(1, 60).Draw(h.t, "looks"))
+	case "later":
+		h.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 6 * time.Second, 31 * time.Second}).Draw(h.t, "by"))
+	case "return":
+		h.Must(h.Fanout.Rebuild(h.TB.Context(), reader))
+	case "pin":
+		var mode *services.AuthorMode
+		if pin := services.AuthorMode(rapid.SampledFrom([]int{-1, 0, 1, 2, 2, 2}).Draw(h.t, "mode")); pin >= 0 {
+			mode = &pin
+		}
+		h.Must(h.Fanout.PinMode(h.TB.Context(), author, mode))
+	}
+}
+
+// work lets a worker do some jobs; with looks it dies after so many of them.
+func (h *flips) work(count, looks int) {
+	ctx := h.TB.Context()
+	jobs, err := h.Store.Claim(ctx, h.Fanout.Kinds(), count, 30*time.Second)
+	h.Must(err)
+	if len(jobs) == 0 {
+		return
+	}
+	if looks < 0 {
+		h.Must(h.Fanout.RunJobs(ctx, jobs))
+		return
+	}
+	mortal := newMortal(ctx, looks)
+	defer mortal.end()
+	if err := h.Fanout.RunJobs(mortal, jobs); err != nil && !mortal.died() {
+		h.t.Fatalf("failed alive: %v", err)
+	}
+}
+
+// named holds documents to the rule by which a flip leaves no hole: who follows a huge author is told so.
+func (h *flips) named() {
+	for pair := range h.follows {
+		if reader, author := pair[0], pair[1]; !h.unsure[pair] && mode(h.World, author) == services.AuthorHuge && !names(h.World, reader, author) {
+			h.t.Fatalf("author %d is huge, and the document of his follower %d does not name him", author, reader)
+		}
+	}
+}
+
+// whole compares the feed that is put together of inbox and pulled posts with the one that SQL has.
+func (h *flips) whole(user services.UserNumber) {
+	ctx := h.TB.Context()
+	entries := h.Inbox(user)
+	document := h.Document(user)
+	count := document.FeedCount
+	for _, named := range document.Pulled {
+		pulled, err := h.Store.PulledPosts(ctx, []services.UserNumber{named.Author}, services.Retention)
+		h.Must(err)
+		for _, post := range pulled[named.Author].Posts {
+			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, Counts: post > named.Since})
+			if post > named.Since {
+				count++
+			}
+		}
+	}
+	slices.SortFunc(entries, func(a, b services.FeedEntry) int { return cmp.Compare(b.Post, a.Post) })
+	want, err := h.Store.HomeFeed(ctx, user, services.MaxPostID, services.Retention)
+	h.Must(err)
+	if !slices.Equal(entries, want) {
+		h.t.Fatalf("user %d is shown %v, want %v", user, entries, want)
+	}
+	seen, err := h.Store.Position(ctx, user, store.HomePage, "")
+	h.Must(err)
+	if facts, err := h.Store.CountNew(ctx, user, seen, services.Retention); err != nil || facts != count {
+		h.t.Fatal(fmt.Sprintf("user %d has %d new posts, want %d, %v", user, count, facts, err))
+	}
+}

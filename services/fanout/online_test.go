@@ -1,0 +1,252 @@
+package fanout_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// lanes are the workers of one node: for short work, for chunks, for who is online.
+func lanes(f *fanout.Fanout) (quick, bulk, online *fanout.Worker) {
+	workers := f.Workers(1)
+	return workers[0], workers[1], workers[2]
+}
+
+// turn lets a worker look for work once.
+func turn(w *fanouttest.World, worker *fanout.Worker) (claimed int) {
+	w.TB.Helper()
+	claimed, err := worker.RunOnce(w.TB.Context())
+	w.Must(err)
+	return claimed
+}
+
+// Of a post with several chunks those followers have it first who are looking, whatever their numbers, and whoever else
+// is looking has nothing of it.
+func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(9)
+		author, last, stranger := users[0], users[7], users[8]
+		w.Follow(author, users[1:8]...)
+		w.Quiet(w.Fanout)
+		w.Must(w.Redis.Enter(t.Context(), []services.UserNumber{last, stranger}, time.Hour))
+		post := w.Post(author)
+		quick, bulk, online := lanes(w.Fanout)
+		turn(w, quick)
+		if turn(w, online) != 1 || turn(w, online) != 0 {
+			t.Fatal("there is not one chunk of those who are online")
+		}
+		for i, user := range users[1:] {
+			if listed, _ := lists(w, user, post); listed != (user == last) {
+				t.Errorf("after the first chunk: follower %d has the post: %v", i+1, listed)
+			}
+		}
+		for turn(w, bulk) > 0 {
+		}
+		w.Agree(users...)
+		w.Delete(post)
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+	})
+}
+
+// Where next to nobody who is online can be a follower, nobody is looked for.
+func TestACrowdOnlineIsNotSearched(t *testing.T) {
+	w := world(t, smallChunks)
+	users := w.Users(4)
+	w.Follow(users[0], users[1:]...)
+	w.Quiet(w.Fanout)
+	crowd := make([]services.UserNumber, 100)
+	for i := range crowd {
+		crowd[i] = services.UserNumber(1000 + i)
+	}
+	w.Must(w.Redis.Enter(t.Context(), append(crowd, users[3]), time.Hour))
+	w.Post(users[0])
+	quick, _, online := lanes(w.Fanout)
+	turn(w, quick)
+	if turn(w, online) != 0 {
+		t.Error("a hundred people were looked through for three")
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(users...)
+}
+
+// onTheWay are the posts that all nodes know to be on their way, by SQL and by the log.
+func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
+	w.TB.Helper()
+	unfinished, err := w.Store.UnfinishedFanouts(w.TB.Context())
+	w.Must(err)
+	for _, one := range unfinished {
+		bySQL = append(bySQL, one.Post)
+	}
+	for _, entry := range changes(w, mirror.LogFanout) {
+		change, err := mirror.ParseFanoutChange(entry)
+		w.Must(err)
+		byLog = slices.DeleteFunc(byLog, func(post services.PostID) bool { return post == change.Post })
+		if !change.Ended {
+			byLog = append(byLog, change.Post)
+		}
+	}
+	return bySQL, byLog
+}
+
+// A post with several chunks is known to be on its way from its split to the end of the last of them, once each.
+func TestAPostIsKnownToBeOnItsWay(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(6)
+		w.Follow(users[0], users[1:]...)
+		w.Follow(users[1], users[2])
+		w.Quiet(w.Fanout)
+		known := func(when string, want ...services.PostID) {
+			t.Helper()
+			bySQL, byLog := onTheWay(w)
+			if !slices.Equal(bySQL, want) || !slices.Equal(byLog, want) {
+				t.Errorf("%s: on their way are %v by SQL and %v by the log, want %v", when, bySQL, byLog, want)
+			}
+		}
+		post := w.Post(users[0])
+		w.Post(users[1]) // one chunk: nobody needs to know
+		known("before the split")
+		quick, bulk, _ := lanes(w.Fanout)
+		turn(w, quick)
+		known("after the split", post)
+		lag, err := w.Fanout.Lag(t.Context())
+		w.Must(err)
+		if lag.Waiting != 3 {
+			t.Errorf("the lag is %+v", lag)
+		}
+		w.Clock.Advance(3 * time.Second)
+		turn(w, bulk)
+		turn(w, bulk)
+		known("before the last chunk", post)
+		if lag, err = w.Fanout.Lag(t.Context()); err != nil || lag.Waiting != 1 || lag.Oldest < 3*time.Second {
+			t.Errorf("the lag is %+v, %v", lag, err)
+		}
+		turn(w, bulk)
+		known("after the last chunk")
+		if lag, err = w.Fanout.Lag(t.Context()); err != nil || lag != (fanout.Lag{}) {
+			t.Errorf("the lag is %+v, %v", lag, err)
+		}
+		w.Delete(post)
+		turn(w, quick)
+		known("while it is taken out")
+		w.Quiet(w.Fanout)
+		if entries := changes(w, mirror.LogFanout); len(entries) != 2 {
+			t.Errorf("the log has %d entries of one fan-out", len(entries))
+		}
+	})
+}
+
+// A worker that dies in the middle of many chunks leaves none out and delivers none twice; the post stays on its way until
+// another worker has done the rest.
+func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(14)
+		w.Follow(users[0], users[1:]...)
+		w.Quiet(w.Fanout)
+		w.Must(w.Redis.Enter(t.Context(), users[5:9], time.Hour))
+		post := w.Post(users[0])
+		quick, bulk, _ := lanes(w.Fanout)
+		turn(w, quick)
+		turn(w, bulk)
+		held := claim(w) // all the others, by a worker that delivers and dies before it says so
+		for _, job := range held[:len(held)/2] {
+			ctx, die := context.WithCancel(t.Context())
+			if err := w.Fanout.DeliverChunk(ctx, job); err != nil {
+				t.Fatal(err)
+			}
+			die()
+		}
+		if bySQL, byLog := onTheWay(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
+			t.Errorf("after the crash %v and %v are on their way", bySQL, byLog)
+		}
+		w.Clock.Advance(31 * time.Second)
+		other := w.Another()
+		_, bulk, online := lanes(other)
+		turn(w, online)
+		turn(w, bulk)
+		for _, job := range held { // those that the other worker has done are no longer his to end
+			if err := w.Fanout.RunJobs(t.Context(), []store.Job{job}); err != nil && !services.IsUnavailable(err) {
+				t.Errorf("the dead worker comes back: %v", err)
+			}
+			if waiting, _ := w.Jobs(); waiting > 0 {
+				if bySQL, _ := onTheWay(w); !slices.Equal(bySQL, []services.PostID{post}) {
+					t.Errorf("%d chunks wait, and %v are on their way", waiting, bySQL)
+				}
+			}
+		}
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+		if bySQL, byLog := onTheWay(w); len(bySQL)+len(byLog) != 0 {
+			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
+		}
+		if entries := changes(w, mirror.LogFanout); len(entries) != 2 {
+			t.Errorf("the log has %d entries of one fan-out", len(entries))
+		}
+	})
+}
+
+// A big author's post is pushed to who is not idle, a small one's to who is not dormant; a deletion reaches both.
+func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(6)
+		big, small, idle, active := users[0], users[1], users[2:4], users[4:6]
+		w.Follow(big, users[2:]...)
+		w.Follow(small, users[2:]...)
+		w.SetMode(big, services.AuthorBig)
+		w.Quiet(w.Fanout)
+		w.Clock.Advance(10 * 24 * time.Hour)
+		w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, active) })
+		ofBig, ofSmall := w.Post(big), w.Post(small)
+		w.Quiet(w.Fanout)
+		for _, user := range users[2:] {
+			gotBig, _ := lists(w, user, ofBig)
+			gotSmall, _ := lists(w, user, ofSmall)
+			if gotBig == slices.Contains(idle, user) || !gotSmall {
+				t.Errorf("user %d has the big author's post %v and the small one's %v", user, gotBig, gotSmall)
+			}
+			if away := w.Fanout.Away(w.Document(user)); !away {
+				t.Errorf("user %d, whose document nobody has touched for ten days, is not away", user)
+			}
+		}
+		for _, user := range users {
+			w.Must(w.Fanout.Rebuild(t.Context(), user))
+			if w.Fanout.Away(w.Document(user)) {
+				t.Errorf("user %d is away after he has returned", user)
+			}
+		}
+		w.Agree(users...)
+		w.SetMode(big, services.AuthorSmall)
+		w.Clock.Advance(10 * 24 * time.Hour)
+		w.Delete(ofBig)
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+	})
+}
+
+// Whoever is not away had every post of a big author pushed to him, at whatever hour of whatever day he was noted, read and
+// served: there is no moment between the two.
+func TestNobodyIsNeitherServedNorAway(t *testing.T) {
+	w := world(t, nil)
+	users := w.Users(2)
+	w.Follow(users[0], users[1])
+	w.Quiet(w.Fanout)
+	w.SetMode(users[0], services.AuthorBig)
+	for range 11 * 4 {
+		w.Clock.Advance(6*time.Hour - time.Minute)
+		post := w.Post(users[0])
+		w.Work(w.Fanout)
+		if listed, _ := lists(w, users[1], post); !listed && !w.Fanout.Away(w.Document(users[1])) {
+			t.Fatalf("after %s he has no post and is not away", w.Clock.Now().Sub(fanouttest.Start))
+		}
+	}
+	if !w.Fanout.Away(w.Document(users[1])) {
+		t.Error("after eleven days he is not away")
+	}
+}
