@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -256,5 +257,19 @@ func TestEndsAndStartsAgain(t *testing.T) {
 		if name := filepath.Base(path); name != "tidings.db" && name != "tidings.db.lock" {
 			t.Errorf("%s was left behind", path)
 		}
+	}
+}
+
+// A few goroutines more than there are processors run at once, unless the environment says how many.
+func TestSpareProcessors(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	spareProcessors(func(string) string { return "3" })
+	if got := runtime.GOMAXPROCS(0); got != before {
+		t.Errorf("GOMAXPROCS is %d, the environment has set %d", got, before)
+	}
+	spareProcessors(func(string) string { return "" })
+	if got := runtime.GOMAXPROCS(0); got != before+spare {
+		t.Errorf("GOMAXPROCS is %d, want %d and %d more", got, before, spare)
 	}
 }
