@@ -31,7 +31,7 @@ const (
 )
 
 // rowNames are what --only takes.
-var rowNames = []string{"badge", "feed", "sockets", "import", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "everyone", "scripts"}
+var rowNames = []string{"badge", "feed", "sockets", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "everyone", "scripts"}
 
 // longRow takes minutes, also with --quick: that leaves it out unless it is named.
 const longRow = "everyone"
@@ -224,6 +224,7 @@ func (b *bench) measure(ctx context.Context) error {
 		{"queries", b.wants("badge") || b.wants("feed"), b.measureQueries},
 		{"sockets", b.wants("sockets"), b.measureSockets},
 		{"import", b.wants("import"), b.measureImport},
+		{"import-posts", b.wants("import-posts"), b.measureImportPosts},
 		{"every", b.wants("every"), b.measureEvery},
 		{"million", b.wants("million"), b.measureMillion},
 		{"conversations", b.wants("conversations"), b.measureConversations},

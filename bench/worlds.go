@@ -13,17 +13,18 @@ type worlds struct {
 	likers, posts int           // who likes what of the hot recipient's
 	readersOfOne  int           // of an author whose posts are pushed to all of them
 	delivered     int           // posts to them in a round
+	imported      int           // posts of a file
 	turn          time.Duration // of the rows in which others' time is compared; 0: as long as every turn
 }
 
 var (
 	wholeWorlds = worlds{
 		users: 1_000_000, few: 10, watching: 10, publications: 100, memberships: []int{10, 200, 2000}, group: 500, talkers: 100, likers: 20_000, posts: 200,
-		readersOfOne: 4000, delivered: 25,
+		readersOfOne: 4000, delivered: 25, imported: 300_000,
 	}
 	quickWorlds = worlds{
 		users: 20_000, few: 10, watching: 5, publications: 10, memberships: []int{10, 40, 200}, group: 60, talkers: 12, likers: 2000, posts: 20,
-		readersOfOne: 100, delivered: 3,
+		readersOfOne: 100, delivered: 3, imported: 20_000,
 		turn: 400 * time.Millisecond,
 	}
 )

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+const (
+	postAuthors     = 2000
+	rawTransaction  = 20_000 // rows, as an import has
+	rawInsert       = 200    // rows of one INSERT
+	firstPost       = "2025-01-01T00:00:00Z"
+	betweenPosts    = 7 * time.Millisecond
+	whatImportPosts = "import of posts"
+)
+
+// measureImportPosts imports a file of posts, each time into a fresh database, and beside it puts the same rows, made
+// already, into a database of the same tables and settings by INSERTs of many rows.
+func (b *bench) measureImportPosts(ctx context.Context) error {
+	folder := filepath.Join(b.folder, "import-posts")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	count := b.worlds.imported
+	file := filepath.Join(folder, "posts.jsonl")
+	if err := writePosts(file, count); err != nil {
+		return err
+	}
+	var ours, raw []float64
+	for round := range b.importRounds {
+		b.say("import-posts: round %d of %d", round+1, b.importRounds)
+		data := filepath.Join(folder, "data")
+		begin := time.Now()
+		if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "posts", file, "--quiet", "--data", data); err != nil {
+			return err
+		}
+		ours = append(ours, float64(count)/time.Since(begin).Seconds())
+		took, err := insertRaw(ctx, filepath.Join(folder, "raw.db"), count)
+		if err != nil {
+			return err
+		}
+		raw = append(raw, float64(count)/took.Seconds())
+		if err := errors.Join(os.RemoveAll(data), removeDatabase(filepath.Join(folder, "raw.db"))); err != nil {
+			return err
+		}
+	}
+	b.report.lines = append(b.report.lines, line{
+		what: fmt.Sprintf("%s, %s", whatImportPosts, figure(float64(count))), limit: "the same rows by INSERTs of 200 rows",
+		ours: figure(median(ours)) + "/s", theirs: figure(median(raw)) + "/s", value: median(ours) / median(raw), unit: "x",
+	})
+	return os.RemoveAll(folder)
+}
+
+// benchPost is the i-th post: its author, text, name and time.
+func benchPost(i int) (author int, body, key string, at time.Time) {
+	began, _ := time.Parse(time.RFC3339, firstPost)
+	body = fmt.Sprintf("This is what I say in number %d, and it is so many words long that it is like a post.", i)
+	return i*7919%postAuthors + 1, body, fmt.Sprint("post-", i), began.Add(time.Duration(i) * betweenPosts)
+}
+
+// writePosts writes a file to import.
+func writePosts(path string, count int) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(file)
+	for i := range count {
+		author, body, key, at := benchPost(i)
+		_, _ = fmt.Fprintf(out, `{"key":%q,"author":"author-%d","at":%q,"body":%q}`+"\n", key, author, at.Format(time.RFC3339Nano), body) // told by Flush
+	}
+	return errors.Join(out.Flush(), file.Close())
+}
+
+// insertRaw puts the posts and their authors into a new database, and says how long that took without making its tables.
+func insertRaw(ctx context.Context, path string, count int) (took time.Duration, err error) {
+	tables, err := store.Open(ctx, store.Config{URL: "sqlite:" + path})
+	if err != nil {
+		return 0, err
+	}
+	if err := tables.Close(); err != nil {
+		return 0, err
+	}
+	pragmas := url.Values{"_pragma": {
+		"journal_mode(WAL)", "synchronous(FULL)", "cache_size(-65536)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)",
+	}}
+	db, err := sql.Open("sqlite", "file:"+path+"?"+pragmas.Encode())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	rows := make([][]any, count)
+	for i := range rows {
+		author, body, key, at := benchPost(i)
+		rows[i] = []any{int64(services.PostIDAt(at)), author, "POST", false, body, at.UnixMicro(), key}
+	}
+	authors := make([][]any, postAuthors)
+	for i := range authors {
+		authors[i] = []any{i + 1, fmt.Sprint("author-", i+1)}
+	}
+	begin := time.Now()
+	if err := insertMany(ctx, db, `INSERT INTO users (number, key) VALUES `, authors); err != nil {
+		return 0, err
+	}
+	err = insertMany(ctx, db, `INSERT INTO posts (id, author, kind, off_feed, body, updated_at, import_key) VALUES `, rows)
+	return time.Since(begin), err
+}
+
+// insertMany inserts rows, many in a statement and more in a transaction.
+func insertMany(ctx context.Context, db *sql.DB, head string, rows [][]any) error {
+	for len(rows) > 0 {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		for done := 0; done < rawTransaction && len(rows) > 0; done += rawInsert {
+			part := rows[:min(rawInsert, len(rows))]
+			rows = rows[len(part):]
+			one := "(" + strings.TrimSuffix(strings.Repeat("?,", len(part[0])), ",") + ")"
+			var args []any
+			for _, row := range part {
+				args = append(args, row...)
+			}
+			if _, err := tx.ExecContext(ctx, head+strings.TrimSuffix(strings.Repeat(one+",", len(part)), ","), args...); err != nil {
+				return errors.Join(err, tx.Rollback())
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeDatabase takes away a SQLite file and what stands beside it.
+func removeDatabase(path string) error {
+	files, err := filepath.Glob(path + "*")
+	for _, file := range files {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}
