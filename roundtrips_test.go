@@ -58,6 +58,7 @@ func TestRoundTrips(t *testing.T) {
 			authors[i] = fmt.Sprint("author", i)
 		}
 		followees := n.numbersOf(authors...)
+		n.makeHuge(authors[:5]...) // and the others' posts are pushed
 		followed := []int{0, 10, 200, most}
 		var readers []services.UserNumber
 		for _, count := range followed {

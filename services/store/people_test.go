@@ -130,6 +130,18 @@ func TestEdgesOfManyFollowers(t *testing.T) {
 	})
 }
 
+func TestEdgesOfManyFollowees(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.follow(services.Edge{Follower: 9, Followee: 1, Since: 5}, services.Edge{Follower: 9, Followee: 2, Since: services.MaxPostID},
+			services.Edge{Follower: 8, Followee: 3, Since: 7}, services.Edge{Follower: 9, Followee: 1<<32 - 1})
+		equal(b.t, must(b.EdgesFrom(b.ctx, 9, []services.UserNumber{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserNumber]services.Edge{
+			1:         {Follower: 9, Followee: 1, Since: 5},
+			2:         {Follower: 9, Followee: 2, Since: services.MaxPostID},
+			1<<32 - 1: {Follower: 9, Followee: 1<<32 - 1},
+		})
+	})
+}
+
 func TestCountFolloweesStopsAtTheLimit(t *testing.T) {
 	each(t, func(b *bundle) {
 		for n := services.UserNumber(2); n <= 6; n++ {
