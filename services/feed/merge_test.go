@@ -96,7 +96,7 @@ func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
 		s := drawShelf(t)
 		want, cut := s.model()
 		var walked []services.FeedEntry
-		for before := services.MaxPostID; ; {
+		for before := services.MaxPostID; len(walked) <= services.Retention; {
 			limit := rapid.IntRange(1, 100).Draw(t, "first") + 1
 			page := merged(s.read(before, limit), s.pulled, before, limit)
 			if len(page.Entries) < limit {
