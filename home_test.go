@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+)
+
+// home is the world of the whole home feed: authors of every mode, which changes, and people who keep each other out.
+type home struct {
+	*world
+	mutes  map[relation]time.Time // who mutes whom, and until when; the zero time is for good
+	hides  map[relation]bool      // who hides from whom
+	blocks map[relation]bool      // who blocks whom
+	lose   func()             // takes one key out of Redis; nil where none can be taken
+}
+
+type relation struct{ who, whom string }
+
+func newHome(n *node, flush, lose func()) *home {
+	h := &home{world: newWorld(n, flush), mutes: map[relation]time.Time{}, hides: map[relation]bool{}, blocks: map[relation]bool{}, lose: lose}
+	for _, person := range h.people { // admins can only pin whom somebody has named
+		n.must(person, `mutation{setProfile(input:{name:"somebody"}){user{id}}}`, nil, nil)
+	}
+	h.shows = func(reader, author string) bool {
+		_, muted := h.mutes[relation{reader, author}]
+		return !muted && !h.hides[relation{author, reader}]
+	}
+	h.moves = []func(*rapid.T){h.publish, h.several, h.delete, h.follow, h.unfollow, h.work, h.flip, h.mute, h.unmute, h.hide, h.block, h.clean}
+	return h
+}
+
+// two are different people.
+func (h *home) two(t *rapid.T) relation {
+	i, j := rapid.IntRange(0, len(h.people)-1).Draw(t, "who"), rapid.IntRange(0, len(h.people)-2).Draw(t, "whom")
+	if j >= i {
+		j++
+	}
+	return relation{h.people[i], h.people[j]}
+}
+
+// act does something to somebody, which is allowed or a CONFLICT.
+func (h *home) act(t *rapid.T, verb string, p relation, more string, allowed bool) {
+	got := h.n.ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"%s}){badges{version}}}`, verb, p.whom, more), nil)
+	if want := map[bool]string{false: "CONFLICT"}[allowed]; got.code() != want {
+		t.Fatalf("%s %v: code %q, want %q", verb, p, got.code(), want)
+	}
+}
+
+// mute mutes for good or for a while, also somebody who is muted already.
+func (h *home) mute(t *rapid.T) {
+	h.end(t)
+	p, more, until := h.two(t), "", time.Time{}
+	if rapid.Bool().Draw(t, "for a while") {
+		until = h.n.clock.Now().Add(time.Minute)
+		more = fmt.Sprintf(`,until:%q`, until.UTC().Format(time.RFC3339Nano))
+	}
+	h.act(t, "mute", p, more, true)
+	h.mutes[p] = until
+}
+
+func (h *home) unmute(t *rapid.T) {
+	h.end(t)
+	p := h.two(t)
+	_, muted := h.mutes[p]
+	h.act(t, "unmute", p, "", muted)
+	delete(h.mutes, p)
+}
+
+// end does what is due, mutes that are over included: until a job has done that they hold.
+func (h *home) end(*rapid.T) {
+	h.n.settle()
+	h.pending = false
+	for p, until := range h.mutes {
+		if !until.IsZero() && !until.After(h.n.clock.Now()) {
+			delete(h.mutes, p)
+		}
+	}
+}
+
+func (h *home) hide(t *rapid.T) {
+	p := h.two(t)
+	verb := map[bool]string{false: "hideFrom", true: "unhideFrom"}[h.hides[p]]
+	h.act(t, verb, p, "", true)
+	h.hides[p] = !h.hides[p]
+}
+
+func (h *home) block(t *rapid.T) {
+	p := h.two(t)
+	h.act(t, "block", p, "", !h.blocks[p])
+	h.blocks[p] = true
+	delete(h.follows[p.who], p.whom)
+	delete(h.follows[p.whom], p.who)
+	h.pending = true // the other one's feed follows by its job
+}
+
+func (h *home) unblock(t *rapid.T) {
+	p := h.two(t)
+	h.act(t, "unblock", p, "", h.blocks[p])
+	delete(h.blocks, p)
+}
+
+// follow is refused while one of the two blocks the other.
+func (h *home) follow(t *rapid.T) {
+	p := h.two(t)
+	if !h.blocks[p] && !h.blocks[relation{p.whom, p.who}] {
+		h.followOne(t, p.who, p.whom)
+		return
+	}
+	if got := h.n.ask(p.who, fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){badges{version}}}`, p.whom), nil); got.code() != "FORBIDDEN" {
+		t.Fatalf("follow %v, one of whom blocks the other: code %q", p, got.code())
+	}
+}
+
+// flip changes how what somebody publishes from now on is carried.
+func (h *home) flip(t *rapid.T) {
+	person := h.person(t, "author")
+	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE", "null"}).Draw(t, "mode")
+	h.n.must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, person, mode), nil, nil)
+	if rapid.Bool().Draw(t, "at once") {
+		h.end(t)
+	}
+}
+
+// clean lets a node go over all keys, which changes nothing that anybody sees.
+func (h *home) clean(t *rapid.T) {
+	if err := h.n.fanout.AskForCleaning(h.n.tb.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cleaner := h.n.fanout.Cleaner(time.Hour)
+	for took := true; took; {
+		var err error
+		if took, err = cleaner.RunOnce(h.n.tb.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// several are posts of one author at once.
+func (h *home) several(t *rapid.T) {
+	for range rapid.IntRange(2, 5).Draw(t, "posts") {
+		h.publish(t)
+	}
+}
+
+func (h *home) compareAll(t *rapid.T) {
+	h.end(t)
+	for _, person := range h.people {
+		h.compareFeed(t, person)
+	}
+}
+
+func (h *home) actions() map[string]func(*rapid.T) {
+	actions := map[string]func(*rapid.T){"compare": h.compareAll}
+	for name, action := range map[string]func(*rapid.T){
+		"publish": h.publish, "publish several": h.several, "delete": h.delete, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
+		"unfollow": h.unfollow, "mark": h.markSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
+		"flip": h.flip, "work": h.work, "clean": h.clean,
+		"walk": func(t *rapid.T) { h.end(t); h.walk(t) },
+		"look": func(t *rapid.T) { h.look(t, h.person(t, "person")) },
+	} {
+		actions[name] = action
+	}
+	if h.flush != nil {
+		actions["flush"] = func(*rapid.T) { h.flush() }
+	}
+	if h.lose != nil {
+		actions["lose a key"] = func(*rapid.T) { h.lose() }
+	}
+	return actions
+}
+
+// Feeds, and what is new in them, equal the model after every history of people who follow, mute, block and hide, while
+// authors become small, big and huge.
+func TestHomeFeedsEqualTheModel(t *testing.T) {
+	check := func(t *testing.T, n *node, flush, lose func()) {
+		fanouttest.Fewer(t, 2)
+		rapid.Check(t, func(t *rapid.T) {
+			h := newHome(n, flush, lose)
+			t.Repeat(h.actions())
+			h.compareAll(t)
+		})
+	}
+	t.Run("sqlite-redis", func(t *testing.T) {
+		server := rdbtest.NewServer(t)
+		n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), manual: true})
+		check(t, n, func() { server.Flush() }, func() {
+			if key, found := server.Do("RANDOMKEY").(string); found {
+				server.Do("DEL", key)
+			}
+		})
+	})
+	t.Run("postgres-embedded", func(t *testing.T) {
+		check(t, startNode(t, nodeOptions{database: storetest.Postgres(t), redis: "embedded", manual: true}), nil, nil)
+	})
+}
