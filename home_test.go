@@ -18,7 +18,7 @@ type home struct {
 	mutes  map[relation]time.Time // who mutes whom, and until when; the zero time is for good
 	hides  map[relation]bool      // who hides from whom
 	blocks map[relation]bool      // who blocks whom
-	lose   func()             // takes one key out of Redis; nil where none can be taken
+	lose   func()                 // takes one key out of Redis; nil where none can be taken
 }
 
 type relation struct{ who, whom string }

@@ -23,7 +23,7 @@ type world struct {
 	seen    map[string]int            // reader -> posts that he has seen the places of
 	liked   map[string]map[string]int // post -> liker -> when first noticed, kept when taken back
 	stands  map[string]map[string]bool
-	noticed map[string]int // recipient -> up to when he has seen his notifications
+	noticed map[string]int                   // recipient -> up to when he has seen his notifications
 	shows   func(reader, author string) bool // whether the reader is shown what the author publishes, if he follows; nil: always
 	clock   int
 	moves   []func(*rapid.T)  // what else happens between two pages
