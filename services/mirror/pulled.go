@@ -135,6 +135,7 @@ func (m *Mirror) applyPull(entry store.LogEntry) {
 // loadPulled reads the newest posts of all authors who ever had a pulled one. All of it has the stamp of the newest change
 // that the log knows, which is at least that of every change that is in it.
 func (m *Mirror) loadPulled(ctx context.Context) error {
+	m.pulled.forgetRecent()
 	var at uint64
 	head, _, err := m.facts.LogHead(ctx, LogPull)
 	if err != nil {
@@ -181,6 +182,15 @@ func (m *Mirror) readWanted(ctx context.Context) error {
 	err := m.readPulled(ctx, wanted, 0)
 	tellReaders(m, m.pulled.readers)
 	return err
+}
+
+// forgetRecent is for a load of everything: the log goes on after what is read then, and would not bring the deletion of a
+// post again whose publication was heard of before.
+func (p *pulled) forgetRecent() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.recent = nil
+	clear(p.gone)
 }
 
 func (p *pulled) want(authors []services.UserNumber) {

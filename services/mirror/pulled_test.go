@@ -152,6 +152,20 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	}
 }
 
+// What this node did before it has read anything is in what it reads, and so is what others did to it since.
+func TestALoadAfterAnOwnPost(t *testing.T) {
+	s := newStage()
+	s.PulledChanged(s.change(huge, 5, false, noon), noon)
+	s.PulledChanged(s.change(huge, 6, false, noon), noon)
+	s.change(huge, 5, true, noon) // by another node
+	s.run(t)
+	s.counts(t, 0, 1, of(huge)...)
+	if err := s.readPulled(t.Context(), []services.UserNumber{huge}, 0); err != nil {
+		t.Fatal(err)
+	}
+	s.counts(t, 0, 1, of(huge)...)
+}
+
 // An author's posts are kept to a number. Below it is a floor, and where that hides something the count says so; when
 // deletions leave too little, older posts are read.
 func TestTheFloorOfPulledPosts(t *testing.T) {
