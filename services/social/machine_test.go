@@ -1,0 +1,278 @@
+package social
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// couple is a reader and an author.
+type couple struct{ reader, author services.UserNumber }
+
+// crowd is two readers and three authors on a node whose jobs come late, doubled and in any order, and whose Redis is
+// lost; and what is so of them by the plainest means.
+type crowd struct {
+	node
+	t       *rapid.T
+	readers []services.UserNumber
+	authors []services.UserNumber
+	told    []store.NewJob // jobs that there ever were
+
+	since   map[couple]services.PostID
+	muted   map[couple]time.Time // the zero time for ever
+	hidden  map[couple]bool
+	blocked map[couple]bool // by the reader, or by the author of him
+	against map[couple]bool
+	seen    map[services.UserNumber]services.PostID
+	posts   []services.Post // the oldest first
+}
+
+func (c *crowd) couple() couple {
+	return couple{rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.authors).Draw(c.t, "author")}
+}
+
+// of draws two between whom something stands, if there are any: what undoes it would else hardly ever meet it.
+func of[V any](c *crowd, standing map[couple]V) couple {
+	var all []couple
+	for pair := range standing {
+		all = append(all, pair)
+	}
+	if len(all) == 0 || rapid.IntRange(0, 4).Draw(c.t, "any two") == 0 {
+		return c.couple()
+	}
+	slices.SortFunc(all, func(a, b couple) int { return cmp.Or(cmp.Compare(a.reader, b.reader), cmp.Compare(a.author, b.author)) })
+	return rapid.SampledFrom(all).Draw(c.t, "two")
+}
+
+// does commits an op that the model takes for possible or not. Now and then its own part is lost, and its jobs have all
+// of it to do.
+func (c *crowd) does(op *fanout.Op, possible bool) bool {
+	c.t.Helper()
+	c.Clock.Advance(time.Second)
+	c.pass()
+	if rapid.IntRange(0, 3).Draw(c.t, "own part lost") == 0 {
+		op.Own = nil
+	}
+	err := c.Fanout.Commit(c.TB.Context(), op)[0]
+	if (err == nil) != possible {
+		c.t.Fatalf("%s: %v, and it is possible: %t", op.Name, err, possible)
+	}
+	return err == nil
+}
+
+// pass lets the mutes end whose time has come, in the model and, by their jobs, on the node.
+func (c *crowd) pass() {
+	for of, until := range c.muted {
+		if !until.IsZero() && !until.After(c.Clock.Now()) {
+			delete(c.muted, of)
+		}
+	}
+	c.Work(c.Fanout)
+}
+
+func (c *crowd) follow() {
+	of := c.couple()
+	_, follows := c.since[of]
+	if c.does(c.service.Follow(of.reader, of.author), !follows && !c.blocked[of] && !c.against[of]) {
+		c.since[of] = c.IDs.Next()
+	}
+}
+
+func (c *crowd) unfollow() {
+	of := of(c, c.since)
+	_, follows := c.since[of]
+	c.does(c.service.Unfollow(of.reader, of.author), follows)
+	delete(c.since, of)
+}
+
+func (c *crowd) mute() {
+	of, until := c.couple(), time.Time{}
+	if rapid.Bool().Draw(c.t, "with a time") {
+		until = c.Clock.Now().Add(time.Duration(rapid.IntRange(2, 30).Draw(c.t, "seconds")) * time.Second)
+	}
+	c.does(c.service.Mute(of.reader, of.author, until), true)
+	c.muted[of] = until
+}
+
+func (c *crowd) unmute() {
+	of := of(c, c.muted)
+	c.Clock.Advance(time.Second)
+	c.pass()
+	_, muted := c.muted[of]
+	if until := c.muted[of]; muted && !until.IsZero() && !until.After(c.Clock.Now().Add(time.Second)) {
+		return // it ends just now
+	}
+	c.does(c.service.Unmute(of.reader, of.author), muted)
+	delete(c.muted, of)
+}
+
+func (c *crowd) hide() {
+	of := c.couple()
+	if c.does(c.service.HideFrom(of.author, of.reader), !c.hidden[of]) {
+		c.hidden[of] = true
+	}
+}
+
+func (c *crowd) unhide() {
+	of := of(c, c.hidden)
+	c.does(c.service.UnhideFrom(of.author, of.reader), c.hidden[of])
+	delete(c.hidden, of)
+}
+
+// blocks are those of one side, drawn: the readers' or the authors'.
+func (c *crowd) blocks() (standing map[couple]bool, ends func(couple) (owner, other services.UserNumber)) {
+	if rapid.Bool().Draw(c.t, "the author") {
+		return c.against, func(of couple) (owner, other services.UserNumber) { return of.author, of.reader }
+	}
+	return c.blocked, func(of couple) (owner, other services.UserNumber) { return of.reader, of.author }
+}
+
+func (c *crowd) block() {
+	standing, ends := c.blocks()
+	of := c.couple()
+	if c.does(c.service.Block(ends(of)), !standing[of]) {
+		standing[of] = true
+		delete(c.since, of)
+	}
+}
+
+func (c *crowd) unblock() {
+	standing, ends := c.blocks()
+	of := of(c, standing)
+	c.does(c.service.Unblock(ends(of)), standing[of])
+	delete(standing, of)
+}
+
+func (c *crowd) publish() {
+	author := rapid.SampledFrom(c.authors).Draw(c.t, "author")
+	id := c.Post(author)
+	c.told = append(c.told, fanout.FanOutJob(id))
+	c.posts = append(c.posts, services.Post{ID: id, Author: author})
+}
+
+func (c *crowd) remove() {
+	if len(c.posts) > 0 {
+		i := rapid.IntRange(0, len(c.posts)-1).Draw(c.t, "post")
+		if !c.posts[i].Deleted {
+			c.Delete(c.posts[i].ID)
+			c.told = append(c.told, fanout.RemoveJob(c.posts[i].ID))
+		}
+		c.posts[i].Deleted = true
+	}
+}
+
+// look sees a reader's feed as far as some post.
+func (c *crowd) look() {
+	if len(c.posts) > 0 {
+		reader, upTo := rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.posts).Draw(c.t, "up to").ID
+		c.Write(func(ctx context.Context, tx *store.Tx) error {
+			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", upTo); err != nil {
+				return err
+			}
+			return tx.Enqueue(ctx, fanout.SeenJob(reader))
+		})
+		c.seen[reader] = max(c.seen[reader], upTo)
+	}
+}
+
+// again tells a second time, at some time soon, of something that was told before.
+func (c *crowd) again() {
+	of := of(c, c.muted)
+	jobs := []store.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), fanout.ActorJob(of.reader, of.author)}
+	if len(c.told) > 0 {
+		jobs = append(jobs, rapid.SampledFrom(c.told).Draw(c.t, "told"))
+	}
+	job := rapid.SampledFrom(jobs).Draw(c.t, "job")
+	job.NotBefore = c.Clock.Now().Add(time.Duration(rapid.IntRange(0, 5).Draw(c.t, "seconds")) * time.Second)
+	c.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, job) })
+}
+
+// some does a part of what is due.
+func (c *crowd) some() {
+	workers := c.Fanout.Workers(1)
+	_, err := rapid.SampledFrom(workers).Draw(c.t, "worker").RunOnce(c.TB.Context())
+	c.Must(err)
+}
+
+// shown is what a reader's feed lists, the newest first, and how many of it count.
+func (c *crowd) shown(reader services.UserNumber) (entries []services.FeedEntry, count int) {
+	for _, post := range slices.Backward(c.posts) {
+		of := couple{reader, post.Author}
+		since, follows := c.since[of]
+		if _, muted := c.muted[of]; !follows || muted || c.hidden[of] || post.Deleted {
+			continue
+		}
+		entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, Counts: post.ID > since})
+		if post.ID > max(since, c.seen[reader]) {
+			count++
+		}
+	}
+	return entries, count
+}
+
+// agree lets everything come that is due, and compares: list and number are the model's, in Redis and as SQL tells them.
+func (c *crowd) agree() {
+	c.t.Helper()
+	c.pass()
+	for _, reader := range c.readers {
+		document := c.Document(reader)
+		if !document.Ready {
+			c.Must(c.Fanout.Rebuild(c.TB.Context(), reader))
+			document = c.Document(reader)
+		}
+		entries, count := c.shown(reader)
+		if diff := gocmp.Diff(entries, c.Inbox(reader)); diff != "" {
+			c.t.Fatalf("reader %d (-model +shown):\n%s", reader, diff)
+		}
+		if document.FeedCount != count {
+			c.t.Fatalf("reader %d: %d are new, and the model has %d", reader, document.FeedCount, count)
+		}
+		if diff := c.Difference(reader); diff != "" {
+			c.t.Fatalf("reader %d (-facts +shown):\n%s", reader, diff)
+		}
+	}
+	if _, dead := c.Jobs(); dead > 0 {
+		c.t.Fatalf("%d jobs are dead", dead)
+	}
+}
+
+// TestPeopleAgainstModel follows, mutes, hides and blocks, with all that undoes it, while authors publish and delete and
+// readers look.
+func TestPeopleAgainstModel(t *testing.T) {
+	fanouttest.Fewer(t, 2)
+	n := newNode(fanouttest.New(t, fanouttest.Options{}))
+	n.service = New(Config{Store: n.Store, Mirror: n.Mirror, Fanout: n.Fanout, IDs: n.IDs})
+	rapid.Check(t, func(t *rapid.T) {
+		c := &crowd{
+			node: n, t: t, readers: n.Users(2), authors: n.Strangers(3), since: map[couple]services.PostID{}, muted: map[couple]time.Time{},
+			hidden: map[couple]bool{}, blocked: map[couple]bool{}, against: map[couple]bool{}, seen: map[services.UserNumber]services.PostID{},
+		}
+		for _, reader := range c.readers { // most of what follows needs a follow
+			for _, author := range c.authors[:2] {
+				c.does(c.service.Follow(reader, author), true)
+				c.since[couple{reader, author}] = c.IDs.Next()
+			}
+		}
+		act := func(do func()) func(*rapid.T) {
+			return func(t *rapid.T) { c.t = t; do() }
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"follow": act(c.follow), "unfollow": act(c.unfollow), "mute": act(c.mute), "unmute": act(c.unmute), "hide": act(c.hide),
+			"unhide": act(c.unhide), "block": act(c.block), "unblock": act(c.unblock),
+			"publish": act(c.publish), "publish again": act(c.publish), "remove": act(c.remove), "look": act(c.look), "again": act(c.again), "some": act(c.some),
+			"wait":  act(func() { c.Clock.Advance(time.Duration(rapid.IntRange(1, 20).Draw(c.t, "seconds")) * time.Second) }),
+			"flush": act(c.Server.Flush),
+			"":      act(c.agree),
+		})
+	})
+}
