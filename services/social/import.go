@@ -74,7 +74,7 @@ type ImportReport struct {
 	Lines        int64         // the last line that was looked at
 	Rows         int64         // good rows of this run
 	Follows      int64         // follows that are new
-	Duplicates   int64         // follows that existed, or stood in the file twice
+	Duplicates   int64         // follows that existed, stood in the file twice, or were kept out by a block
 	Bad          int64         // lines that could not be used, those of the runs before included
 	BadFile      string        // where they are; "" when there are none
 	Took         time.Duration // this run
@@ -104,8 +104,9 @@ const (
 
 // ImportFollows takes the follows of a CSV file into the database. A row is follower,followee or
 // follower,followee,since; empty lines and lines that begin with # are passed over. A follow without since counts what
-// is published after its import. Bad lines are put aside and told of; they are no error. The limit of followees does
-// not apply, and no jobs are queued: feeds are built from the facts when their readers come.
+// is published after its import. Bad lines are put aside and told of; they are no error. A follow between two of whom
+// one blocks the other is left out, and reported with those that existed. The limit of followees does not apply, and no
+// jobs are queued: feeds are built from the facts when their readers come.
 //
 // The place in the file is saved in the transaction of each batch, so that an import of the same file that was broken off
 // goes on there and doubles nothing; one that came to its end starts anew. What is not a regular file always starts anew.
