@@ -25,6 +25,7 @@ type panel struct {
 	posts  []services.PostID
 	stands map[store.Cause]bool // what the facts say
 	told   []store.Cause        // whose jobs there ever were
+	blocks map[services.UserNumber]bool
 }
 
 func (p *panel) other() services.UserNumber { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
@@ -71,7 +72,32 @@ func (p *panel) turnFollow() {
 		}
 		return err
 	})
-	p.stands[c] = !p.stands[c]
+	p.stands[c] = !p.stands[c] && !p.blocks[c.Actor]
+}
+
+// turnBlock lets somebody's doings count no more, or again. Facts that come all the same while he is blocked, as those of
+// requests at the same moment do, count once he is not.
+func (p *panel) turnBlock() {
+	actor := p.other()
+	block := services.Restriction{Kind: services.Block, Owner: p.me, Other: actor, Made: p.IDs.Next()}
+	follow := store.Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
+	p.happens(follow, func(ctx context.Context, tx *store.Tx) (err error) {
+		if err := tx.LockRestrictions(ctx, p.me, actor); err != nil {
+			return err
+		}
+		if p.blocks[actor] {
+			_, err = tx.Unrestrict(ctx, block)
+		} else {
+			_, _, err = tx.Restrict(ctx, block)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.ActorJob(p.me, actor))
+	})
+	if p.blocks[actor] = !p.blocks[actor]; p.blocks[actor] {
+		p.stands[follow] = false
+	}
 }
 
 func (p *panel) mention() {
@@ -152,15 +178,14 @@ func (p *panel) agree() {
 			p.t.Fatalf("%s: the number is %d, the list has %d", counts.Category, value, len(listed))
 		}
 	}
-	want := map[string]bool{}
+	want, got := map[string]int{}, map[string]int{} // how many there are who did something with a subject
 	for c, stands := range p.stands {
-		if stands {
-			want[fmt.Sprint(c.Category, c.Subject)] = true
+		if stands && !p.blocks[c.Actor] {
+			want[fmt.Sprint(c.Category, c.Subject)]++
 		}
 	}
-	got := map[string]bool{}
 	for _, n := range p.page(Query{}) {
-		got[fmt.Sprint(n.Category, n.Subject)] = true
+		got[fmt.Sprint(n.Category, n.Subject)] += n.Actors
 	}
 	if !maps.Equal(got, want) {
 		p.t.Fatalf("listed are %v, what stands is %v", got, want)
@@ -175,13 +200,14 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	fanouttest.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(4)
-		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}}
+		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}, blocks: map[services.UserNumber]bool{}}
 		p.posts = n.Posts(p.me, 2)
 		p.Must(p.Fanout.Refill(p.TB.Context(), p.me))
 		steps := map[string]func(*rapid.T){
 			"like":    func(*rapid.T) { p.turnLike() },
 			"follow":  func(*rapid.T) { p.turnFollow() },
 			"mention": func(*rapid.T) { p.mention() },
+			"block":   func(*rapid.T) { p.turnBlock() },
 			"delete":  func(*rapid.T) { p.unmention() },
 			"jobs":    func(*rapid.T) { p.someJobs() },
 			"mark":    func(*rapid.T) { p.mark() },
