@@ -245,6 +245,24 @@ type EditAnnouncementPayload struct {
 	Announcement Announcement `json:"announcement"`
 }
 
+type EditPostInput struct {
+	// The viewer's own post: post:KEY.
+	PostID string `json:"postId"`
+	// The new text, 1 to 5,000 characters. Every @key in it mentions the user with that key, if there is one, as in publishPost.
+	Body string `json:"body"`
+	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all. Whom it mentioned before and names no longer is no longer notified.
+	Mentions []string `json:"mentions,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type EditPostPayload struct {
+	// The post as it is now.
+	Post Post `json:"post"`
+	// The viewer's badges; an edit changes none of his.
+	Badges services.Badges `json:"badges"`
+}
+
 type EditSiteMessageInput struct {
 	// Which: siteMessage:KEY.
 	SiteMessageID string `json:"siteMessageId"`
@@ -416,6 +434,19 @@ type IngestEditAnnouncement struct {
 	ShowAgain bool `json:"showAgain"`
 }
 
+type IngestEditPost struct {
+	// Who does it: user:KEY, the author.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which post: post:KEY.
+	PostID string `json:"postId"`
+	// The new text, 1 to 5,000 characters; every @key in it mentions the user with that key, if there is one.
+	Body string `json:"body"`
+	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all.
+	Mentions []string `json:"mentions,omitempty"`
+}
+
 type IngestEditSiteMessage struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -449,6 +480,7 @@ type IngestError struct {
 // One thing that happened, as the host application reports it: exactly one of these.
 type IngestEvent struct {
 	PublishPost            *IngestPublishPost            `json:"publishPost,omitempty"`
+	EditPost               *IngestEditPost               `json:"editPost,omitempty"`
 	DeletePost             *IngestDeletePost             `json:"deletePost,omitempty"`
 	LikePost               *IngestLikePost               `json:"likePost,omitempty"`
 	UnlikePost             *IngestUnlikePost             `json:"unlikePost,omitempty"`

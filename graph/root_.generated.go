@@ -212,6 +212,11 @@ type ComplexityRoot struct {
 		Announcement func(childComplexity int) int
 	}
 
+	EditPostPayload struct {
+		Badges func(childComplexity int) int
+		Post   func(childComplexity int) int
+	}
+
 	EditSiteMessagePayload struct {
 		Message func(childComplexity int) int
 	}
@@ -344,6 +349,7 @@ type ComplexityRoot struct {
 		CreateConversation     func(childComplexity int, input CreateConversationInput) int
 		DeletePost             func(childComplexity int, input DeletePostInput) int
 		EditAnnouncement       func(childComplexity int, input EditAnnouncementInput) int
+		EditPost               func(childComplexity int, input EditPostInput) int
 		EditSiteMessage        func(childComplexity int, input EditSiteMessageInput) int
 		EnterConversation      func(childComplexity int, input EnterConversationInput) int
 		Follow                 func(childComplexity int, input FollowInput) int
@@ -1293,6 +1299,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.EditAnnouncementPayload.Announcement(childComplexity), true
 
+	case "EditPostPayload.badges":
+		if e.ComplexityRoot.EditPostPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EditPostPayload.Badges(childComplexity), true
+	case "EditPostPayload.post":
+		if e.ComplexityRoot.EditPostPayload.Post == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EditPostPayload.Post(childComplexity), true
+
 	case "EditSiteMessagePayload.message":
 		if e.ComplexityRoot.EditSiteMessagePayload.Message == nil {
 			break
@@ -1706,6 +1725,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.EditAnnouncement(childComplexity, args["input"].(EditAnnouncementInput)), true
+	case "Mutation.editPost":
+		if e.ComplexityRoot.Mutation.EditPost == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_editPost_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EditPost(childComplexity, args["input"].(EditPostInput)), true
 	case "Mutation.editSiteMessage":
 		if e.ComplexityRoot.Mutation.EditSiteMessage == nil {
 			break
@@ -3214,6 +3244,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateConversationInput,
 		ec.unmarshalInputDeletePostInput,
 		ec.unmarshalInputEditAnnouncementInput,
+		ec.unmarshalInputEditPostInput,
 		ec.unmarshalInputEditSiteMessageInput,
 		ec.unmarshalInputEnterConversationInput,
 		ec.unmarshalInputFollowInput,
@@ -3225,6 +3256,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestCreateConversation,
 		ec.unmarshalInputIngestDeletePost,
 		ec.unmarshalInputIngestEditAnnouncement,
+		ec.unmarshalInputIngestEditPost,
 		ec.unmarshalInputIngestEditSiteMessage,
 		ec.unmarshalInputIngestEnterConversation,
 		ec.unmarshalInputIngestEvent,
@@ -3770,6 +3802,16 @@ func (ec *executionContext) childFields_EditAnnouncementPayload(ctx context.Cont
 		return ec.fieldContext_EditAnnouncementPayload_announcement(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EditAnnouncementPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_EditPostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "post":
+		return ec.fieldContext_EditPostPayload_post(ctx, field)
+	case "badges":
+		return ec.fieldContext_EditPostPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EditPostPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_EditSiteMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -45,6 +45,7 @@ type MutationResolver interface {
 	MarkConversationUnread(ctx context.Context, input MarkConversationUnreadInput) (*ConversationPayload, error)
 	MuteConversation(ctx context.Context, input MuteConversationInput) (*ConversationPayload, error)
 	PublishPost(ctx context.Context, input PublishPostInput) (*PublishPostPayload, error)
+	EditPost(ctx context.Context, input EditPostInput) (*EditPostPayload, error)
 	DeletePost(ctx context.Context, input DeletePostInput) (*DeletePostPayload, error)
 	MarkHomeFeedSeen(ctx context.Context, input MarkHomeFeedSeenInput) (*MarkHomeFeedSeenPayload, error)
 	SendSiteMessage(ctx context.Context, input SendSiteMessageInput) (*SendSiteMessagePayload, error)
@@ -229,6 +230,20 @@ func (ec *executionContext) field_Mutation_editAnnouncement_args(ctx context.Con
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (EditAnnouncementInput, error) {
 			return ec.unmarshalNEditAnnouncementInput2tidingsᚋgraphᚐEditAnnouncementInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_editPost_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (EditPostInput, error) {
+			return ec.unmarshalNEditPostInput2tidingsᚋgraphᚐEditPostInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2230,6 +2245,50 @@ func (ec *executionContext) fieldContext_Mutation_publishPost(ctx context.Contex
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_publishPost_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_editPost(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_editPost(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().EditPost(ctx, fc.Args["input"].(EditPostInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *EditPostPayload) graphql.Marshaler {
+			return ec.marshalNEditPostPayload2ᚖtidingsᚋgraphᚐEditPostPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_editPost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EditPostPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_editPost_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -5195,6 +5254,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "publishPost":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_publishPost(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "editPost":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_editPost(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

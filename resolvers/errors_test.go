@@ -34,6 +34,7 @@ func TestEveryCodeReachesTheClient(t *testing.T) {
 		{"no token", "", nil, `{ viewer { user { id } } }`, services.Unauthenticated, "Authorization"},
 		{"no scope", "bob", viewer, `{ admin { jobs { waiting } } }`, services.Forbidden, "admin"},
 		{"no user", "", viewer, `{ viewer { user { id } } }`, services.Forbidden, "Tidings-Act-As"},
+		{"another's post to edit", "bob", viewer, `mutation { editPost(input: {postId: "` + post + `", body: "b"}) { post { id } } }`, services.Forbidden, "not your post"},
 		{"another's post", "bob", viewer, `mutation { deletePost(input: {postId: "` + post + `"}) { postId } }`, services.Forbidden, "not your post"},
 		{"no such post", "bob", viewer, `mutation { likePost(input: {postId: "post:0000000000001"}) { post { id } } }`, services.NotFound, "0000000000001"},
 		{"followed already", "bob", viewer, `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, services.Conflict, "already"},

@@ -32,6 +32,27 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	return &graph.PublishPostPayload{Post: post, Badges: badges}, err
 }
 
+func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInput) (*graph.EditPostPayload, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	op, err := r.edit(viewer.Number, input.PostID, input.Body, input.Mentions)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	if err != nil {
+		return nil, err
+	}
+	id, err := services.ParsePostGlobalID("postId", op.IDs()[0])
+	if err != nil {
+		return nil, err
+	}
+	post, err := r.post(ctx, id)
+	return &graph.EditPostPayload{Post: post, Badges: badges}, err
+}
+
 func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePostInput) (*graph.DeletePostPayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

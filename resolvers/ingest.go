@@ -91,6 +91,11 @@ func (r *Resolver) postEvent(ctx context.Context, event graph.IngestEvent) (*hap
 			return r.publish(actor, event.PublishPost.Body, event.PublishPost.ParentID, event.PublishPost.Mentions)
 		})
 		return &happening{op, "", event.PublishPost.Key}, err
+	case event.EditPost != nil:
+		op, err := as(ctx, r, event.EditPost.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			return r.edit(actor, event.EditPost.PostID, event.EditPost.Body, event.EditPost.Mentions)
+		})
+		return &happening{op, event.EditPost.PostID, event.EditPost.Key}, err
 	case event.DeletePost != nil:
 		op, err := r.onPost(ctx, event.DeletePost.As, event.DeletePost.PostID, r.Feed.Delete)
 		return &happening{op, event.DeletePost.PostID, event.DeletePost.Key}, err

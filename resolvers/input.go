@@ -43,21 +43,42 @@ func (r *Resolver) pair(ctx context.Context, userID string) (*graph.Viewer, serv
 
 // publish makes the op of a post from what a client said.
 func (r *Resolver) publish(author services.UserNumber, body string, parentID *string, mentions []string) (*fanout.Op, error) {
-	draft := feed.Draft{Body: body}
-	var err error
+	draft, err := drafted(body, parentID, mentions)
+	if err != nil {
+		return nil, err
+	}
+	return r.Feed.Publish(author, draft)
+}
+
+// edit makes the op of editing a post.
+func (r *Resolver) edit(author services.UserNumber, postID, body string, mentions []string) (*fanout.Op, error) {
+	id, err := services.ParsePostGlobalID("postId", postID)
+	if err != nil {
+		return nil, err
+	}
+	draft, err := drafted(body, nil, mentions)
+	if err != nil {
+		return nil, err
+	}
+	return r.Feed.Edit(author, id, draft)
+}
+
+// drafted is a draft of what the input says.
+func drafted(body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
+	draft.Body = body
 	if parentID != nil {
 		if draft.Parent, err = services.ParsePostGlobalID("parentId", *parentID); err != nil {
-			return nil, err
+			return draft, err
 		}
 	}
 	for _, id := range mentions {
 		key, err := services.ParseUserID("mentions", id)
 		if err != nil {
-			return nil, err
+			return draft, err
 		}
 		draft.Mentions = append(draft.Mentions, key)
 	}
-	return r.Feed.Publish(author, draft)
+	return draft, nil
 }
 
 // markHomeFeedSeen makes the op of the mark. Without upTo it is the newest in the feed now; the idempotency key

@@ -119,11 +119,12 @@ func (f *Fanout) idleSince() time.Time {
 	return time.Unix(f.idleDay()*int64(24*time.Hour/time.Second), 0).Add(-slack)
 }
 
-// Away says whether a document is that of somebody who was idle: big authors' posts were not pushed to him. It is rebuilt,
-// and he with it active, before it is shown.
-func (f *Fanout) Away(document rdb.Document) bool {
-	return document.Ready && document.Day < f.idleDay()
-}
+// Away says whether a document is that of somebody who was idle. It is rebuilt, and he with it active, before it is shown.
+func (f *Fanout) Away(document rdb.Document) bool { return document.Ready && f.AwaySince(document.Day) }
+
+// AwaySince says whether somebody who was last active on a day, since 1970, was idle: big authors' posts were not pushed
+// to him.
+func (f *Fanout) AwaySince(day int64) bool { return day < f.idleDay() }
 
 // lifetime is how long a user's keys live without a visit: less than ActiveFor, so that whoever has keys is pushed to.
 func (f *Fanout) lifetime() time.Duration { return f.cfg.ActiveFor - f.cfg.ActiveFor/30 }

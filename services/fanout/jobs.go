@@ -33,6 +33,9 @@ func FanOutJob(post services.PostID) store.NewJob { return keyed(jobFanOut, post
 // RemoveJob takes a deleted post out of all followers' feeds.
 func RemoveJob(post services.PostID) store.NewJob { return keyed(jobRemove, post.String()) }
 
+// CopyJob brings an edited post into its copy.
+func CopyJob(post services.PostID) store.NewJob { return keyed(jobCopy, post.String()) }
+
 // FollowJob brings a reader's feed in line with whether he follows the author.
 func FollowJob(reader, author services.UserNumber) store.NewJob {
 	return keyed(jobFollow, pairKey(reader, author))
@@ -88,6 +91,15 @@ func (f *Fanout) CarrySeen(ctx context.Context, user services.UserNumber) error 
 	}
 	f.hint(ctx, []services.UserNumber{user}, []rdb.Result{result})
 	return nil
+}
+
+// CarryCopy brings a post into its copy in Redis.
+func (f *Fanout) CarryCopy(ctx context.Context, id services.PostID) error {
+	posts, err := f.store.Posts(ctx, []services.PostID{id})
+	if err != nil {
+		return err
+	}
+	return f.redis.PutCopies(ctx, []services.Post{posts[id]}, nil)
 }
 
 // CarryProfile brings a user's profile into its copy in Redis.

@@ -35,6 +35,7 @@ const (
 	jobOnline  = "post.online" // those of them who are online; payload: span
 	jobRemove  = "post.remove" // key: post id. A deleted post from all followers
 	jobDrop    = "post.drop"   // a chunk of them; payload: span
+	jobCopy    = "post.copy"   // key: post id. An edited post
 	jobFollow  = "follow"      // key: reader/author. The edge changed
 	jobSeen    = "feed.seen"   // key: user. The mark of his feed moved
 	jobRefill  = "refill"      // key: user. His inbox has room for older posts
@@ -67,6 +68,9 @@ func (f *Fanout) feedKinds() map[string]kind {
 		jobPush:   {lane: laneBulk, each: f.runChunk},
 		jobOnline: {lane: laneOnline, each: f.runChunk},
 		jobDrop:   {lane: laneBulk, each: f.runChunk},
+		jobCopy: {lane: laneQuick, each: ofPost(func(ctx context.Context, _ store.Job, post services.PostID) error {
+			return f.CarryCopy(ctx, post)
+		})},
 		jobFollow: {lane: laneQuick, each: ofPair(f.Reconcile)},
 		jobSeen:   {lane: laneQuick, each: ofUser(f.CarrySeen)},
 		jobRefill: {lane: laneQuick, each: ofUser(f.Refill)},

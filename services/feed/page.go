@@ -108,12 +108,13 @@ func (s *Service) raw(ctx context.Context, reader services.UserNumber, before se
 	return merged(inbox, pulled, before, limit), nil
 }
 
-// inbox reads the pushed entries. One that is lost is rebuilt; who would wait too long for that is told that it is being built.
+// inbox reads the pushed entries. One that is lost, or of before its reader went away, is rebuilt; who would wait too long for that is told that it is being built.
 func (s *Service) inbox(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
-	if err != nil || page.Ready {
+	if err != nil || page.Ready && !s.fanout.AwaySince(page.Day) {
 		return page, false, err
 	}
+	page.Ready = false
 	waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 	defer cancel()
 	if err = s.fanout.Rebuild(waiting, reader); err != nil {

@@ -215,6 +215,7 @@ type InboxPage struct {
 	Above  int                     // how many entries the inbox has that are not below the page
 	Floor  services.PostID         // the newest ever trimmed from the inbox; 0: it holds all there is
 	Seen   services.PostID         // seen up to
+	Day    int64                   // on which the reader was last marked active, since 1970
 }
 
 // Inbox reads up to limit entries with ids below before, newest first, in one round trip.
@@ -224,7 +225,7 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before s
 	}
 	key := inboxKey(reader)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
-		p.HMGet(ctx, badgeKey(reader), "st", "e", "F", "T")
+		p.HMGet(ctx, badgeKey(reader), "st", "e", "F", "T", "d")
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: "(" + before.String(), Min: "-", Count: int64(limit)})
@@ -267,6 +268,9 @@ func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 	seen, hasSeen := fields[3].(string)
 	p := &parser{failed: !hasPulled || !hasSeen}
 	page.Pulled, page.Seen, page.Floor = p.unpackPulled(pulled), p.place(seen), p.place(first[0][1:])
+	if day, ok := fields[4].(string); ok {
+		page.Day, _ = strconv.ParseInt(day, 10, 64) // what is none is a day long ago, and he is taken for one who returns
+	}
 	page.Ready, page.Cut = !p.failed, page.Floor > 0
 	return page
 }

@@ -9,6 +9,8 @@ import (
 var (
 	insertPostMentions = newInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT", "")
 
+	deletePostMentions = newStatement("forget who is mentioned in a post", `DELETE FROM mentions WHERE post = $1`)
+
 	postMentions = newStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
 )
 

@@ -18,6 +18,12 @@ var (
 
 	deletePost = newStatement("delete a post", `UPDATE posts SET deleted_at = $2, updated_at = $2 WHERE id = $1 AND deleted_at IS NULL`)
 
+	editedPost = newStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
+
+	// A copy goes by the time of the last change: each change has a later one.
+	editPost = newStatement("edit a post", `UPDATE posts SET body = $2,
+		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
+
 	lockPost = newStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
 
 	postByID = newStatement("a post", postColumns+`WHERE id = $1`)
@@ -52,6 +58,26 @@ func (tx *Tx) DeletePost(ctx context.Context, id services.PostID) (post services
 	}
 	post, err = tx.post(ctx, postByID, id)
 	return post, changed > 0, err
+}
+
+// PostForUpdate reads a post that nobody else changes until this transaction ends. It may be deleted already: see
+// Deleted. NOT_FOUND when there never was one.
+func (tx *Tx) PostForUpdate(ctx context.Context, id services.PostID) (services.Post, error) {
+	return tx.post(ctx, editedPost, id)
+}
+
+// EditPost changes the body of a post, which stays in its place, and whom it mentions, and returns the post as it is now.
+func (tx *Tx) EditPost(ctx context.Context, id services.PostID, body string, mentioned []services.UserNumber) (services.Post, error) {
+	if _, err := tx.run(ctx, editPost, id, body, tx.Now); err != nil {
+		return services.Post{}, err
+	}
+	if _, err := tx.run(ctx, deletePostMentions, id); err != nil {
+		return services.Post{}, err
+	}
+	if err := tx.InsertPostMentions(ctx, id, mentioned); err != nil {
+		return services.Post{}, err
+	}
+	return tx.post(ctx, postByID, id)
 }
 
 // PostForShare reads a post that cannot be deleted until this transaction ends. It may be deleted already: see

@@ -157,3 +157,36 @@ func TestPositionsOnlyGrow(t *testing.T) {
 		equal(b.t, rows, []string{"0"}) // a late report is an access too
 	})
 }
+
+func TestEditPost(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.post(1, 5, 6)
+		b.write(func(tx *store.Tx) error { return tx.InsertPostMentions(b.ctx, 5, []services.UserNumber{2, 3}) })
+		edit := func(body string, mentioned ...services.UserNumber) (post services.Post) {
+			b.write(func(tx *store.Tx) error {
+				before, err := tx.PostForUpdate(b.ctx, 5)
+				if err != nil {
+					return err
+				}
+				if post, err = tx.EditPost(b.ctx, 5, body, mentioned); !post.UpdatedAt.After(before.UpdatedAt) {
+					b.t.Errorf("edited at %v, after %v", post.UpdatedAt, before.UpdatedAt)
+				}
+				return err
+			})
+			return post
+		}
+		began := b.clock.Now()
+		edit("two", 3, 4) // in the moment in which it was published
+		equal(b.t, must(b.PostMentions(b.ctx, 5))(b.t), []services.UserNumber{3, 4})
+		b.clock.advance(time.Minute)
+		equal(b.t, edit("three").UpdatedAt, began.Add(time.Minute))
+		b.clock.advance(-time.Hour)
+		want := services.Post{ID: 5, Author: 1, Kind: services.PostKindPost, Body: "four", UpdatedAt: began.Add(time.Minute + time.Microsecond)}
+		equal(b.t, edit("four"), want)
+		equal(b.t, must(b.Posts(b.ctx, []services.PostID{5}))(b.t)[5], want)
+		equal(b.t, len(must(b.PostMentions(b.ctx, 5))(b.t)), 0)
+		equal(b.t, b.published(), []services.PostID{6, 5})
+		err := b.Write(b.ctx, func(tx *store.Tx) error { _, err := tx.PostForUpdate(b.ctx, 9); return err })
+		coded(b.t, err, services.NotFound)
+	})
+}

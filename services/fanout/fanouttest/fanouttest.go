@@ -69,6 +69,7 @@ type Options struct {
 	SQL    string // a store URL; "" is a new SQLite file
 	Redis  string // an rdb URL; "" is a new redis-server
 	Fanout func(*fanout.Config)
+	Trace  func(statement string) // see store.Config
 }
 
 // New makes a world that ends with the test.
@@ -82,7 +83,7 @@ func New(tb testing.TB, options Options) *World {
 		w.Server = rdbtest.NewServer(tb)
 		options.Redis = w.Server.URL()
 	}
-	w.Store = storetest.Open(tb, store.Config{URL: options.SQL, Clock: w.Clock, Log: w.Log})
+	w.Store = storetest.Open(tb, store.Config{URL: options.SQL, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
 	redis, err := rdb.Open(tb.Context(), rdb.Options{
 		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
 	})
@@ -227,35 +228,6 @@ func (w *World) Posts(author services.UserNumber, count int) []services.PostID {
 		return nil
 	})
 	return ids
-}
-
-// insert publishes a post the way its author's mode says.
-func insert(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) error {
-	mode, err := tx.AuthorMode(ctx, author)
-	if err != nil {
-		return err
-	}
-	post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body", Pull: mode == services.AuthorHuge}
-	if err := tx.InsertPost(ctx, post); err != nil || !post.Pull {
-		return err
-	}
-	return mirror.PullChange{Author: author, Post: id}.Append(ctx, tx)
-}
-
-// SetMode writes an author's mode down, as if his followers' documents named him where that is needed; see PutAuthor.
-func (w *World) SetMode(author services.UserNumber, mode services.AuthorMode) {
-	w.TB.Helper()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		known, err := tx.AuthorForUpdate(ctx, author)
-		if err != nil {
-			return err
-		}
-		known.Mode = mode
-		if _, err := tx.PutAuthor(ctx, known); err != nil {
-			return err
-		}
-		return mirror.PullChange{Author: author}.Append(ctx, tx)
-	})
 }
 
 // Delete deletes a post, with its job.

@@ -1,0 +1,38 @@
+package fanouttest
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// insert publishes a post the way its author's mode says.
+func insert(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) error {
+	mode, err := tx.AuthorMode(ctx, author)
+	if err != nil {
+		return err
+	}
+	post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body", Pull: mode == services.AuthorHuge}
+	if err := tx.InsertPost(ctx, post); err != nil || !post.Pull {
+		return err
+	}
+	return mirror.PullChange{Author: author, Post: id}.Append(ctx, tx)
+}
+
+// SetMode writes an author's mode down, as if his followers' documents named him where that is needed; see PutAuthor.
+func (w *World) SetMode(author services.UserNumber, mode services.AuthorMode) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		known, err := tx.AuthorForUpdate(ctx, author)
+		if err != nil {
+			return err
+		}
+		known.Mode = mode
+		if _, err := tx.PutAuthor(ctx, known); err != nil {
+			return err
+		}
+		return mirror.PullChange{Author: author}.Append(ctx, tx)
+	})
+}

@@ -1,0 +1,104 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// traced are the names of the statements that SQL was asked, by whomever.
+type traced struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (s *traced) note(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = append(s.names, name)
+}
+
+func (s *traced) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.names
+	s.names = nil
+	return taken
+}
+
+// A post's transaction asks SQL the same whatever the audience: nothing in it counts followers or walks them. A pulled one
+// is written into the log beside, which is two statements.
+func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
+	asked := &traced{}
+	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: asked.note})
+	n := newNode(w)
+	users := n.Users(3)
+	small, big, huge := users[0], users[1], users[2]
+	synthetic := func(author services.UserNumber, count int) {
+		for first := 0; first < count; first += 10_000 {
+			n.Write(func(ctx context.Context, tx *store.Tx) error {
+				edges := make([]services.Edge, min(10_000, count-first))
+				for i := range edges {
+					edges[i] = services.Edge{Follower: services.UserNumber(1000 + first + i), Followee: author}
+				}
+				_, err := tx.ImportFollows(ctx, edges)
+				return err
+			})
+		}
+	}
+	synthetic(small, 10)
+	synthetic(big, 100_000)
+	synthetic(huge, 100_000)
+	n.SetMode(big, services.AuthorBig)
+	n.SetMode(huge, services.AuthorHuge)
+	statements := func(author services.UserNumber) []string {
+		op, err := n.Publish(author, Draft{Body: "a post"})
+		n.Must(err)
+		asked.take()
+		n.Must(n.Store.Write(t.Context(), func(tx *store.Tx) error {
+			_, err := op.Apply(t.Context(), tx)
+			return err
+		}))
+		return asked.take()
+	}
+	ofSmall, ofBig, ofHuge := statements(small), statements(big), statements(huge)
+	if len(ofSmall) == 0 || !slices.Equal(ofSmall, ofBig) {
+		t.Errorf("with 10 followers SQL is asked %q, with 100,000 %q", ofSmall, ofBig)
+	}
+	pulled := slices.DeleteFunc(slices.Clone(ofHuge), func(name string) bool { return name == "raise a log's head" || name == "append to the log" })
+	if !slices.Equal(pulled, ofSmall) || len(ofHuge) != len(ofSmall)+2 {
+		t.Errorf("of a huge author SQL is asked %q, of a small one %q", ofHuge, ofSmall)
+	}
+}
+
+// Whoever was idle is shown, at his first page, what was not pushed to him, and is active from then on.
+func TestThePageOfOneWhoReturnsIsWhole(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.pair()
+		n.SetMode(author, services.AuthorBig)
+		n.publish(author, "before he went")
+		n.Quiet(n.fan)
+		n.Clock.Advance(10 * 24 * time.Hour)
+		n.publish(author, "while he was away")
+		n.Quiet(n.fan)
+		if entries := n.Inbox(reader); len(entries) != 1 {
+			t.Fatalf("a big author's post was pushed to somebody idle: %v", entries)
+		}
+		if got := n.bodies(reader); !slices.Equal(got, []string{"while he was away", "before he went"}) {
+			t.Errorf("who returns is shown %q", got)
+		}
+		n.Agree(reader)
+		n.publish(author, "now")
+		n.Quiet(n.fan)
+		if entries := n.Inbox(reader); len(entries) != 3 {
+			t.Errorf("who has returned is pushed to again: %v", entries)
+		}
+	})
+}

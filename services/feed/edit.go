@@ -1,0 +1,88 @@
+package feed
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// Edit is the op by which an author changes the body of a post of his, and whom it mentions: those whom it names no longer
+// are no longer notified, those whom it names now are. The post stays in its place, in every feed and every count; what it
+// answers stays too. Parent is not looked at. NOT_FOUND when the post never was or is deleted, FORBIDDEN when it is another's.
+func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Draft) (*fanout.Op, error) {
+	if err := draft.check(); err != nil {
+		return nil, err
+	}
+	var post services.Post
+	return &fanout.Op{
+		Name: "editPost", Actor: author, Input: id.String() + "\x00" + draft.input(),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			before, err := editable(ctx, tx, author, id)
+			if err != nil {
+				return nil, err
+			}
+			mentioned, err := mentionedBy(ctx, tx, author, draft)
+			if err != nil {
+				return nil, err
+			}
+			were, err := tx.PostMentions(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			if post, err = tx.EditPost(ctx, id, draft.Body, mentioned); err != nil {
+				return nil, err
+			}
+			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
+				return nil, err
+			}
+			jobs, err := retold(ctx, tx, before, were, mentioned)
+			if err != nil {
+				return nil, err
+			}
+			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.CopyJob(id))...)
+		},
+		Own: func(ctx context.Context) error {
+			if post.ID == 0 {
+				return nil // answered from the idempotency key
+			}
+			s.mirror.Keep(post)
+			return s.fanout.CarryCopy(ctx, id)
+		},
+	}, nil
+}
+
+// editable reads a post that its author may change.
+func editable(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) (services.Post, error) {
+	post, err := tx.PostForUpdate(ctx, id)
+	name := services.GlobalID(services.PostType, id.String())
+	switch {
+	case services.CodeOf(err) == services.NotFound:
+		err = services.Errorf(services.NotFound, "postId: there is no %s", name)
+	case err != nil:
+	case post.Author != author:
+		err = services.Errorf(services.Forbidden, "postId: %s is not your post", name)
+	case post.Deleted:
+		err = services.Errorf(services.NotFound, "postId: %s is deleted", name)
+	}
+	return post, err
+}
+
+// retold are the jobs by which everyone is told of a post as it is now: whom it mentions or has mentioned, and whom it
+// answers, who is told of a mention instead.
+func retold(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserNumber) ([]store.NewJob, error) {
+	everyone := slices.Concat(were, mentioned)
+	slices.Sort(everyone)
+	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))
+	if post.Parent != 0 {
+		parent, err := tx.PostForShare(ctx, post.Parent)
+		if err != nil {
+			return nil, err
+		}
+		causes = append(causes, causesOf(post, parent, nil)...)
+	}
+	return fanout.NotifyJobs(causes...)
+}

@@ -1,0 +1,191 @@
+package feed
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
+)
+
+// edit edits a post that may be edited.
+func (n node) edit(author services.UserNumber, post services.PostID, draft Draft) {
+	n.TB.Helper()
+	op, err := n.Edit(author, post, draft)
+	n.Must(err)
+	n.Must(n.do(op))
+}
+
+// bodies are what a reader's feed shows.
+func (n node) bodies(reader services.UserNumber) (bodies []string) {
+	n.TB.Helper()
+	page, err := n.Page(n.TB.Context(), reader, services.MaxPostID, 10)
+	n.Must(err)
+	for _, item := range page.Items {
+		bodies = append(bodies, item.Post.Body)
+	}
+	return bodies
+}
+
+// An edit keeps the place and the count, and is seen by its author at once and by every node soon.
+func TestAnEditKeepsThePlace(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.pair()
+		first := n.publish(author, "one")
+		n.publish(author, "two")
+		n.Quiet(n.fan)
+		there := newNode(w.AnotherNode())
+		for _, node := range []node{n, there} {
+			if got := node.bodies(reader); !slices.Equal(got, []string{"two", "one"}) {
+				t.Fatalf("before the edit: %q", got)
+			}
+		}
+		before := n.Document(reader)
+		n.edit(author, first, Draft{Body: "mended"})
+		if got := n.bodies(author); !slices.Equal(got, []string{"two", "mended"}) {
+			t.Errorf("the author sees %q", got)
+		}
+		if _, err := there.Mirror.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := there.bodies(reader); !slices.Equal(got, []string{"two", "mended"}) {
+			t.Errorf("another node shows %q", got)
+		}
+		n.Quiet(n.fan)
+		n.Agree(author, reader)
+		if after := n.Document(reader); after.FeedCount != before.FeedCount || after.FeedCount != 2 {
+			t.Errorf("the number went from %d to %d", before.FeedCount, after.FeedCount)
+		}
+		n.edit(author, first, Draft{Body: "mended again"}) // within the same millisecond of the clock or not: the last one stands
+		n.edit(author, first, Draft{Body: "mended at last"})
+		if got := n.bodies(author); got[1] != "mended at last" {
+			t.Errorf("after several edits: %q", got)
+		}
+		posts, err := n.Store.Posts(t.Context(), []services.PostID{first})
+		n.Must(err)
+		if posts[first].Body != "mended at last" {
+			t.Errorf("SQL has %q", posts[first].Body)
+		}
+	})
+}
+
+// Two edits of one moment are two versions: a copy of the first never stands in the way of the second.
+func TestEditsOfOneMomentAreInOrder(t *testing.T) {
+	n := served(t)
+	author, _ := n.pair()
+	post := n.publish(author, "one")
+	last := time.Time{}
+	for _, body := range []string{"two", "three", "four"} {
+		op, err := n.Edit(author, post, Draft{Body: body})
+		n.Must(err)
+		n.Clock.Advance(-time.Second) // the clock of another node
+		n.Must(n.fan.Commit(t.Context(), op)[0])
+		posts, err := n.Store.Posts(t.Context(), []services.PostID{post})
+		n.Must(err)
+		if !posts[post].UpdatedAt.After(last) || posts[post].Body != body {
+			t.Errorf("%q was written at %v, after %v", posts[post].Body, posts[post].UpdatedAt, last)
+		}
+		last = posts[post].UpdatedAt
+		if got := n.bodies(author); got[0] != body {
+			t.Errorf("shown is %q, want %q", got[0], body)
+		}
+	}
+}
+
+// Whom a post names no longer is no longer notified, whom it names now is; who is answered and mentioned is told of the mention alone.
+func TestAnEditMovesMentions(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		users := n.Users(4)
+		author, bob, carol, dora := users[0], users[1], users[2], users[3]
+		post := n.draft(author, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
+		told := func(when string, want map[services.UserNumber]int) {
+			t.Helper()
+			for user, count := range want {
+				n.wants(user, when, services.CategoryMention, count)
+			}
+		}
+		told("published", map[services.UserNumber]int{bob: 1, carol: 1, dora: 0})
+		n.edit(author, post, Draft{Body: "@" + n.key(dora), Mentions: []string{n.key(bob)}})
+		told("edited", map[services.UserNumber]int{bob: 1, carol: 0, dora: 1})
+		n.edit(author, post, Draft{Body: "nobody"})
+		told("nobody is named", map[services.UserNumber]int{bob: 0, carol: 0, dora: 0})
+		n.edit(author, post, Draft{Body: "@" + n.key(carol)})
+		told("somebody is named again", map[services.UserNumber]int{bob: 0, carol: 1, dora: 0})
+		answer := n.draft(dora, Draft{Body: "an answer", Parent: post})
+		n.wants(author, "an answer", services.CategoryComment, 1)
+		n.edit(dora, answer, Draft{Body: "an answer to @" + n.key(author)})
+		n.wants(author, "an answer that mentions", services.CategoryComment, 0)
+		n.wants(author, "an answer that mentions", services.CategoryMention, 1)
+		n.edit(dora, answer, Draft{Body: "an answer again"})
+		n.wants(author, "an answer that mentions no longer", services.CategoryComment, 1)
+		n.wants(author, "an answer that mentions no longer", services.CategoryMention, 0)
+		posts, err := n.Store.Posts(t.Context(), []services.PostID{answer})
+		n.Must(err)
+		if posts[answer].Parent != post || posts[answer].Kind != services.PostKindComment {
+			t.Errorf("the edited answer is %+v", posts[answer])
+		}
+	})
+}
+
+func TestWhatCannotBeEdited(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	post, gone := n.publish(author, "one"), n.publish(author, "two")
+	n.Must(n.do(n.Service.Delete(author, gone)))
+	for _, c := range []struct {
+		by   services.UserNumber
+		post services.PostID
+		code services.Code
+		says string
+	}{
+		{author, 7, services.NotFound, "postId: there is no post:0000000000007"},
+		{author, gone, services.NotFound, "is deleted"},
+		{reader, post, services.Forbidden, "is not your post"},
+		{reader, gone, services.Forbidden, "is not your post"},
+	} {
+		op, err := n.Edit(c.by, c.post, Draft{Body: "mended"})
+		n.Must(err)
+		if err := n.do(op); services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%d edits %s: %v", c.by, c.post, err)
+		}
+	}
+	for _, bad := range []Draft{{}, {Body: "  "}, {Body: strings.Repeat("x", services.MaxBodyCharacters+1)}, {Body: "a\x00b"}, {Body: "a\xff"}, {Body: "b", Mentions: []string{"not a key"}}} {
+		if _, err := n.Edit(author, post, bad); services.CodeOf(err) != services.Invalid {
+			t.Errorf("%.20q: %v", bad.Body, err)
+		}
+	}
+	n.Quiet(n.fan)
+	if got := n.bodies(reader); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("what was refused left %q", got)
+	}
+	if entries, err := n.Store.LogAfter(t.Context(), mirror.LogPost, 0, 10); err != nil || len(entries) != 1 {
+		t.Errorf("the log has %d entries of one deletion, %v", len(entries), err)
+	}
+}
+
+// An edit whose answer was lost is told again under its key, and another edit under that key is refused.
+func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
+	n := served(t)
+	author, _ := n.pair()
+	post := n.publish(author, "one")
+	under := func(body string) error {
+		op, err := n.Edit(author, post, Draft{Body: body})
+		n.Must(err)
+		op.Key = "k"
+		return n.do(op)
+	}
+	n.Must(under("two"))
+	n.edit(author, post, Draft{Body: "three"})
+	n.Must(under("two"))
+	if got := n.bodies(author); got[0] != "three" {
+		t.Errorf("a repeated edit undid a later one: %q", got)
+	}
+	if err := under("four"); services.CodeOf(err) != services.Conflict {
+		t.Errorf("another edit under the same key: %v", err)
+	}
+}
