@@ -102,6 +102,7 @@ func (c *crowd) badEvents() []badEvent {
 		{event("setProfile", "as", "user:alice", "name", strings.Repeat("n", 101)), "INVALID", "name: up to 100 characters are allowed, got 101"},
 		{event("setProfile", "as", "user:alice", "avatarUrl", "ftp://x/y"), "INVALID", "avatarUrl: "},
 		{event("markHomeFeedSeen", "as", "user:alice", "upTo", future), "INVALID", "upTo: " + future + " is in the future"},
+		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000001"), "NOT_FOUND", "upTo: there is no post:0000000000001"},
 		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "user:bob"), "INVALID", `upTo: "user:bob"`},
 		{event("markNotificationsSeen", "as", "user:bob", "upTo", c.post), "INVALID", "upTo: "},
 		{event("markNotificationsSeen", "as", "user:bob", "upTo", "notification:7ZZZZZZZZZZZZ"), "INVALID", "upTo: "},

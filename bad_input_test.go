@@ -177,6 +177,7 @@ func (c *crowd) badTexts() []badValue {
 		{"avatar of 2,049", mutAvatar, "https://a/" + strings.Repeat("a", 2039), refused{"INVALID", []string{"avatarUrl", "up to 2048", "got 2049"}}},
 
 		{"mark up to a user", mutSeen, "user:bob", refused{"INVALID", []string{"upTo", "post:"}}},
+		{"mark up to a post that never was", mutSeen, "post:0000000000001", refused{"NOT_FOUND", []string{"upTo", "post:0000000000001"}}},
 		{"mark in the future", mutSeen, future, refused{"INVALID", []string{"upTo", future, "in the future"}}},
 		{"panel up to a post", mutPanel, c.post, refused{"INVALID", []string{"upTo", "notification:"}}},
 		{"panel beyond the newest", mutPanel, "notification:" + strings.TrimPrefix(future, "post:"), refused{"INVALID", []string{"upTo", "beyond the newest"}}},

@@ -1013,7 +1013,7 @@ type MarkConversationUnreadInput struct {
 }
 
 type MarkHomeFeedSeenInput struct {
-	// The newest post that was shown: what is newer still counts. Without it everything that is in the feed now is seen.
+	// The newest post that was shown: what is newer still counts. It may be deleted since; NOT_FOUND for one that never was. Without it everything that is in the feed now is seen.
 	UpTo *string `json:"upTo,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`

@@ -63,13 +63,14 @@ func New(cfg Config) *Service {
 const maxSkew = time.Minute
 
 // MarkSeen is the op by which a reader has looked at his feed up to a place; 0 is the newest that is in it now. The
-// mark only grows. INVALID when the place is in the future.
+// mark only grows. What was shown may be deleted since, or its author no longer followed. INVALID when the place is in the
+// future, NOT_FOUND when there never was such a post.
 func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *fanout.Op {
 	return &fanout.Op{
 		Name: "markHomeFeedSeen", Actor: reader, Input: upTo.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			if limit := services.PostIDAt(s.clock.Now().Add(maxSkew)); upTo > limit {
-				return nil, services.Errorf(services.Invalid, "upTo: %s is in the future", services.GlobalID(services.PostType, upTo.String()))
+			if err := s.checkShown(ctx, tx, upTo); err != nil {
+				return nil, err
 			}
 			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", upTo); err != nil {
 				return nil, err
@@ -78,6 +79,23 @@ func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *fa
 		},
 		Own: func(ctx context.Context) error { return s.fanout.CarrySeen(ctx, reader) },
 	}
+}
+
+// checkShown refuses a place where no post can have been shown: the mark never falls, so that one that a mistake raised
+// would hide what is new.
+func (s *Service) checkShown(ctx context.Context, tx *store.Tx, upTo services.PostID) error {
+	if upTo == 0 {
+		return nil
+	}
+	name := services.GlobalID(services.PostType, upTo.String())
+	if limit := services.PostIDAt(s.clock.Now().Add(maxSkew)); upTo > limit {
+		return services.Errorf(services.Invalid, "upTo: %s is in the future", name)
+	}
+	_, err := tx.Post(ctx, upTo)
+	if services.CodeOf(err) == services.NotFound {
+		err = services.Errorf(services.NotFound, "upTo: there is no %s", name)
+	}
+	return err
 }
 
 // Newest is the newest place in a reader's feed, 0 when it is empty.

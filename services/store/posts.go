@@ -86,6 +86,11 @@ func (tx *Tx) PostForShare(ctx context.Context, id services.PostID) (services.Po
 	return tx.post(ctx, lockPost, id)
 }
 
+// Post reads a post, which may be deleted: see Deleted. NOT_FOUND when there never was one.
+func (tx *Tx) Post(ctx context.Context, id services.PostID) (services.Post, error) {
+	return tx.post(ctx, postByID, id)
+}
+
 func (tx *Tx) post(ctx context.Context, st statement, id services.PostID) (post services.Post, err error) {
 	found := false
 	err = tx.each(ctx, st, []any{id}, func(scan func(...any) error) error {
