@@ -67,6 +67,9 @@ A line that cannot be used is reported with its number and written to FILE.bad; 
 follow that exists already is left as it is. The limit on how many people one user may follow does not bind an import:
 the data is the host application's. On SQLite the server must not be running meanwhile.
 
+A gzipped file tells where it was cut off, a plain one does not: the last row of a plain CSV file is put aside too when
+no line break ends it, for of alice,bob may have been left alice,bo. If it is whole, import FILE.bad.
+
 Flags:
 `
 

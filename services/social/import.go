@@ -104,7 +104,8 @@ const (
 
 // ImportFollows takes the follows of a CSV file into the database. A row is follower,followee or
 // follower,followee,since; empty lines and lines that begin with # are passed over. A follow without since counts what
-// is published after its import. Bad lines are put aside and told of; they are no error. A follow between two of whom
+// is published after its import. Bad lines are put aside and told of; they are no error. One of them is the last row of a plain
+// file that does not end with a line break, because it may have been cut off there. A follow between two of whom
 // one blocks the other is left out, and reported with those that existed. The limit of followees does not apply, and no
 // jobs are queued: feeds are built from the facts when their readers come.
 //
@@ -235,6 +236,10 @@ func resume(ctx context.Context, db ImportStore, opts ImportOptions, source *sou
 	return done, bad.startAfter(done)
 }
 
+// errOpenRow is of the last row of a plain file that does not end with a line break. Where such a file was cut off, half a
+// key is as good a key as a whole one.
+var errOpenRow = services.Errorf(services.Invalid, "no line break ends this row, so that the file may be cut off in it: if it is whole, import the .bad file")
+
 // take looks at one line: a good one enters the batch, a bad one is put aside.
 func (im *followImport) take(_ context.Context, line []byte) error {
 	if im.source.line == 1 {
@@ -248,7 +253,13 @@ func (im *followImport) take(_ context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
 	}
-	next, err := im.keys.row(line, im.newest)
+	var next row
+	var err error
+	if im.source.open {
+		err = errOpenRow // unread: who stands in a row becomes a user
+	} else {
+		next, err = im.keys.row(line, im.newest)
+	}
 	if err == nil {
 		im.batch = append(im.batch, next)
 		im.hasGood = true

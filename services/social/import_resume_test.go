@@ -174,6 +174,47 @@ func TestFileThatBreaksOff(t *testing.T) {
 	}
 }
 
+// A plain file that was cut within its last row looks like a whole one without its last line break: bo may have been bob. Such
+// a row is put aside and told of, and nobody in it becomes a user; who knows that it is whole imports what was put aside. What
+// was packed tells by itself that it is whole, and so does half a line break.
+func TestARowThatNothingEndsIsPutAside(t *testing.T) {
+	im := sqliteImporter(t)
+	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
+	for _, cut := range []int{len(whole), len(whole) - 1, len(whole) - 5, len(whole) - 8} {
+		path := im.file("f.csv", whole[:cut])
+		got := im.must(ImportOptions{File: path})
+		if got.Rows != 2 || got.Bad != 1 || got.BadFile != path+".bad" || got.Lines != 4 {
+			t.Errorf("of %q: %+v", whole[:cut], got)
+		}
+		row := whole[strings.LastIndex(whole, "\n")+1 : cut]
+		const reason = "# line 4: no line break ends this row, so that the file may be cut off in it: if it is whole, import the .bad file\n"
+		if put := im.read(path + ".bad"); put != reason+row+"\n" || !strings.Contains(im.out.String(), strings.TrimPrefix(reason, "# ")) {
+			t.Errorf("of %q: put aside %q, told %q", whole[:cut], put, im.out.String())
+		}
+	}
+	piped := im.must(ImportOptions{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
+	if piped.Rows != 1 || piped.Bad != 1 {
+		t.Errorf("of a pipe: %+v", piped)
+	}
+	people := []string{"alice", "bob", "carol", "dave", "dav", "eve", "bo"}
+	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "eve>alice"}, im.pairs(people...)); diff != "" {
+		t.Error(diff)
+	}
+	if numbers, err := im.db.UserNumbers(t.Context(), people); err != nil || len(numbers) != 4 {
+		t.Errorf("the users are %v, %v", numbers, err)
+	}
+	im.must(ImportOptions{File: im.file("f.csv", whole)})
+	for name, text := range map[string]string{"f.csv.bad": im.read(im.dir + "/f.csv.bad"), "f.csv.gz": zip(t, "bob,alice\nbob,dave"), "g.csv": "carol,alice\r\ncarol,dave\r", "h.csv": "dave,bob\n# whole"} {
+		if got := im.must(ImportOptions{File: im.file(name, text)}); got.Bad != 0 {
+			t.Errorf("%s: %+v\n%s", name, got, im.out.String())
+		}
+	}
+	want := []string{"alice>bob", "alice>carol", "alice>dave", "bob>alice", "bob>dave", "carol>alice", "carol>dave", "dave>bob", "eve>alice"}
+	if diff := cmp.Diff(want, im.pairs("alice", "bob", "carol", "dave", "eve")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 const childVariable = "TIDINGS_TEST_IMPORT"
 
 // announcing says each commit on the standard output, and waits for ever after some.

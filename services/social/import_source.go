@@ -32,6 +32,8 @@ type source struct {
 	badPath  string
 	size     int64 // in bytes as stored; 0: unknown
 	line     int64 // the number of the last line read, from 1
+	packed   bool  // by gzip, which tells where it is not whole
+	open     bool  // nothing ends the last line read: the file may have been cut off in it
 
 	form    form
 	file    *os.File
@@ -117,7 +119,7 @@ func (s *source) unpack(name string) error {
 		if err != nil {
 			return services.Wrapf(services.Invalid, err, "%s begins like gzip and is not", name)
 		}
-		s.reader = bufio.NewReaderSize(unpacked, room)
+		s.reader, s.packed = bufio.NewReaderSize(unpacked, room), true
 	}
 	if start, _ := s.reader.Peek(len(byteOrder)); bytes.Equal(start, byteOrder) {
 		_, _ = s.reader.Discard(len(byteOrder))
@@ -142,6 +144,7 @@ func (s *source) next() ([]byte, error) {
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
+	s.open = err == io.EOF && !s.packed && !bytes.HasSuffix(line, []byte{'\r'})
 	line = bytes.TrimRight(line, "\r\n")
 	return line[:min(len(line), s.form.longest+1)], nil
 }
