@@ -52,7 +52,7 @@ func TestBadIngest(t *testing.T) {
 		{"null in one", []any{good, event("publishPost")}, []string{"$e[1]", "as"}},
 		{"a thing that is none", []any{event("explode", "as", "user:bob")}, []string{"$e[0]", "explode"}},
 		{"a field that is none", []any{event("publishPost", "as", "user:bob", "body", "b", "extra", 1)}, []string{"$e[0]", "extra"}},
-		{"a category that is none", []any{event("markNotificationsSeen", "as", "user:bob", "categories", []string{"NOISE"})}, []string{"$e[0]", "NOISE"}},
+		{"a category that is none", []any{event("markNotificationsSeen", "as", "user:bob", "categories", []string{"NOISE"})}, []string{"$e[0]", "categories", "NotificationCategory"}},
 		{"null for an event", []any{good, nil}, []string{"$e[1]"}},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
