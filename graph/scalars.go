@@ -48,8 +48,16 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 	}
 	return graphql.WriterFunc(func(w io.Writer) {
 		var buffer [len(timeLayout)]byte
-		_, _ = w.Write(t.UTC().AppendFormat(buffer[:0], timeLayout))
+		_, _ = w.Write(AppendTime(buffer[:0], t))
 	})
+}
+
+// AppendTime appends what MarshalTime prints.
+func AppendTime(to []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(to, "null"...)
+	}
+	return t.UTC().AppendFormat(to, timeLayout)
 }
 
 // UnmarshalTime reads RFC 3339.

@@ -1,14 +1,9 @@
 package resolvers
 
 import (
-	"bytes"
 	"strconv"
-	"time"
 
-	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
-
-	"tidings/graph"
 )
 
 // A selection of plain fields of a value that is already there needs none of what execution has for fields that fail,
@@ -26,40 +21,53 @@ type object[T any] struct {
 	members map[string]member[T]
 }
 
-// compile makes the writer of a selection, nil for one that has directives, repeats an answer's key, which may need a
-// merge, or names a field that is not compiled: then execution does it.
-func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
-	type part struct {
-		key   []byte
-		write writer[T]
-	}
-	var parts []part
+// plainFields is what is selected of a type, with what its fragments select. false where that has directives, repeats an
+// answer's key, which may need a merge, or asks by another type's name: then execution does it.
+func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool
 	add = func(selected ast.SelectionSet) bool {
 		for _, selection := range selected {
 			switch s := selection.(type) {
 			case *ast.Field:
-				write := o.field(s)
-				if write == nil || known[s.Alias] {
+				if len(s.Directives) > 0 || known[s.Alias] {
 					return false
 				}
 				known[s.Alias] = true
-				parts = append(parts, part{key: append(strconv.AppendQuote(nil, s.Alias), ':'), write: write})
+				fields = append(fields, s)
 			case *ast.InlineFragment:
-				if len(s.Directives) > 0 || s.TypeCondition != "" && s.TypeCondition != o.name || !add(s.SelectionSet) {
+				if len(s.Directives) > 0 || s.TypeCondition != "" && s.TypeCondition != kind || !add(s.SelectionSet) {
 					return false
 				}
 			case *ast.FragmentSpread:
-				if len(s.Directives) > 0 || s.Definition == nil || s.Definition.TypeCondition != o.name || !add(s.Definition.SelectionSet) {
+				if len(s.Directives) > 0 || s.Definition == nil || s.Definition.TypeCondition != kind || !add(s.Definition.SelectionSet) {
 					return false
 				}
 			}
 		}
 		return true
 	}
-	if !add(selected) || len(parts) == 0 {
+	plain = add(selected) && len(fields) > 0
+	return fields, plain
+}
+
+// compile makes the writer of a selection, nil for one that is not plain or names a field that is not compiled.
+func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
+	type part struct {
+		key   []byte
+		write writer[T]
+	}
+	fields, plain := plainFields(o.name, selected)
+	if !plain {
 		return nil
+	}
+	var parts []part
+	for _, field := range fields {
+		write := o.field(field)
+		if write == nil {
+			return nil
+		}
+		parts = append(parts, part{key: appendKey(nil, field), write: write})
 	}
 	return func(to []byte, value *T) []byte {
 		to = append(to, '{')
@@ -73,9 +81,14 @@ func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
 	}
 }
 
+// appendKey writes the name that a field has in the answer.
+func appendKey(to []byte, field *ast.Field) []byte {
+	return append(strconv.AppendQuote(to, field.Alias), ':')
+}
+
 func (o object[T]) field(field *ast.Field) writer[T] {
 	switch {
-	case len(field.Directives) > 0 || len(field.Arguments) > 0:
+	case len(field.Arguments) > 0:
 		return nil
 	case field.Name == "__typename":
 		name := strconv.AppendQuote(nil, o.name)
@@ -126,20 +139,46 @@ func listed[T, U any](get func(*T) []U, of object[U]) member[T] {
 
 // appendText writes a string as execution does.
 func appendText(to []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' {
-			buffer := bytes.NewBuffer(to)
-			graphql.MarshalString(text).MarshalGQL(buffer)
-			return buffer.Bytes()
-		}
-	}
-	to = append(to, '"')
-	to = append(to, text...)
-	return append(to, '"')
+	return append(appendEscaped(append(to, '"'), text), '"')
 }
 
-func appendTime(to []byte, t time.Time) []byte {
-	buffer := bytes.NewBuffer(to)
-	graph.MarshalTime(t).MarshalGQL(buffer)
-	return buffer.Bytes()
+// appendTextOrNull writes "" as null.
+func appendTextOrNull(to []byte, text string) []byte {
+	if text == "" {
+		return append(to, "null"...)
+	}
+	return appendText(to, text)
+}
+
+// appendID writes a global id.
+func appendID(to []byte, kind, key string) []byte {
+	to = append(append(append(to, '"'), kind...), ':')
+	return append(appendEscaped(to, key), '"')
+}
+
+// appendEscaped escapes what JSON must have escaped and, like execution, nothing else: not even what is no UTF-8.
+func appendEscaped(to []byte, text string) []byte {
+	const hex = "0123456789ABCDEF"
+	start := 0
+	for i := range len(text) {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		to = append(to, text[start:i]...)
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			to = append(to, '\\', c)
+		case '\n':
+			to = append(to, '\\', 'n')
+		case '\r':
+			to = append(to, '\\', 'r')
+		case '\t':
+			to = append(to, '\\', 't')
+		default:
+			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(to, text[start:]...)
 }

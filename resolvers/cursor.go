@@ -63,11 +63,16 @@ func pageSize(first *int) (int, error) {
 
 // text prints a place in a viewer's own list: kind, viewer, place. It holds nothing that must be kept secret.
 func (k cursorKind) text(viewer services.UserNumber, place uint64) string {
+	return string(k.append(nil, viewer, place))
+}
+
+// append appends what text prints: letters that stand in JSON as they are.
+func (k cursorKind) append(to []byte, viewer services.UserNumber, place uint64) []byte {
 	var bytes [cursorLength]byte
 	bytes[0] = byte(k)
 	binary.BigEndian.PutUint32(bytes[1:], uint32(viewer))
 	binary.BigEndian.PutUint64(bytes[5:], place)
-	return base64.RawURLEncoding.EncodeToString(bytes[:])
+	return base64.RawURLEncoding.AppendEncode(to, bytes[:])
 }
 
 // parse reads what text prints. field names the argument in the error.

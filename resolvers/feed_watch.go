@@ -10,19 +10,23 @@ import (
 )
 
 // homeFeed reads a page of a home feed: below a place, or above one.
-func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserNumber, first int, after, lastID, newerThan *string) (feed.Page, error) {
+func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserNumber, first *int, after, lastID, newerThan *string) (feed.Page, error) {
+	size, err := pageSize(first)
+	if err != nil {
+		return feed.Page{}, err
+	}
 	than, given, err := newerOf(after, lastID, newerThan)
 	if err != nil {
 		return feed.Page{}, err
 	}
 	if given {
-		return r.Feed.Newer(ctx, viewer, than, first)
+		return r.Feed.Newer(ctx, viewer, than, size)
 	}
 	before, err := startOf(viewer, after, lastID)
 	if err != nil {
 		return feed.Page{}, err
 	}
-	return r.Feed.Page(ctx, viewer, before, first)
+	return r.Feed.Page(ctx, viewer, before, size)
 }
 
 // versionOf is the version of badges that a client holds, "" for none.

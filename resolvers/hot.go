@@ -2,17 +2,18 @@ package resolvers
 
 import (
 	"context"
-	"strconv"
+	"errors"
 	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"tidings/graph"
 	"tidings/services"
 )
 
-// Hot serves the operations that are asked most, badges alone, by selections that were compiled, and leaves all others
+// Hot serves the operations that are asked most, badges and home feeds, by selections that were compiled, and leaves all others
 // to the schema: those, and whatever fails, so that every error is made in one place. The answers are the same bytes.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	plans, err := lru.NewLRU[*ast.OperationDefinition, *plan](hotPlans, nil)
@@ -33,11 +34,34 @@ type hot struct {
 	plans *lru.LRU[*ast.OperationDefinition, *plan]
 }
 
-// plan is what is written around and of the badges; nil for an operation that is not hot.
+// plan is what is written around what is read; nil for an operation that is not hot.
 type plan struct {
 	before, after []byte
-	write         writer[services.Badges]
+	parts         []*part
 	field         *ast.Field // the one of a subscription
+}
+
+// part is one field of the viewer.
+type part struct {
+	key   []byte
+	write writer[content]
+	// read reads what is written; nil where that is nothing.
+	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error
+}
+
+// content is what a part is written from.
+type content struct {
+	badges *services.Badges
+	page   shownPage
+}
+
+// viewerParts makes the parts of the viewer's fields; the others are not hot.
+var viewerParts = map[string]func(*ast.Field) *part{
+	"badges":   badgesPart,
+	"homeFeed": homeFeedPart,
+	"__typename": func(field *ast.Field) *part {
+		return &part{key: appendKey(nil, field), write: func(to []byte, _ *content) []byte { return append(to, `"Viewer"`...) }}
+	},
 }
 
 // Exec executes the operation of the context.
@@ -51,7 +75,7 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 			return handler
 		}
 	default:
-		return h.query(plan)
+		return h.query(operation, plan)
 	}
 	return h.ExecutableSchema.Exec(ctx)
 }
@@ -67,50 +91,91 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	return made
 }
 
-// planOf compiles { viewer { badges {...} } } and subscription { badgesChanged {...} }.
+// planOf compiles { viewer { badges {...} homeFeed(...) {...} } } and subscription { badgesChanged {...} }.
 func planOf(operation *ast.OperationDefinition) *plan {
-	if len(operation.Directives) > 0 {
+	if len(operation.Directives) > 0 || len(operation.SelectionSet) != 1 {
 		return nil
 	}
-	path := []string{"viewer", "badges"}
-	switch operation.Operation {
-	case ast.Subscription:
-		path = []string{"badgesChanged"}
-	case ast.Query:
-	default:
+	field, ok := operation.SelectionSet[0].(*ast.Field)
+	if !ok || len(field.Directives) > 0 {
 		return nil
 	}
-	p := &plan{}
-	selected := operation.SelectionSet
-	for _, name := range path {
-		if len(selected) != 1 {
+	switch {
+	case operation.Operation == ast.Subscription && field.Name == "badgesChanged":
+		if badges := badgesPart(field); badges != nil {
+			return &plan{before: []byte{'{'}, after: []byte{'}'}, parts: []*part{badges}, field: field}
+		}
+	case operation.Operation == ast.Query && field.Name == "viewer":
+		return viewerPlan(field)
+	}
+	return nil
+}
+
+func viewerPlan(viewer *ast.Field) *plan {
+	fields, plain := plainFields("Viewer", viewer.SelectionSet)
+	if !plain {
+		return nil
+	}
+	p := &plan{before: append(appendKey([]byte{'{'}, viewer), '{'), after: []byte("}}")}
+	for _, field := range fields {
+		compile, known := viewerParts[field.Name]
+		if !known {
 			return nil
 		}
-		field, ok := selected[0].(*ast.Field)
-		if !ok || field.Name != name || len(field.Directives) > 0 {
+		part := compile(field)
+		if part == nil {
 			return nil
 		}
-		p.before = append(strconv.AppendQuote(append(p.before, '{'), field.Alias), ':')
-		p.after = append(p.after, '}')
-		selected = field.SelectionSet
-		if operation.Operation == ast.Subscription {
-			p.field = field
-		}
-	}
-	if p.write = badgesObject.compile(selected); p.write == nil {
-		return nil
+		p.parts = append(p.parts, part)
 	}
 	return p
 }
 
-func (p *plan) response(badges *services.Badges) *graphql.Response {
-	data := make([]byte, 0, 512)
-	data = p.write(append(data, p.before...), badges)
+func (p *plan) response(contents []content) *graphql.Response {
+	size := 512
+	for i := range contents {
+		size += contents[i].page.size()
+	}
+	data := append(make([]byte, 0, size), p.before...)
+	for i, part := range p.parts {
+		if i > 0 {
+			data = append(data, ',')
+		}
+		data = part.write(append(data, part.key...), &contents[i])
+	}
 	return &graphql.Response{Data: append(data, p.after...)}
 }
 
+// read reads all parts, several side by side as execution does: together they take one round trip.
+func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
+	contents := make([]content, len(p.parts))
+	if len(p.parts) == 1 {
+		return contents, p.parts[0].attempt(ctx, r, viewer, variables, &contents[0])
+	}
+	failures := make([]error, len(p.parts))
+	var group sync.WaitGroup
+	for i, part := range p.parts {
+		group.Go(func() { failures[i] = part.attempt(ctx, r, viewer, variables, &contents[i]) })
+	}
+	group.Wait()
+	return contents, errors.Join(failures...)
+}
+
+// attempt reads a part. A panic is an error like others: execution will meet it again, and show it.
+func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) (err error) {
+	if p.read == nil {
+		return nil
+	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = Recover(ctx, fault)
+		}
+	}()
+	return p.read(ctx, r, viewer, variables, c)
+}
+
 // query answers once, like every handler of a query.
-func (h *hot) query(p *plan) graphql.ResponseHandler {
+func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	answered := false
 	return func(ctx context.Context) *graphql.Response {
 		if answered {
@@ -118,8 +183,8 @@ func (h *hot) query(p *plan) graphql.ResponseHandler {
 		}
 		answered = true
 		if viewer, err := h.r.viewer(ctx); err == nil {
-			if badges, err := h.r.Badge.Read(ctx, viewer.Number); err == nil {
-				return p.response(badges)
+			if contents, err := p.read(ctx, h.r, viewer, operation.Variables); err == nil {
+				return p.response(contents)
 			}
 		}
 		return h.ExecutableSchema.Exec(ctx)(ctx)
@@ -150,7 +215,7 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 			if !open {
 				return nil
 			}
-			return p.response(badges)
+			return p.response([]content{{badges: badges}})
 		case <-ctx.Done():
 			return nil
 		}

@@ -1,10 +1,30 @@
 package resolvers
 
 import (
+	"context"
 	"strconv"
 
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/graph"
 	"tidings/services"
 )
+
+// badgesPart is the viewer's badges, or those that a subscription tells of; nil for what is not compiled.
+func badgesPart(field *ast.Field) *part {
+	write := badgesObject.compile(field.SelectionSet)
+	if write == nil {
+		return nil
+	}
+	return &part{
+		key:   appendKey(nil, field),
+		write: func(to []byte, c *content) []byte { return write(to, c.badges) },
+		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, _ map[string]any, c *content) (err error) {
+			c.badges, err = r.Badge.Read(ctx, viewer.Number)
+			return err
+		},
+	}
+}
 
 // The types of the badges, each with all its fields.
 var (
@@ -13,7 +33,7 @@ var (
 		"display":   leaf(func(to []byte, c *services.Count) []byte { return appendText(to, c.Display) }),
 		"inTotal":   leaf(func(to []byte, c *services.Count) []byte { return strconv.AppendBool(to, c.InTotal) }),
 		"precision": leaf(func(to []byte, c *services.Count) []byte { return appendText(to, string(c.Precision)) }),
-		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return appendTime(to, c.AsOf) }),
+		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return graph.AppendTime(to, c.AsOf) }),
 	}}
 
 	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{

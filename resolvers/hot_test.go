@@ -18,14 +18,14 @@ import (
 	"tidings/services"
 )
 
-// shown is a schema whose viewer has the badges that a test wants.
+// shown is a schema whose viewer has the badges and the page that a test wants.
 type shown struct {
 	*Resolver
-	badges *services.Badges
+	content
 }
 
 func (s *shown) Query() graph.QueryResolver   { return shownQuery{s.Resolver.Query()} }
-func (s *shown) Viewer() graph.ViewerResolver { return shownViewer{s.Resolver.Viewer(), s.badges} }
+func (s *shown) Viewer() graph.ViewerResolver { return shownViewer{s.Resolver.Viewer(), s.content} }
 
 type shownQuery struct{ graph.QueryResolver }
 
@@ -33,16 +33,20 @@ func (shownQuery) Viewer(context.Context) (*graph.Viewer, error) { return &graph
 
 type shownViewer struct {
 	graph.ViewerResolver
-	badges *services.Badges
+	content
 }
 
 func (v shownViewer) Badges(context.Context, *graph.Viewer) (*services.Badges, error) {
 	return v.badges, nil
 }
 
+func (v shownViewer) HomeFeed(context.Context, *graph.Viewer, *int, *string, *string, *string) (*graph.PostConnection, error) {
+	return connection(&graph.Viewer{Number: v.page.viewer}, v.page.Page), nil
+}
+
 // executed is what the generated code answers.
-func executed(t *rapid.T, badges *services.Badges, query string) string {
-	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shown{Resolver: &Resolver{}, badges: badges}}))
+func executed(t interface{ Fatalf(string, ...any) }, what content, query string) string {
+	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shown{Resolver: &Resolver{}, content: what}}))
 	ctx := graphql.StartOperationTrace(context.Background())
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, ReadTime: graphql.TraceTiming{Start: time.Now(), End: time.Now()}})
 	if faults != nil {
@@ -133,19 +137,19 @@ func TestTheCompiledAnswerIsTheExecutedOne(t *testing.T) {
 	schema := schemaOf()
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { badges " + drawSelection(t, schema, schema.Types["Badges"], 0) + " } }"
-		badges := drawBadges(t)
+		shown := content{badges: drawBadges(t)}
 		plan := planOf(parsed(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
-		if got, want := string(plan.response(badges).Data), executed(t, badges, query); got != want {
+		if got, want := string(plan.response([]content{shown}).Data), executed(t, shown, query); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
 		}
 	})
 }
 
 // A field that is new in the schema must be compiled too, or else every query that asks for it is slow without a word.
-func TestEveryFieldOfTheBadgesIsCompiled(t *testing.T) {
+func TestEveryFieldOfWhatIsHotIsCompiled(t *testing.T) {
 	schema := schemaOf()
 	seen := map[string]bool{}
 	var all func(name string) string
@@ -163,13 +167,15 @@ func TestEveryFieldOfTheBadgesIsCompiled(t *testing.T) {
 		}
 		return text + " }"
 	}
-	whole := all("Badges")
-	for _, query := range []string{"{ viewer { badges " + whole + " } }", "subscription { badgesChanged " + whole + " }"} {
+	badges, page := all("Badges"), all("PostConnection")
+	for _, query := range []string{
+		"{ viewer { badges " + badges + " } }", "subscription { badgesChanged " + badges + " }", "{ viewer { homeFeed " + page + " } }",
+	} {
 		if planOf(parsed(t, query)) == nil {
 			t.Errorf("not compiled: %s", query)
 		}
 	}
-	if len(seen) < 7 {
+	if len(seen) < 12 {
 		t.Errorf("only %v were looked at", seen)
 	}
 }
@@ -194,6 +200,16 @@ func TestWhatIsCompiledAndWhatIsNot(t *testing.T) {
 		`mutation { markHomeFeedSeen(input: {}) { badges { version } } }`:                 false,
 		`{ viewer @include(if: true) { badges { version } } }`:                            false,
 		`{ __typename }`: false,
+		`{ viewer { badges { version } homeFeed { lastId } b: homeFeed(first: 3) { end } __typename } }`:                           true,
+		`query Q($n: Int = 3, $a: String) { viewer { homeFeed(first: $n, after: $a) { edges { cursor } } } }`:                      true,
+		`{ viewer { ...F } } fragment F on Viewer { homeFeed(lastId: 7, newerThan: null) { edges { node { author { name } } } } }`: true,
+		`{ viewer { homeFeed { lastId } homeFeed { end } } }`:                                                                      false,
+		`{ viewer { homeFeed @skip(if: false) { lastId } } }`:                                                                      false,
+		`{ viewer { homeFeed { edges @include(if: true) { cursor } } } }`:                                                          false,
+		`{ viewer { homeFeed { edges { node { ... on Node { id } } } } } }`:                                                        false,
+		`{ viewer { homeFeed { edges { node { ... on Post { id } } } } } }`:                                                        true,
+		`{ viewer { homeFeed { edges { cursor } edges { node { id } } } } }`:                                                       false,
+		`{ viewer { homeFeed { lastId } mutes { edges { cursor } } } }`:                                                            false,
 	} {
 		if got := planOf(parsed(t, query)) != nil; got != compiled {
 			t.Errorf("%s: compiled %v", query, got)

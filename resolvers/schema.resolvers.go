@@ -73,11 +73,7 @@ func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*servic
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string) (*graph.PostConnection, error) {
-	size, err := pageSize(first)
-	if err != nil {
-		return nil, err
-	}
-	page, err := r.homeFeed(ctx, obj.Number, size, after, lastID, newerThan)
+	page, err := r.homeFeed(ctx, obj.Number, first, after, lastID, newerThan)
 	if err != nil {
 		return nil, err
 	}

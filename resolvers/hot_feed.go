@@ -1,0 +1,165 @@
+package resolvers
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/feed"
+)
+
+// shownPage is a page of a home feed and whose it is, which its cursors say.
+type shownPage struct {
+	feed.Page
+	viewer services.UserNumber
+}
+
+// size is about how many bytes the page takes, so that it is not moved while it is written.
+func (p *shownPage) size() int {
+	const edge = 384
+	size := len(p.Items) * edge
+	for i := range p.Items {
+		size += len(p.Items[i].Post.Body)
+	}
+	return size
+}
+
+type shownEdge struct {
+	*feed.Item
+	viewer services.UserNumber
+}
+
+// homeFeedPart is a page of the viewer's home feed; nil for what is not compiled.
+func homeFeedPart(field *ast.Field) *part {
+	write := pageObject.compile(field.SelectionSet)
+	if write == nil {
+		return nil
+	}
+	return &part{
+		key:   appendKey(nil, field),
+		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
+		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
+			arguments := field.ArgumentMap(variables)
+			first, err := argument(arguments, "first", graph.UnmarshalInt)
+			if err != nil {
+				return err
+			}
+			after, err := argument(arguments, "after", graphql.UnmarshalString)
+			if err != nil {
+				return err
+			}
+			lastID, err := argument(arguments, "lastId", graphql.UnmarshalID)
+			if err != nil {
+				return err
+			}
+			newerThan, err := argument(arguments, "newerThan", graphql.UnmarshalID)
+			if err != nil {
+				return err
+			}
+			c.page.viewer = viewer.Number
+			c.page.Page, err = r.homeFeed(ctx, viewer.Number, first, after, lastID, newerThan)
+			return err
+		},
+	}
+}
+
+// argument reads an argument as execution does; nil when it is null or was not given.
+func argument[T any](arguments map[string]any, name string, unmarshal func(any) (T, error)) (*T, error) {
+	given := arguments[name]
+	if given == nil {
+		return nil, nil
+	}
+	value, err := unmarshal(given)
+	return &value, err
+}
+
+func appendPostID(to []byte, id services.PostID) []byte {
+	return appendID(to, services.PostType, id.String())
+}
+
+func appendFeedCursor(to []byte, viewer services.UserNumber, place services.PostID) []byte {
+	return append(feedCursor.append(append(to, '"'), viewer, uint64(place)), '"')
+}
+
+// edges is the list of a page's posts in their places.
+func edges(selected ast.SelectionSet) writer[shownPage] {
+	write := edgeObject.compile(selected)
+	if write == nil {
+		return nil
+	}
+	return func(to []byte, page *shownPage) []byte {
+		to = append(to, '[')
+		edge := shownEdge{viewer: page.viewer}
+		for i := range page.Items {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			edge.Item = &page.Items[i]
+			to = write(to, &edge)
+		}
+		return append(to, ']')
+	}
+}
+
+// The types of a home feed, each with all its fields.
+var (
+	userObject = object[services.User]{"User", map[string]member[services.User]{
+		"id":        leaf(func(to []byte, u *services.User) []byte { return appendID(to, services.UserType, u.Key) }),
+		"key":       leaf(func(to []byte, u *services.User) []byte { return appendText(to, u.Key) }),
+		"name":      leaf(func(to []byte, u *services.User) []byte { return appendTextOrNull(to, u.Name) }),
+		"avatarUrl": leaf(func(to []byte, u *services.User) []byte { return appendTextOrNull(to, u.AvatarURL) }),
+	}}
+
+	postObject = object[feed.Item]{"Post", map[string]member[feed.Item]{
+		"id":     leaf(func(to []byte, i *feed.Item) []byte { return appendPostID(to, i.Post.ID) }),
+		"kind":   leaf(func(to []byte, i *feed.Item) []byte { return appendText(to, string(i.Post.Kind)) }),
+		"author": within(func(i *feed.Item) *services.User { return &i.Author }, userObject),
+		"body":   leaf(func(to []byte, i *feed.Item) []byte { return appendText(to, i.Post.Body) }),
+		"parentId": leaf(func(to []byte, i *feed.Item) []byte {
+			if i.Post.Parent == 0 {
+				return append(to, "null"...)
+			}
+			return appendPostID(to, i.Post.Parent)
+		}),
+		"publishedAt": leaf(func(to []byte, i *feed.Item) []byte { return graph.AppendTime(to, i.Post.ID.Time()) }),
+	}}
+
+	edgeObject = object[shownEdge]{"PostEdge", map[string]member[shownEdge]{
+		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
+		"node":   within(func(e *shownEdge) *feed.Item { return e.Item }, postObject),
+	}}
+
+	pageInfoObject = object[shownPage]{"PageInfo", map[string]member[shownPage]{
+		"hasNextPage":     leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.HasNext) }),
+		"hasPreviousPage": leaf(func(to []byte, _ *shownPage) []byte { return append(to, "false"...) }),
+		"startCursor": leaf(func(to []byte, p *shownPage) []byte {
+			if len(p.Items) == 0 {
+				return append(to, "null"...)
+			}
+			return appendFeedCursor(to, p.viewer, p.Items[0].Post.ID)
+		}),
+		"endCursor": leaf(func(to []byte, p *shownPage) []byte {
+			if p.Next == 0 {
+				return append(to, "null"...)
+			}
+			return appendFeedCursor(to, p.viewer, p.Next)
+		}),
+	}}
+
+	pageObject = object[shownPage]{"PostConnection", map[string]member[shownPage]{
+		"edges":    edges,
+		"pageInfo": within(func(p *shownPage) *shownPage { return p }, pageInfoObject),
+		"lastId": leaf(func(to []byte, p *shownPage) []byte {
+			if p.Next == 0 {
+				return append(to, "null"...)
+			}
+			return appendPostID(to, p.Next)
+		}),
+		"end":      leaf(func(to []byte, p *shownPage) []byte { return appendTextOrNull(to, string(p.End)) }),
+		"building": leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.Building) }),
+	}}
+)

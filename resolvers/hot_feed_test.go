@@ -1,0 +1,131 @@
+package resolvers
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/feed"
+)
+
+// texts are what bodies and names may be made of: what JSON must escape, what browsers would, and what is no UTF-8.
+var texts = rapid.StringOfN(rapid.SampledFrom([]rune("ab ä😀\u2028\"\\/<>&'\n\r\t\b\x00\x1f\x7f")), 0, 20, -1)
+
+func drawText(t *rapid.T, name string) string {
+	text := texts.Draw(t, name)
+	if rapid.IntRange(0, 9).Draw(t, "broken") == 0 {
+		text += "\xff\xc3" + text
+	}
+	return text
+}
+
+func drawPost(t *rapid.T, name string) services.PostID {
+	return services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, name))
+}
+
+func drawPage(t *rapid.T) shownPage {
+	page := shownPage{viewer: services.UserNumber(rapid.Uint32().Draw(t, "viewer"))}
+	for range rapid.IntRange(0, 4).Draw(t, "posts") {
+		item := feed.Item{Post: services.Post{
+			ID: drawPost(t, "id"), Kind: rapid.SampledFrom(services.PostKinds).Draw(t, "kind"), Body: drawText(t, "body"),
+		}}
+		if rapid.Bool().Draw(t, "answer") {
+			item.Post.Parent = drawPost(t, "parent")
+		}
+		if rapid.IntRange(0, 4).Draw(t, "known") > 0 { // else nobody knows the author any more
+			item.Author = services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}
+			item.Author.AvatarURL = rapid.SampledFrom([]string{"", "https://example.com/a.png?x=1&y=\"<>"}).Draw(t, "avatar")
+		}
+		page.Items = append(page.Items, item)
+	}
+	page.HasNext, page.Building = rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "building")
+	if rapid.Bool().Draw(t, "looked") {
+		page.Next = drawPost(t, "next")
+	}
+	page.End = rapid.SampledFrom([]services.FeedEnd{"", services.EndOfFeed, services.EndOfRetention}).Draw(t, "end")
+	return page
+}
+
+// Whatever is selected and whatever stands on the page: the compiled selection answers what the generated code answers,
+// byte for byte, with badges beside it and without.
+func TestTheCompiledPageIsTheExecutedOne(t *testing.T) {
+	schema := schemaOf()
+	rapid.Check(t, func(t *rapid.T) {
+		fields, contents := []string{}, []content{}
+		shown := content{page: drawPage(t), badges: drawBadges(t)}
+		for _, field := range rapid.Permutation([]string{"homeFeed", "badges"}).Draw(t, "fields")[:rapid.IntRange(1, 2).Draw(t, "how many")] {
+			kind := map[string]string{"homeFeed": "PostConnection", "badges": "Badges"}[field]
+			fields, contents = append(fields, field+drawSelection(t, schema, schema.Types[kind], 0)), append(contents, shown)
+		}
+		query := "{ me: viewer { " + strings.Join(fields, " ") + " } }"
+		plan := planOf(parsed(t, query))
+		if plan == nil {
+			t.Fatalf("not compiled: %s", query)
+		}
+		if got, want := string(plan.response(contents).Data), executed(t, shown, query); got != want {
+			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
+		}
+	})
+}
+
+// A text is written as execution does, whatever is in it.
+func TestTextsAreEscapedAsExecutionDoes(t *testing.T) {
+	check := func(t interface{ Errorf(string, ...any) }, text string) {
+		var want bytes.Buffer
+		graphql.MarshalString(text).MarshalGQL(&want)
+		if got := appendText(nil, text); !bytes.Equal(got, want.Bytes()) {
+			t.Errorf("%q: %s, want %s", text, got, want.Bytes())
+		}
+	}
+	for c := range 256 {
+		check(t, string([]byte{'a', byte(c), 'b', byte(c), byte(c)}))
+		check(t, "a"+string(rune(c))+"\"")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		check(t, drawText(t, "text"))
+		check(t, string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")))
+	})
+}
+
+// fullPage is what a page of 20 looks like.
+func fullPage() shownPage {
+	page := shownPage{viewer: 7, Page: feed.Page{HasNext: true}}
+	for i := range defaultFirst {
+		page.Items = append(page.Items, feed.Item{
+			Post:   services.Post{ID: services.MaxPostID>>1 - services.PostID(i)<<30, Kind: services.PostKindPost, Body: strings.Repeat("a body ", 20)},
+			Author: services.User{Number: 9, Key: "alice", Name: "Alice", AvatarURL: "https://example.com/alice.png"},
+		})
+		page.Next = page.Items[i].Post.ID
+	}
+	return page
+}
+
+const pageQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kind author { id key name avatarUrl } body publishedAt } }
+	pageInfo { hasNextPage hasPreviousPage startCursor endCursor } lastId end } } }`
+
+// A page is written at once: what it costs does not grow with what stands in it.
+func TestAPageIsWrittenIntoOneBuffer(t *testing.T) {
+	plan, shown := planOf(parsed(t, pageQuery)), []content{{page: fullPage()}}
+	if allocations := testing.AllocsPerRun(20, func() { plan.response(shown) }); allocations > 5 {
+		t.Errorf("%v allocations for a page of %d", allocations, defaultFirst)
+	}
+}
+
+func BenchmarkPage(b *testing.B) {
+	shown := content{page: fullPage()}
+	b.Run("compiled", func(b *testing.B) {
+		plan := planOf(parsed(b, pageQuery))
+		for b.Loop() {
+			plan.response([]content{shown})
+		}
+	})
+	b.Run("executed", func(b *testing.B) {
+		for b.Loop() {
+			executed(b, shown, pageQuery)
+		}
+	})
+}

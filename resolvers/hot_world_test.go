@@ -1,0 +1,301 @@
+package resolvers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
+	"pgregory.net/rapid"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// counting counts what is left to the schema.
+type counting struct {
+	graphql.ExecutableSchema
+	left int
+}
+
+func (c *counting) Exec(ctx context.Context) graphql.ResponseHandler {
+	c.left++
+	return c.ExecutableSchema.Exec(ctx)
+}
+
+// sides are the same world, executed and hot.
+type sides struct {
+	*api
+	executed, hot *executor.Executor
+	left          *counting
+}
+
+func newSides(t *testing.T) *sides {
+	t.Helper()
+	s := &sides{api: newAPI(t)}
+	schema := graph.NewExecutableSchema(graph.Config{Resolvers: s.resolver})
+	s.left = &counting{ExecutableSchema: schema}
+	s.executed, s.hot = executor.New(schema), executor.New(Hot(s.left, s.resolver))
+	for _, exec := range []*executor.Executor{s.executed, s.hot} {
+		exec.SetErrorPresenter(ErrorPresenter(slog.New(slog.DiscardHandler)))
+		exec.SetRecoverFunc(Recover)
+	}
+	return s
+}
+
+// reply is a whole response: its data as they are written, its errors sorted, because fields fail side by side.
+type reply struct {
+	data   string
+	errors []string
+	hot    bool // the operation has a plan
+}
+
+func ask(ctx context.Context, t interface{ Fatalf(string, ...any) }, exec *executor.Executor, query string, variables map[string]any) reply {
+	ctx = graphql.StartOperationTrace(ctx)
+	now := graphql.TraceTiming{Start: time.Now(), End: time.Now()}
+	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, Variables: variables, ReadTime: now})
+	got := reply{}
+	if faults == nil {
+		got.hot = planOf(operation.Operation) != nil
+		next, ctx := exec.DispatchOperation(ctx, operation)
+		response := next(ctx)
+		got.data, faults = string(response.Data), response.Errors
+		if next(ctx) != nil {
+			t.Fatalf("%s: a query was answered twice", query)
+		}
+	}
+	for _, fault := range faults {
+		text, err := json.Marshal(fault)
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		got.errors = append(got.errors, string(text))
+	}
+	slices.Sort(got.errors)
+	return got
+}
+
+// both answers what both sides say, which has to be the same, and whether the schema was left to say it.
+func (s *sides) both(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
+	ctx := services.WithViewer(s.t.Context(), services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer}})
+	want := ask(ctx, t, s.executed, query, variables)
+	before := s.left.left
+	got := ask(ctx, t, s.hot, query, variables)
+	if got.data != want.data || !slices.Equal(got.errors, want.errors) {
+		t.Fatalf("%s asked %s with %v\nhot      %s %s\nexecuted %s %s", viewer, query, variables, got.data, got.errors, want.data, want.errors)
+	}
+	if left := s.left.left > before; got.hot && len(got.errors) == 0 && left {
+		t.Fatalf("%s: was compiled and yet left to the schema", query)
+	}
+	return got
+}
+
+// number is a user's number.
+func (s *sides) number(key string) services.UserNumber {
+	number, err := s.resolver.Social.Number(s.t.Context(), key)
+	s.Must(err)
+	return number
+}
+
+// populate makes readers of every kind: of a feed with gaps, of one that is longer than feeds are, and of an empty one.
+func (s *sides) populate() (places []services.PostID) {
+	s.must("named", `mutation { setProfile(input: {name: "N\"\\<ä>", avatarUrl: "https://example.com/n"}) { user { id } } }`, nil)
+	posts := map[string][]services.PostID{}
+	for key, count := range map[string]int{"named": 12, "plain": 9, "busy": services.Retention + 5} {
+		posts[key] = s.Posts(s.number(key), count)
+	}
+	for reader, authors := range map[string][]string{"reader": {"named", "plain"}, "full": {"busy"}, "empty": nil} {
+		s.number(reader)
+		for _, author := range authors {
+			s.must(reader, `mutation($id: ID!) { follow(input: {userId: $id}) { user { id } } }`, map[string]any{"id": "user:" + author})
+		}
+	}
+	s.Quiet(s.Fanout)
+	s.Clock.Advance(time.Second)
+	s.Write(func(ctx context.Context, tx *store.Tx) error { // without a job: feeds list them still
+		for _, id := range slices.Concat(posts["named"][3:8], posts["plain"][:1], posts["busy"][100:104]) {
+			if _, _, err := tx.DeletePost(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return slices.Concat(posts["named"], posts["plain"], posts["busy"][:20], posts["busy"][services.Retention-5:])
+}
+
+// drawArguments draws the arguments of a page, some given as variables, which it declares.
+func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, given string, variables map[string]any) {
+	id := func() string {
+		return services.GlobalID(services.PostType, rapid.SampledFrom(places).Draw(t, "place").String())
+	}
+	values := map[string]func() any{
+		"first": func() any { return rapid.SampledFrom([]int{0, -1, 1, 2, 5, 7, 20, 99, 100, 101}).Draw(t, "size") },
+		"after": func() any {
+			whose := s.number(rapid.SampledFrom([]string{"reader", "full", "empty"}).Draw(t, "whose"))
+			own := cursorText(whose, rapid.SampledFrom(places).Draw(t, "place"))
+			return rapid.SampledFrom([]string{own, own, own, announcementCursor.text(whose, 5), "no\"cursor", ""}).Draw(t, "cursor")
+		},
+		"lastId":    func() any { return rapid.SampledFrom([]any{id(), id(), "user:named", "post:short", 7}).Draw(t, "id") },
+		"newerThan": func() any { return rapid.SampledFrom([]any{id(), id(), "user:named", "", 7}).Draw(t, "id") },
+	}
+	kinds := map[string]string{"first": "Int", "after": "String", "lastId": "ID", "newerThan": "ID"}
+	variables = map[string]any{}
+	var declarations, arguments []string
+	chosen := rapid.SampledFrom([]string{"", "first", "after", "lastId", "newerThan", "first after", "first lastId", "first newerThan", "after lastId", "first after newerThan"}).Draw(t, "arguments")
+	for _, name := range strings.Fields(chosen) {
+		value := values[name]()
+		literal, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if number, ok := value.(int); ok {
+			value = json.Number(fmt.Sprint(number))
+		}
+		how := rapid.SampledFrom([]string{"literal", "literal", "null", "variable", "variable", "default", "not given", "variable null"}).Draw(t, "how")
+		declaration := fmt.Sprintf("$%s: %s", name, kinds[name])
+		switch how {
+		case "literal":
+			arguments = append(arguments, fmt.Sprintf("%s: %s", name, literal))
+			continue
+		case "null":
+			arguments = append(arguments, name+": null")
+			continue
+		case "variable":
+			variables[name] = value
+		case "variable null":
+			variables[name] = nil
+		case "default":
+			declaration += fmt.Sprintf(" = %s", literal)
+		}
+		declarations, arguments = append(declarations, declaration), append(arguments, fmt.Sprintf("%s: $%s", name, name))
+	}
+	if len(declarations) > 0 {
+		declared = "(" + strings.Join(declarations, ", ") + ")"
+	}
+	if len(arguments) > 0 {
+		given = "(" + strings.Join(arguments, ", ") + ")"
+	}
+	return declared, given, variables
+}
+
+// Whoever asks for whatever page: the hot answer is the executed one, errors and what is not compiled included.
+func TestHotPagesOfAWorldAreTheExecutedOnes(t *testing.T) {
+	s := newSides(t)
+	places, schema, seen := s.populate(), schemaOf(), map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		declared, given, variables := drawArguments(t, s, places)
+		page := func() string {
+			return "homeFeed" + given + " " + drawSelection(t, schema, schema.Types["PostConnection"], 0)
+		}
+		query := page()
+		shape := rapid.SampledFrom([]string{"alone", "alone", "alone", "badges", "alias", "merged", "directive", "repeated", "interface"}).Draw(t, "shape")
+		switch shape {
+		case "badges":
+			query = "__typename badges { version homeFeed { value } } " + query
+		case "alias":
+			query = "... on Viewer { " + query + " } b: " + page() + " c: badges { version }"
+		case "merged":
+			query += " homeFeed" + given + " { end edges { cursor } edges { node { author { key } id } } }"
+		case "directive":
+			query += " p: homeFeed" + given + " { end @skip(if: true) edges @include(if: true) { cursor } }"
+		case "repeated":
+			query += " p: homeFeed" + given + " { end end edges { cursor node { id } cursor } }"
+		case "interface":
+			query += " p: homeFeed" + given + " { edges { node { ... on Node { id } } } }"
+		}
+		viewer := rapid.SampledFrom([]string{"reader", "full", "empty", "named", "nobody yet"}).Draw(t, "viewer")
+		got := s.both(t, viewer, "query Q"+declared+" { viewer { "+query+" } }", variables)
+		switch {
+		case len(got.errors) > 0:
+			seen["errors"]++
+		case got.hot:
+			seen["hot"]++
+		default:
+			seen["left"]++
+		}
+	})
+	const enough = 50 // of fewer, all may have been of one sort
+	if seen["errors"]+seen["hot"]+seen["left"] > enough && (seen["errors"] == 0 || seen["hot"] == 0 || seen["left"] == 0) {
+		t.Errorf("not everything was tried: %v", seen)
+	}
+}
+
+// Every end, every kind of author and every error is among what both sides agree on.
+func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
+	s := newSides(t)
+	s.populate()
+	page := func(arguments string) string {
+		return "{ viewer { homeFeed" + arguments + " { edges { cursor node { id author { id name } } } pageInfo { hasNextPage startCursor endCursor } lastId end } } }"
+	}
+	foreign := cursorText(s.number("full"), services.MaxPostID)
+	for _, one := range []struct {
+		viewer, arguments string
+		want              []string
+	}{
+		{"reader", "", []string{`"end":"END"`, `"name":null`, `"name":"N\"\\<ä>"`}},
+		{"reader", "(first: 3)", []string{`"end":null`, `"hasNextPage":true`}},
+		{"full", "(first: 100, lastId: \"" + s.lastOf("full") + "\")", []string{`"end":"RETENTION"`}},
+		{"empty", "", []string{`"edges":[]`, `"endCursor":null`, `"startCursor":null`, `"lastId":null`, `"end":"END"`}},
+		{"reader", "(first: 0)", []string{"first: 1 to 100 are allowed, got 0", `"code":"INVALID"`}},
+		{"reader", "(first: 101)", []string{"first: 1 to 100 are allowed, got 101"}},
+		{"reader", `(after: "a", lastId: "post:a")`, []string{"only one of them can be given"}},
+		{"reader", `(after: "a", newerThan: "post:a")`, []string{"newerThan: it cannot be given together"}},
+		{"reader", `(after: "` + foreign + `")`, []string{"the cursor is another user's"}},
+		{"reader", `(after: "x")`, []string{"is not a cursor of a home feed"}},
+		{"reader", `(lastId: 7)`, []string{"is not the id of a post"}},
+	} {
+		got := s.both(t, one.viewer, page(one.arguments), nil)
+		text := got.data + strings.Join(got.errors, "")
+		for _, want := range one.want {
+			if !got.hot || !strings.Contains(text, want) {
+				t.Errorf("%s asked for %s: no %s in %s", one.viewer, one.arguments, want, text)
+			}
+		}
+	}
+}
+
+// lastOf is the last place of a reader's second page of 100: what follows is his last.
+func (s *sides) lastOf(reader string) string {
+	s.t.Helper()
+	var id any
+	for range 2 {
+		got := s.must(reader, `query($last: ID) { viewer { homeFeed(first: 100, lastId: $last) { lastId } } }`, map[string]any{"last": id})
+		id = got.at("viewer", "homeFeed", "lastId")
+	}
+	text, _ := id.(string)
+	return text
+}
+
+// Without engines the answer is the schema's error, whichever of the fields failed.
+func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
+	s := newSides(t)
+	s.populate()
+	s.number("reader")
+	s.Server.Kill()
+	query := `{ me: viewer { feed: homeFeed(first: 5) { edges { cursor node { body } } end building } } }`
+	if got := s.both(t, "reader", query, nil); len(got.errors) > 0 || !strings.Contains(got.data, `"body":"body"`) {
+		t.Errorf("from the facts: %s %s", got.data, got.errors)
+	}
+	s.Must(s.Store.Close())
+	if got := s.both(t, "reader", query, nil); len(got.errors) != 1 || !strings.Contains(got.errors[0], `"UNAVAILABLE"`) {
+		t.Errorf("without engines: %s %s", got.data, got.errors)
+	}
+}
+
+// A reader of a part that panics is answered by the schema, and the others are not waited for in vain.
+func TestAPanicOfAPartIsAnError(t *testing.T) {
+	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *content) error { panic("planted") }}
+	calm := &part{}
+	for _, parts := range [][]*part{{faulty}, {calm, faulty}, {faulty, faulty, calm}} {
+		if _, err := (&plan{parts: parts}).read(t.Context(), &Resolver{}, &graph.Viewer{}, nil); err == nil || !strings.Contains(err.Error(), "planted") {
+			t.Errorf("%d parts: %v", len(parts), err)
+		}
+	}
+}
