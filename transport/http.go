@@ -143,8 +143,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.Raw
 		}
 		return nil, services.Wrapf(services.Invalid, err, "body: broke off")
 	}
-	if !utf8.Valid(body.Bytes()) {
-		return nil, services.Errorf(services.Invalid, "body: not valid UTF-8")
+	if err := services.CheckUnicode("body", body.Bytes()); err != nil {
+		return nil, err
 	}
 	return parseParams(body.Bytes(), "body")
 }
@@ -166,6 +166,14 @@ func readURL(address *url.URL, limit int64) (*graphql.RawParams, error) {
 	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
 	if params.Query == "" {
 		return nil, services.Errorf(services.Invalid, "query: is missing")
+	}
+	if err := checkQuery(params.Query); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"variables", "extensions"} {
+		if err := services.CheckUnicode(name, []byte(values.Get(name))); err != nil {
+			return nil, err
+		}
 	}
 	if params.Variables, err = parseObject([]byte(values.Get("variables")), "variables"); err != nil {
 		return nil, err
@@ -189,6 +197,9 @@ func parseParams(text []byte, what string) (*graphql.RawParams, error) {
 	if isNull(parts.Query) || json.Unmarshal(parts.Query, &params.Query) != nil || params.Query == "" {
 		return nil, services.Errorf(services.Invalid, "query: a text is needed")
 	}
+	if err := checkQuery(params.Query); err != nil {
+		return nil, err
+	}
 	if !isNull(parts.OperationName) && json.Unmarshal(parts.OperationName, &params.OperationName) != nil {
 		return nil, services.Errorf(services.Invalid, "operationName: must be a text")
 	}
@@ -198,6 +209,15 @@ func parseParams(text []byte, what string) (*graphql.RawParams, error) {
 	}
 	params.Extensions, err = parseObject(parts.Extensions, "extensions")
 	return params, err
+}
+
+// checkQuery refuses half a character in a query, which escapes as JSON does; but not within block strings, so that one
+// with such is left to the parser.
+func checkQuery(query string) error {
+	if strings.IndexByte(query, '\\') < 0 || strings.Contains(query, `"""`) {
+		return nil
+	}
+	return services.CheckUnicode("query", []byte(query))
 }
 
 // parseObject reads a JSON object that may be absent or null. Numbers stay text: an id may be longer than a float.

@@ -3,7 +3,6 @@ package transport
 import (
 	"encoding/json"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -53,8 +52,8 @@ func parseMessage(text []byte) (message, error) {
 		ID      *string         `json:"id"`
 		Payload json.RawMessage `json:"payload"`
 	}
-	if !utf8.Valid(text) {
-		return message{}, badMessage("not valid UTF-8")
+	if err := services.CheckUnicode("message", text); err != nil {
+		return message{}, err
 	}
 	if isNull(text) || json.Unmarshal(text, &parts) != nil {
 		return message{}, badMessage("not a JSON object with texts as type and id")

@@ -37,6 +37,24 @@ func TestParseMessage(t *testing.T) {
 	}
 }
 
+// What the decoder would mend without a word is no message, and neither is a query's own half of a character.
+func TestHalfACharacterIsNoMessage(t *testing.T) {
+	for text, says := range map[string]string{
+		"{\"type\":\"subscribe\",\"id\":\"7\",\"payload\":{\"query\":\"{a(b:\xff)}\"}}":      "message: not valid UTF-8",
+		`{"type":"subscribe","id":"7","payload":{"query":"{a}","variables":{"b":"\ud83d"}}}`: `message: \ud83d is half a character`,
+		`{"type":"subscribe","id":"7","payload":{"query":"{a(b:\"\\ud83d\")}"}}`:             `query: \ud83d is half a character`,
+	} {
+		if got, err := parseMessage([]byte(text)); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %+v, %v, want %q", text, got, err, says)
+		}
+	}
+	for _, query := range []string{`{a(b:\"\\ud83d\\ude00\")}`, `{a(b:\"\"\"C:\\ud83d\"\"\")}`} {
+		if _, err := parseMessage([]byte(`{"type":"subscribe","id":"7","payload":{"query":"` + query + `"}}`)); err != nil {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}
+
 func TestParseMessageKeepsNothingOfTheBuffer(t *testing.T) {
 	text := []byte(`{"type":"ping","payload":{"a":"before"}}`)
 	got, err := parseMessage(text)

@@ -190,6 +190,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{line(`"extra":1`), "extra"},
 		{line(`"key":"k"`) + ` {}`, "not one JSON object"},
 		{`{"author":"x",` + at + `,"body":"` + "\xff" + `"}`, "not valid UTF-8"},
+		{`{"author":"x",` + at + `,"body":"\ud83d"}`, `\ud83d is half a character`},
 		{`{` + at + `,"body":"b"}`, "author: a key is empty"},
 		{`{"author":"a b",` + at + `,"body":"b"}`, `author: user key "a b"`},
 		{`{"author":"x",` + at + `,"body":""}`, "body: 1 to 5000 characters are allowed, got 0"},

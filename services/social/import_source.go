@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"unicode/utf8"
 
 	"tidings/services"
 )
@@ -159,11 +158,11 @@ func (s *source) close() error {
 	return s.file.Close()
 }
 
-// readObject reads a line of JSON Lines: one object with no other fields than it should have. Broken UTF-8 is refused,
-// which the decoder would mend without a word.
+// readObject reads a line of JSON Lines: one object with no other fields than it should have. Broken UTF-8 and
+// half a character are refused, which the decoder would mend without a word.
 func readObject(line []byte, into any, fields string) error {
-	if !utf8.Valid(line) {
-		return services.Errorf(services.Invalid, "not valid UTF-8")
+	if err := services.CheckUnicode("text", line); err != nil {
+		return err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()

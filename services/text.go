@@ -1,0 +1,50 @@
+package services
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf8"
+)
+
+// CheckUnicode says whether text that escapes characters as \u0041, JSON and GraphQL do, is whole: valid UTF-8, in which
+// no escape is half a character. Half of one, as texts have that were cut in the middle of an emoji, would be read as
+// U+FFFD without a word.
+func CheckUnicode(what string, text []byte) error {
+	if !utf8.Valid(text) {
+		return Errorf(Invalid, "%s: not valid UTF-8", what)
+	}
+	for {
+		at := bytes.IndexByte(text, '\\')
+		if at < 0 {
+			return nil
+		}
+		text = text[at:]
+		switch first := surrogate(text); {
+		case first == 0:
+			text = text[min(2, len(text)):]
+		case first < lowSurrogates && surrogate(text[escapeLength:]) >= lowSurrogates:
+			text = text[2*escapeLength:]
+		default:
+			return Errorf(Invalid, "%s: %s is half a character: the other half is missing", what, text[:escapeLength])
+		}
+	}
+}
+
+const (
+	escapeLength  = 6
+	highBegin     = 0xd800
+	lowSurrogates = 0xdc00
+	lowEnd        = 0xdfff
+)
+
+// surrogate is the half of a character that a text begins with, escaped; 0 when it begins with anything else.
+func surrogate(text []byte) uint64 {
+	if len(text) < escapeLength || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	half, err := strconv.ParseUint(string(text[2:escapeLength]), 16, 16)
+	if err != nil || half < highBegin || half > lowEnd {
+		return 0
+	}
+	return half
+}

@@ -1,0 +1,61 @@
+package services
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"pgregory.net/rapid"
+)
+
+func TestCheckUnicode(t *testing.T) {
+	for text, says := range map[string]string{
+		``: "", `plain`: "", `é😀`: "", `\u0041\u00e9\uffff`: "", `\ud83d\ude00`: "", `\uD83D\uDE00 and \uD83D\uDE00`: "",
+		`\\ud83d`: "", `\\\\ud83d`: "", `\"\n\\`: "", `\`: "", `\u`: "", `\ud83`: "", `\uzzzz`: "", `ud83d`: "", `\U0000d83d`: "",
+		"\xff":     "what: not valid UTF-8",
+		"a\xc3":    "what: not valid UTF-8",
+		`\ud83d`:   `what: \ud83d is half a character`,
+		`a\uD83Db`: `what: \uD83D is half a character`,
+		`\ude00`:   `what: \ude00 is half a character`, `\ud83d\ud83d\ude00`: `what: \ud83d is half`, `\ud83d\ude00\ude00`: `what: \ude00 is half`,
+		`\ude00\ud83d`: `\ude00 is half`, `\\\ud83d`: `\ud83d is half`, `\ud83d\\ude00`: `\ud83d is half`, `\ud83d\n`: `\ud83d is half`,
+	} {
+		err := CheckUnicode("what", []byte(text))
+		if says == "" && err != nil || says != "" && (CodeOf(err) != Invalid || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: %v, want %q", text, err, says)
+		}
+	}
+}
+
+// A JSON text of any units of UTF-16 is refused exactly when the decoder would put something else in a half's place.
+func TestNothingIsMendedWithoutAWord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		units := rapid.SliceOf(rapid.SampledFrom([]uint16{'a', '\\', '"', 0xd83d, 0xde00, 0xd800, 0xdfff, 0xfffd, 0xe9})).Draw(t, "units")
+		var escaped strings.Builder
+		for _, unit := range units {
+			const digits = "0123456789abcdef"
+			escaped.WriteString(`\u`)
+			for shift := 12; shift >= 0; shift -= 4 {
+				escaped.WriteByte(digits[unit>>shift&15])
+			}
+		}
+		whole := true
+		for at := 0; at < len(units); at++ {
+			switch {
+			case !utf16.IsSurrogate(rune(units[at])):
+			case at+1 < len(units) && utf16.DecodeRune(rune(units[at]), rune(units[at+1])) != '\ufffd':
+				at++
+			default:
+				whole = false
+			}
+		}
+		text := `"` + escaped.String() + `"`
+		var decoded string
+		if err := json.Unmarshal([]byte(text), &decoded); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckUnicode("what", []byte(text)); (err == nil) != whole {
+			t.Errorf("%s, that is %q: %v", text, decoded, err)
+		}
+	})
+}
