@@ -109,7 +109,8 @@ func TestEventsAreCalledLikeMutations(t *testing.T) {
 		}
 	}
 	for _, mutation := range types["Mutation"].Fields {
-		if mutation.Name == "ingest" || mutation.Name == "recountBadges" { // which changes no fact
+		// What an operator does is about the installation, and no fact that an application tells; all of it may be repeated.
+		if mutation.Name == "ingest" || strings.Contains(mutation.Description, "Needs the scope admin.") {
 			continue
 		}
 		if types["IngestEvent"].Fields.ForName(mutation.Name) == nil {

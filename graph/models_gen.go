@@ -123,6 +123,7 @@ type Cleaner struct {
 	Freed CleanerFreed `json:"freed"`
 }
 
+// What a run of the cleaner freed.
 type CleanerFreed struct {
 	// Inboxes that held more than is listed.
 	Inboxes int `json:"inboxes"`
