@@ -34,6 +34,7 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 		}
 		alice, bob := w.open("alice"), w.open("bob")
 		alice.subscribe("1", "subscription { ticks }")
+		expect("the first", 1) // two that come at once, before the text was ever parsed, have a document each
 		alice.subscribe("2", "subscription { ticks }")
 		bob.subscribe("1", "subscription { ticks }")
 		expect("three of one document", 3)
