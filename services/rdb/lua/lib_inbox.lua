@@ -1,14 +1,14 @@
 -- Helpers that change an inbox and its half of the document; they stand after lib.lua and before every script.
 
--- Adds one entry, replacing its twin with the other flag; what lies below the floor is only remembered as trimmed.
-local function add(i, d, entry)
+-- Adds one entry, replacing its twin with the other flag, which a fresh inbox cannot have; what lies below the floor is only remembered as trimmed.
+local function add(i, d, entry, fresh)
   local id, flag = entry:sub(1, 13), entry:sub(19)
   if id <= d.floor then
     if flag == '+' and id > d.ft then d.ft = id end
     return 0
   end
   if flag == '-' and id > d.fq then d.fq = id end
-  redis.call('ZREM', i, entry:sub(1, 18) .. (flag == '+' and '-' or '+'))
+  if not fresh then redis.call('ZREM', i, entry:sub(1, 18) .. (flag == '+' and '-' or '+')) end
   return redis.call('ZADD', i, 0, entry)
 end
 
