@@ -26,26 +26,7 @@ func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, 
 		cancel()
 		return nil, err
 	}
-	shown := make(chan *graph.ConversationChange)
-	go func() {
-		defer cancel()
-		defer close(shown)
-		for change := range changes {
-			event, err := r.conversationChange(ctx, change)
-			if err != nil {
-				if ctx.Err() == nil {
-					r.Log.Warn("a change of a conversation could not be shown; the next one will be", "error", err)
-				}
-				continue
-			}
-			select {
-			case shown <- event:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return shown, nil
+	return relay(ctx, cancel, r.Log, changes, r.conversationChange), nil
 }
 
 // conversationChange reads what an event shows beside the state, with a loader of its own.

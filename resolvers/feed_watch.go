@@ -45,27 +45,7 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 		cancel()
 		return nil, err
 	}
-	changes := r.Feed.Watch(ctx, viewer.Number, badges)
-	shown := make(chan *graph.HomeFeedChange)
-	go func() {
-		defer cancel()
-		defer close(shown)
-		for change := range changes {
-			event, err := r.homeFeedChange(ctx, change)
-			if err != nil {
-				if ctx.Err() == nil {
-					r.Log.Warn("a change of a home feed could not be shown; the next one will be", "error", err)
-				}
-				continue
-			}
-			select {
-			case shown <- event:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return shown, nil
+	return relay(ctx, cancel, r.Log, r.Feed.Watch(ctx, viewer.Number, badges), r.homeFeedChange), nil
 }
 
 // homeFeedChange reads the authors of an event, with a loader of its own.

@@ -3,9 +3,9 @@ package feed
 import (
 	"context"
 	"slices"
-	"time"
 
 	"tidings/services"
+	"tidings/services/push"
 	"tidings/services/store"
 )
 
@@ -18,8 +18,6 @@ type Change struct {
 }
 
 const (
-	// changeGap is the time between two changes that one watcher is sent: the first goes at once.
-	changeGap = 100 * time.Millisecond
 	// changeAuthors is how many authors a change names, and changeEntries how many entries are looked through for them.
 	changeAuthors = 3
 	changeEntries = 100
@@ -29,70 +27,28 @@ const (
 // where the consumer is slow. badges are the reader's, as the hub brings them; the first of them is waited for. A page that
 // is read after a change has all that the change tells of. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, reader services.UserNumber, badges <-chan *services.Badges) <-chan Change {
-	w := &watch{service: s, reader: reader, changes: make(chan Change)}
+	changes := make(chan Change)
 	go func() {
-		defer close(w.changes)
-		w.run(ctx, badges)
+		defer close(changes)
+		push.Derive(ctx, changes, badges, nil, func(ctx context.Context, badges *services.Badges) (Change, error) {
+			return s.change(ctx, reader, badges)
+		}, Change.same)
 	}()
-	return w.changes
+	return changes
 }
 
-// watch is one open channel. Its goroutine alone has it.
-type watch struct {
-	service *Service
-	reader  services.UserNumber
-	changes chan Change
-
-	newest *services.Badges
-	last   Change // sent or about to be
-	ready  bool   // last is to be sent
-	dirty  bool   // the badges changed since last was read
-}
-
-func (w *watch) run(ctx context.Context, badges <-chan *services.Badges) {
-	gap := time.NewTimer(0)
-	defer gap.Stop()
-	open := false
-	for {
-		var out chan<- Change
-		if w.ready {
-			out = w.changes
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case newest, more := <-badges:
-			if !more {
-				return
-			}
-			w.newest, w.dirty = newest, true
-		case <-gap.C:
-			open = true
-		case out <- w.last:
-			w.ready = false
-		}
-		if open && w.dirty {
-			w.look(ctx)
-			open = false
-			gap.Reset(changeGap)
-		}
-	}
-}
-
-// look reads who made the number. What cannot be read now is read again after the gap.
-func (w *watch) look(ctx context.Context) {
-	change := Change{New: w.newest.HomeFeed, Badges: w.newest}
+// change reads who made the number.
+func (s *Service) change(ctx context.Context, reader services.UserNumber, badges *services.Badges) (change Change, err error) {
+	change = Change{New: badges.HomeFeed, Badges: badges}
 	if change.New.Value > 0 {
-		var err error
-		if change.Newest, change.Authors, err = w.service.newest(ctx, w.reader); err != nil {
-			return
-		}
+		change.Newest, change.Authors, err = s.newest(ctx, reader)
 	}
-	w.dirty = false
-	same := w.last.Badges != nil && change.New == w.last.New && change.Newest == w.last.Newest && slices.Equal(change.Authors, w.last.Authors)
-	if !same {
-		w.last, w.ready = change, true
-	}
+	return change, err
+}
+
+// same says that two changes tell the same of the feed, whatever else the badges show.
+func (c Change) same(other Change) bool {
+	return c.New == other.New && c.Newest == other.Newest && slices.Equal(c.Authors, other.Authors)
 }
 
 // newest looks for the newest entries that are new, and their authors.

@@ -1,0 +1,31 @@
+package resolvers
+
+import (
+	"context"
+	"log/slog"
+)
+
+// relay makes of a service's changes what a subscription shows of them, until they end; cancel ends whatever brings them.
+// A change that cannot be shown is passed over: the next one is of the whole state too.
+func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
+	shown := make(chan E)
+	go func() {
+		defer cancel()
+		defer close(shown)
+		for change := range changes {
+			event, err := show(ctx, change)
+			if err != nil {
+				if ctx.Err() == nil {
+					log.Warn("a change could not be shown to who watches it; the next one will be", "error", err)
+				}
+				continue
+			}
+			select {
+			case shown <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return shown
+}
