@@ -67,14 +67,14 @@ type FeedEntry struct {
 	Counts bool
 }
 
-// PulledAuthor is somebody whom a reader follows and whose posts nobody writes into inboxes: nodes have them in memory,
-// and whoever shows the feed merges them in. Posts up to Since are listed and do not count.
-type PulledAuthor struct {
+// FollowedAuthor is somebody whom a reader's document names among those whom he follows, because nodes have what they publish
+// in memory: the posts of a huge author, the shows of a host. What is not newer than Since is listed and does not count.
+type FollowedAuthor struct {
 	Author UserNumber
 	Since  PostID
 }
 
-// PulledCount is how many posts of PulledAuthors wait for a reader, as a node knows when it renders.
+// PulledCount is how many posts of pulled authors wait for a reader, as a node knows when it renders.
 type PulledCount struct {
 	New    int
 	More   bool   // or more than that

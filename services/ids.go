@@ -88,9 +88,10 @@ const (
 	ConversationType = "conversation"
 	MessageType      = "message"
 	AnnouncementType = "announcement"
+	ShowType         = "show"
 )
 
-var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType}
+var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType}
 
 // GlobalID is an id as the API shows it: type:key.
 func GlobalID(kind, key string) string { return kind + ":" + key }

@@ -158,7 +158,7 @@ func TestGlobalIDs(t *testing.T) {
 	if id, err := ParseNotificationID("f", "notification:0000000000001"); err != nil || id != 1 {
 		t.Errorf("a notification reads as %s, %v", id, err)
 	}
-	if _, _, err := SplitGlobalID("show:1"); CodeOf(err) != Invalid {
+	if _, _, err := SplitGlobalID("picture:1"); CodeOf(err) != Invalid {
 		t.Errorf("an unknown type: %v", err)
 	}
 }

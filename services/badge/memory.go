@@ -22,7 +22,7 @@ func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, d
 // withPulled adds the posts of authors whom nobody writes into inboxes: from memory, and one SELECT for authors of whom
 // this node does not know yet.
 func (s *Service) withPulled(ctx context.Context, documents []rdb.Document) {
-	var lists [][]services.PulledAuthor
+	var lists [][]services.FollowedAuthor
 	for i := range documents {
 		if len(documents[i].Pulled) > 0 {
 			lists = append(lists, documents[i].Pulled)

@@ -60,8 +60,8 @@ type feedFactsOf struct {
 	seen     services.PostID
 	entries  []services.FeedEntry
 	count    int
-	unlisted services.PostID         // the newest counting one at or below the inbox's floor
-	pulled   []services.PulledAuthor // by their numbers
+	unlisted services.PostID           // the newest counting one at or below the inbox's floor
+	pulled   []services.FollowedAuthor // by their numbers
 }
 
 func (f *Fanout) auditFeed(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
@@ -94,7 +94,7 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 		differs = append(differs, "home feed: position")
 	}
 	pulled := slices.Clone(document.Pulled)
-	slices.SortFunc(pulled, func(a, b services.PulledAuthor) int { return cmp.Compare(a.Author, b.Author) })
+	slices.SortFunc(pulled, func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
 	if !slices.Equal(pulled, facts.pulled) {
 		differs = append(differs, "home feed: pulled authors")
 	}

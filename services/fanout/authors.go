@@ -223,7 +223,7 @@ func (f *Fanout) runName(ctx context.Context, job store.Job) error {
 func (f *Fanout) name(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
 	adds := make([]rdb.AddPulled, len(edges))
 	for i, edge := range edges {
-		adds[i] = rdb.AddPulled{Reader: edge.Follower, Author: services.PulledAuthor{Author: edge.Followee, Since: edge.Since}}
+		adds[i] = rdb.AddPulled{Reader: edge.Follower, Author: services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}}
 	}
 	results, err := f.redis.MergePulled(ctx, stamp, adds)
 	if err != nil {

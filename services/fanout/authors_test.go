@@ -43,7 +43,7 @@ func mode(w *fanouttest.World, author services.UserNumber) services.AuthorMode {
 // names says whether a reader's document names an author.
 func names(w *fanouttest.World, reader, author services.UserNumber) bool {
 	w.TB.Helper()
-	return slices.ContainsFunc(w.Document(reader).Pulled, func(p services.PulledAuthor) bool { return p.Author == author })
+	return slices.ContainsFunc(w.Document(reader).Pulled, func(p services.FollowedAuthor) bool { return p.Author == author })
 }
 
 // An author's mode follows his audience, up at a threshold and down below 80 % of it; who was huge once stays named.

@@ -148,14 +148,14 @@ func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserNu
 }
 
 // pulledBy are the authors whom a user's document names.
-func (f *Fanout) pulledBy(ctx context.Context, user services.UserNumber) ([]services.PulledAuthor, error) {
+func (f *Fanout) pulledBy(ctx context.Context, user services.UserNumber) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.PulledBy(ctx, user)
 	if err != nil {
 		return nil, err
 	}
-	authors := make([]services.PulledAuthor, len(edges))
+	authors := make([]services.FollowedAuthor, len(edges))
 	for i, edge := range edges {
-		authors[i] = services.PulledAuthor{Author: edge.Followee, Since: edge.Since}
+		authors[i] = services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}
 	}
 	return authors, nil
 }

@@ -59,12 +59,12 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 }
 
 // pulled is what a follower's document names of an author: him, when his posts may be pulled, else nothing.
-func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.PulledAuthor, error) {
+func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
 	pulls, err := f.store.Pulls(ctx, edge.Followee)
 	if err != nil || !pulls {
 		return nil, err
 	}
-	return []services.PulledAuthor{{Author: edge.Followee, Since: edge.Since}}, nil
+	return []services.FollowedAuthor{{Author: edge.Followee, Since: edge.Since}}, nil
 }
 
 // sweepAuthor takes out what was deleted while the reader did not follow: the removal did not visit him then. posts are

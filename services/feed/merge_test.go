@@ -64,7 +64,7 @@ func drawShelf(t *rapid.T) shelf {
 	size := rapid.SampledFrom([]int{5, 60, 500, 900}).Draw(t, "posts")
 	authors := rapid.IntRange(0, 5).Draw(t, "authors")
 	for i := range authors {
-		s.pulled = append(s.pulled, mirror.PulledPosts{PulledAuthor: services.PulledAuthor{
+		s.pulled = append(s.pulled, mirror.PulledPosts{FollowedAuthor: services.FollowedAuthor{
 			Author: services.UserNumber(10 + i), Since: services.PostID(rapid.IntRange(0, size).Draw(t, "since")),
 		}})
 	}
@@ -134,7 +134,7 @@ func TestAMergedPageStartsAnywhere(t *testing.T) {
 func TestATwinIsListedOnce(t *testing.T) {
 	s := shelf{
 		inbox:  []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}},
-		pulled: []mirror.PulledPosts{{PulledAuthor: services.PulledAuthor{Author: 7}, Posts: []services.PostID{3, 9}}},
+		pulled: []mirror.PulledPosts{{FollowedAuthor: services.FollowedAuthor{Author: 7}, Posts: []services.PostID{3, 9}}},
 	}
 	want := []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}, {Post: 3, Author: 7, Counts: true}}
 	if got := merged(s.read(services.MaxPostID, 10), s.pulled, services.MaxPostID, 10); !slices.Equal(got.Entries, want) {
@@ -145,7 +145,7 @@ func TestATwinIsListedOnce(t *testing.T) {
 func BenchmarkMergeAPageOf50Authors(b *testing.B) {
 	var s shelf
 	for i := range 50 {
-		author := mirror.PulledPosts{PulledAuthor: services.PulledAuthor{Author: services.UserNumber(10 + i)}}
+		author := mirror.PulledPosts{FollowedAuthor: services.FollowedAuthor{Author: services.UserNumber(10 + i)}}
 		for post := range 300 {
 			author.Posts = append(author.Posts, services.PostID(1+post*50+i))
 		}

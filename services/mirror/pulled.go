@@ -45,7 +45,7 @@ type recentChange struct {
 
 // PulledPosts are the newest posts of an author whom a reader follows, the oldest first; not to be changed.
 type PulledPosts struct {
-	services.PulledAuthor
+	services.FollowedAuthor
 	Posts []services.PostID
 	Floor services.PostID // the newest that is older than these, 0 when there is none
 }
@@ -59,7 +59,7 @@ func newPulled() pulled {
 
 // LearnPulled reads the authors of whom nothing is known yet, in one SELECT for each 200: rarely any, because all that there
 // are were read at the start. When SQL does not answer, what is read from memory says so.
-func (m *Mirror) LearnPulled(ctx context.Context, lists ...[]services.PulledAuthor) {
+func (m *Mirror) LearnPulled(ctx context.Context, lists ...[]services.FollowedAuthor) {
 	missing := map[services.UserNumber]struct{}{}
 	m.pulled.mu.RLock()
 	for _, list := range lists {
@@ -83,7 +83,7 @@ func (m *Mirror) LearnPulled(ctx context.Context, lists ...[]services.PulledAuth
 }
 
 // CountPulled counts the posts of the authors that are newer than what the reader has seen and than his follows.
-func (m *Mirror) CountPulled(authors []services.PulledAuthor, seen services.PostID) (count services.PulledCount) {
+func (m *Mirror) CountPulled(authors []services.FollowedAuthor, seen services.PostID) (count services.PulledCount) {
 	m.pulled.mu.RLock()
 	defer m.pulled.mu.RUnlock()
 	for _, author := range authors {
@@ -102,14 +102,14 @@ func (m *Mirror) CountPulled(authors []services.PulledAuthor, seen services.Post
 }
 
 // Pulled are the posts of the authors. known is false when of some nothing is known.
-func (m *Mirror) Pulled(authors []services.PulledAuthor) (list []PulledPosts, known bool) {
+func (m *Mirror) Pulled(authors []services.FollowedAuthor) (list []PulledPosts, known bool) {
 	known = true
 	list = make([]PulledPosts, 0, len(authors))
 	m.pulled.mu.RLock()
 	defer m.pulled.mu.RUnlock()
 	for _, author := range authors {
 		if one := m.pulled.authors[author.Author]; one != nil {
-			list = append(list, PulledPosts{PulledAuthor: author, Posts: one.posts, Floor: one.floor})
+			list = append(list, PulledPosts{FollowedAuthor: author, Posts: one.posts, Floor: one.floor})
 		} else {
 			known = false
 		}

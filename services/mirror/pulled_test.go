@@ -62,9 +62,9 @@ func (s *stage) change(author services.UserNumber, post services.PostID, deleted
 
 func digits(n uint64) string { return UserNumberText(services.UserNumber(n)) }
 
-func of(authors ...services.UserNumber) (list []services.PulledAuthor) {
+func of(authors ...services.UserNumber) (list []services.FollowedAuthor) {
 	for _, author := range authors {
-		list = append(list, services.PulledAuthor{Author: author})
+		list = append(list, services.FollowedAuthor{Author: author})
 	}
 	return list
 }
@@ -76,7 +76,7 @@ func (s *stage) run(t testing.TB) {
 	}
 }
 
-func (s *stage) counts(t testing.TB, seen services.PostID, want int, authors ...services.PulledAuthor) services.PulledCount {
+func (s *stage) counts(t testing.TB, seen services.PostID, want int, authors ...services.FollowedAuthor) services.PulledCount {
 	t.Helper()
 	got := s.CountPulled(authors, seen)
 	if got.New != want || got.More || got.Behind {
@@ -105,7 +105,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	}
 	s.counts(t, 5, 2, of(huge)...)
 	s.counts(t, 6, 3, of(huge, 51)...)
-	s.counts(t, 5, 1, services.PulledAuthor{Author: huge, Since: 7})
+	s.counts(t, 5, 1, services.FollowedAuthor{Author: huge, Since: 7})
 	s.counts(t, 9, 0, of(huge, 51)...)
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 7, true, noon)

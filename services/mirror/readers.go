@@ -146,7 +146,7 @@ func (m *Mirror) OnMoved(call func(readers []services.UserNumber)) {
 
 // Follow says which conversations and which authors the badges of a user show who is watched here: until Unfollow, or the
 // next Follow, he is among those whom OnMoved is told of. It is called before these are read, so that no move falls between.
-func (m *Mirror) Follow(user services.UserNumber, places []services.ReadSidePlace, authors []services.PulledAuthor) {
+func (m *Mirror) Follow(user services.UserNumber, places []services.ReadSidePlace, authors []services.FollowedAuthor) {
 	m.heads.readers.follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 	m.pulled.readers.follow(user, len(authors), func(i int) services.UserNumber { return authors[i].Author })
 }

@@ -32,7 +32,7 @@ type Document struct {
 	Seen          services.PostID
 	FeedCount     int
 	FeedMore      bool                        // FeedCount or more
-	Pulled        []services.PulledAuthor     // whose posts are not in FeedCount, in no order
+	Pulled        []services.FollowedAuthor   // whose posts are not in FeedCount, in no order
 	PulledCount   services.PulledCount        // what a node knows of Pulled when it renders
 	Notifications []services.CategoryCounts   // of services.Categories, in that order
 	Messages      []services.MessageTypeState // of the configured types, in that order

@@ -13,7 +13,7 @@ import (
 )
 
 // pulledAuthors are some of whom a number has a zero byte and one is at its greatest.
-var pulledAuthors = []services.PulledAuthor{{Author: 300, Since: 7}, {Author: math.MaxUint32, Since: services.MaxPostID}, {Author: 5}}
+var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: math.MaxUint32, Since: services.MaxPostID}, {Author: 5}}
 
 // goodValues are what Redis answers for a document.
 func goodValues() []any {

@@ -81,7 +81,7 @@ type Merge struct {
 	Reader  services.UserNumber
 	Stamp   Stamp
 	Fence   bool // the edge may be new: whatever was read before is refused afterwards, since its entries may count differently
-	Pulled  []services.PulledAuthor
+	Pulled  []services.FollowedAuthor
 	Entries []services.FeedEntry
 }
 
@@ -167,13 +167,13 @@ func (r reply) stamp() (Stamp, error) {
 type FeedFacts struct {
 	Reader         services.UserNumber
 	Stamp          Stamp
-	Seen           services.PostID         // seen up to
-	Pulled         []services.PulledAuthor // whose posts are not among Entries
-	Entries        []services.FeedEntry    // the newest
-	Floor          services.PostID         // the newest older than Entries, 0 when there is none
-	TrimmedCounted services.PostID         // the newest that counts at or below Floor, 0 when there is none
-	Day            int64                   // of activity, days since 1970
-	Lifetime       time.Duration           // how long the keys live without a further visit, at most
+	Seen           services.PostID           // seen up to
+	Pulled         []services.FollowedAuthor // whose posts are not among Entries
+	Entries        []services.FeedEntry      // the newest
+	Floor          services.PostID           // the newest older than Entries, 0 when there is none
+	TrimmedCounted services.PostID           // the newest that counts at or below Floor, 0 when there is none
+	Day            int64                     // of activity, days since 1970
+	Lifetime       time.Duration             // how long the keys live without a further visit, at most
 }
 
 // EndRebuild merges the facts and marks the document good.
@@ -211,11 +211,11 @@ type InboxPage struct {
 	Entries []services.FeedEntry
 	Cut     bool // older posts exist and are not listed: feeds end at their 300th entry
 
-	Pulled []services.PulledAuthor // whose posts are to be merged in
-	Above  int                     // how many entries the inbox has that are not below the page
-	Floor  services.PostID         // the newest ever trimmed from the inbox; 0: it holds all there is
-	Seen   services.PostID         // seen up to
-	Day    int64                   // on which the reader was last marked active, since 1970
+	Pulled []services.FollowedAuthor // whose posts are to be merged in
+	Above  int                       // how many entries the inbox has that are not below the page
+	Floor  services.PostID           // the newest ever trimmed from the inbox; 0: it holds all there is
+	Seen   services.PostID           // seen up to
+	Day    int64                     // on which the reader was last marked active, since 1970
 }
 
 // Inbox reads up to limit entries with ids below before, newest first, in one round trip.

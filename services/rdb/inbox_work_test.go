@@ -130,9 +130,9 @@ func (w *world) reconcile(pause func(), reader, author services.UserNumber) erro
 			return nil
 		}
 		pause()
-		var pulled []services.PulledAuthor
+		var pulled []services.FollowedAuthor
 		if w.pulls[author] {
-			pulled = []services.PulledAuthor{{Author: author, Since: since}}
+			pulled = []services.FollowedAuthor{{Author: author, Since: since}}
 		}
 		posts := w.ids(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
 		entries := make([]services.FeedEntry, min(len(posts), w.depth))
@@ -222,7 +222,7 @@ type snapshot struct {
 	floor      string
 	ft         string
 	unreadable string // a member that is no entry
-	pulled     []services.PulledAuthor
+	pulled     []services.FollowedAuthor
 }
 
 // snapshots reads several users' feeds in one round trip, behind the back of the methods under test.

@@ -15,7 +15,7 @@ var pulledMerge = loadScript("pulled_merge")
 // AddPulled is one author for one reader: from now on whoever shows the reader's feed merges his posts in.
 type AddPulled struct {
 	Reader services.UserNumber
-	Author services.PulledAuthor
+	Author services.FollowedAuthor
 }
 
 // MergePulled writes authors whose posts are pulled from now on into their readers' documents, one round trip for each
@@ -31,7 +31,7 @@ func (c *Client) MergePulled(ctx context.Context, stamp Stamp, adds []AddPulled)
 }
 
 // pulledText packs authors as F has them.
-func pulledText(authors ...services.PulledAuthor) string {
+func pulledText(authors ...services.FollowedAuthor) string {
 	text := make([]byte, 0, pulledSize*len(authors))
 	for _, author := range authors {
 		text = binary.BigEndian.AppendUint32(text, uint32(author.Author))
@@ -42,21 +42,21 @@ func pulledText(authors ...services.PulledAuthor) string {
 
 // authorBytes is how an author's entry in F begins.
 func authorBytes(author services.UserNumber) string {
-	return pulledText(services.PulledAuthor{Author: author})[:4]
+	return pulledText(services.FollowedAuthor{Author: author})[:4]
 }
 
 // unpackPulled reads what pulledText prints.
-func (p *parser) unpackPulled(packed string) (authors []services.PulledAuthor) {
+func (p *parser) unpackPulled(packed string) (authors []services.FollowedAuthor) {
 	if len(packed)%pulledSize != 0 {
 		p.failed = true
 		return nil
 	}
 	if packed != "" {
-		authors = make([]services.PulledAuthor, 0, len(packed)/pulledSize)
+		authors = make([]services.FollowedAuthor, 0, len(packed)/pulledSize)
 	}
 	for ; packed != ""; packed = packed[pulledSize:] {
 		bytes := []byte(packed[:pulledSize])
-		author := services.PulledAuthor{
+		author := services.FollowedAuthor{
 			Author: services.UserNumber(binary.BigEndian.Uint32(bytes)), Since: services.PostID(binary.BigEndian.Uint64(bytes[4:])),
 		}
 		p.failed = p.failed || author.Since > services.MaxPostID

@@ -12,13 +12,13 @@ import (
 	"tidings/services/rdb/rdbtest"
 )
 
-func sortPulled(list []services.PulledAuthor) []services.PulledAuthor {
+func sortPulled(list []services.FollowedAuthor) []services.FollowedAuthor {
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b services.PulledAuthor) int { return cmp.Compare(a.Author, b.Author) })
+	slices.SortFunc(list, func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
 	return list
 }
 
-func (v view) pull(stamp Stamp, author services.PulledAuthor) Result {
+func (v view) pull(stamp Stamp, author services.FollowedAuthor) Result {
 	v.Helper()
 	results, err := v.c.MergePulled(v.Context(), stamp, []AddPulled{{reader, author}})
 	v.must(err)
@@ -26,7 +26,7 @@ func (v view) pull(stamp Stamp, author services.PulledAuthor) Result {
 }
 
 // wantPulled checks what a script did, and whose posts the reader's feed pulls after it.
-func (v view) wantPulled(what string, result Result, status Status, pulled ...services.PulledAuthor) {
+func (v view) wantPulled(what string, result Result, status Status, pulled ...services.FollowedAuthor) {
 	v.Helper()
 	if result.Status != status || (result.N > 0) != (status == Applied) {
 		v.Errorf("%s: %+v, want the status %d", what, result, status)
@@ -41,14 +41,14 @@ func (v view) wantPulled(what string, result Result, status Status, pulled ...se
 
 func TestWhoIsPulled(t *testing.T) {
 	// The second's place holds the bytes of the first's number, so that a search for these meets them elsewhere.
-	follow, second := services.PulledAuthor{Author: author, Since: 3}, services.PulledAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
+	follow, second := services.FollowedAuthor{Author: author, Since: 3}, services.FollowedAuthor{Author: other, Since: services.PostID(author)<<32 | services.PostID(author)}
 	eachView(t, func(v view) {
 		first := follow
 		if result := v.pull(1, first); result.Status != Missing {
 			v.Errorf("into nothing: %+v", result)
 		}
 		stamp := v.begin(false)
-		v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 3, counted), Pulled: []services.PulledAuthor{second}})
+		v.build(FeedFacts{Stamp: stamp, Entries: posts(1, 3, counted), Pulled: []services.FollowedAuthor{second}})
 		v.wantPulled("born with one", v.add(v.stamp(), counted(4)), Applied, second)
 		v.wantPulled("another", v.pull(v.stamp(), first), Applied, first, second)
 		v.wantPulled("again", v.pull(v.stamp(), first), Same, first, second)
@@ -59,24 +59,24 @@ func TestWhoIsPulled(t *testing.T) {
 		v.wantPulled("read before the drop", v.pull(read, first), Retry, second)
 		v.wantPulled("dropped again", v.drop(author), Same, second)
 		v.want("his posts went too", v.see(1), Applied, "0")
-		result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: v.stamp(), Fence: true, Pulled: []services.PulledAuthor{first}})
+		result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: v.stamp(), Fence: true, Pulled: []services.FollowedAuthor{first}})
 		v.must(err)
 		v.wantPulled("a follow", result, Applied, first, second)
-		v.wantPulled("read before the follow", v.pull(read, services.PulledAuthor{Author: author}), Retry, first, second)
+		v.wantPulled("read before the follow", v.pull(read, services.FollowedAuthor{Author: author}), Retry, first, second)
 		v.wantPulled("the other goes", v.drop(other), Applied, first)
-		v.wantPulled("a rebuild takes nobody out", v.build(FeedFacts{Pulled: []services.PulledAuthor{second}}), Applied, first, second)
+		v.wantPulled("a rebuild takes nobody out", v.build(FeedFacts{Pulled: []services.FollowedAuthor{second}}), Applied, first, second)
 	})
 }
 
 // A document that has lost whom it pulls is no document, and its next reader makes it again.
 func TestPulledAuthorsThatAreLost(t *testing.T) {
 	eachView(t, func(v view) {
-		pulled := services.PulledAuthor{Author: author, Since: 3}
+		pulled := services.FollowedAuthor{Author: author, Since: 3}
 		for what, lose := range map[string]func(){
 			"lost":   func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "F").Err()) },
 			"broken": func() { v.set("F", "12345678901") },
 		} {
-			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: []services.PulledAuthor{pulled}})
+			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: []services.FollowedAuthor{pulled}})
 			lose()
 			if d := v.document(); d.Ready {
 				v.Errorf("%s: the document is %+v", what, d)
@@ -89,7 +89,7 @@ func TestPulledAuthorsThatAreLost(t *testing.T) {
 					v.Errorf("%s: a script takes it for whole: %+v", what, result)
 				}
 			}
-			v.wantPulled(what+", rebuilt", v.build(FeedFacts{Pulled: []services.PulledAuthor{pulled}}), Applied, pulled)
+			v.wantPulled(what+", rebuilt", v.build(FeedFacts{Pulled: []services.FollowedAuthor{pulled}}), Applied, pulled)
 		}
 	})
 }
@@ -101,9 +101,9 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 	usage := func() int64 { return server.Do("MEMORY", "USAGE", badgeKey(reader), "SAMPLES", 0).(int64) }
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	idle := usage()
-	var pulled []services.PulledAuthor
+	var pulled []services.FollowedAuthor
 	for i := range 100 {
-		pulled = append(pulled, services.PulledAuthor{Author: services.UserNumber(1000 + i), Since: services.PostIDAt(time.Now())})
+		pulled = append(pulled, services.FollowedAuthor{Author: services.UserNumber(1000 + i), Since: services.PostIDAt(time.Now())})
 	}
 	v.build(FeedFacts{Pulled: pulled})
 	if with := usage(); idle > 300 || with > 5*(idle+100*pulledSize)/4 { // memory is given out in steps of up to a quarter
@@ -160,7 +160,7 @@ func (w *world) name(pause func(), author, after, to services.UserNumber) error 
 	var adds []AddPulled
 	for _, reader := range w.followers(author, after) {
 		if reader <= to {
-			adds = append(adds, AddPulled{reader, services.PulledAuthor{Author: author, Since: w.edges[edge{reader, author}]}})
+			adds = append(adds, AddPulled{reader, services.FollowedAuthor{Author: author, Since: w.edges[edge{reader, author}]}})
 		}
 	}
 	pause()
@@ -180,10 +180,10 @@ func (w *world) name(pause func(), author, after, to services.UserNumber) error 
 }
 
 // pulledBy is what SQL says of the pulled authors whom a reader follows.
-func (w *world) pulledBy(reader services.UserNumber) (list []services.PulledAuthor) {
+func (w *world) pulledBy(reader services.UserNumber) (list []services.FollowedAuthor) {
 	for edge, since := range w.edges {
 		if edge.reader == reader && w.pulls[edge.author] {
-			list = append(list, services.PulledAuthor{Author: edge.author, Since: since})
+			list = append(list, services.FollowedAuthor{Author: edge.author, Since: since})
 		}
 	}
 	return sortPulled(list)

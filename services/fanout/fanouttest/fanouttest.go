@@ -328,7 +328,7 @@ type shown struct {
 	Count   int
 	More    bool
 	Counts  []services.CategoryCounts
-	Pulled  []services.PulledAuthor // in the order of their numbers
+	Pulled  []services.FollowedAuthor // in the order of their numbers
 }
 
 // Difference is what a user is shown against the facts, "" when there is none: the pushed part, and whose posts are pulled.
@@ -350,9 +350,9 @@ func (w *World) Difference(user services.UserNumber) string {
 	pulled, err := w.Store.PulledBy(ctx, user)
 	w.Must(err)
 	for _, edge := range pulled {
-		want.Pulled = append(want.Pulled, services.PulledAuthor{Author: edge.Followee, Since: edge.Since})
+		want.Pulled = append(want.Pulled, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})
 	}
-	got.Pulled = slices.SortedFunc(slices.Values(document.Pulled), func(a, b services.PulledAuthor) int { return cmp.Compare(a.Author, b.Author) })
+	got.Pulled = slices.SortedFunc(slices.Values(document.Pulled), func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
 	states, err := w.Store.NotificationStates(ctx, user)
 	w.Must(err)
 	for i, category := range services.Categories {
