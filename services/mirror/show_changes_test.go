@@ -1,0 +1,66 @@
+package mirror_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// What is written of shows into the log is what every node reads from it: with the version that the entry got, unless
+// nothing moved.
+func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
+	at := time.Date(2026, 3, 29, 1, 59, 59, 123_000_000, time.UTC)
+	planned := services.Show{
+		ID: 1<<63 - 1, Host: 1<<32 - 1, Title: "„Jazz“ <live> & more\u2028", CoverURL: "https://example.org/c?a=1&b=2",
+		Status: services.ShowUpcoming, PlannedAt: at, UpdatedAt: at.Add(time.Microsecond),
+	}
+	live, again, over := planned, planned, planned
+	live.Status, live.StartedAt, live.LiveStamp, live.Version = services.ShowLive, at, 77, 1
+	again.Title, again.Version = "another", 2
+	over.Status, over.EndedAt, over.ReplayURL, over.Pull, over.Version = services.ShowReplay, at, "https://example.org/r", true, 2
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		ctx := t.Context()
+		s := storetest.Open(t, store.Config{URL: url})
+		changes := []mirror.ShowChange{{Show: planned}, {Show: live, Stamp: 5}, {Show: again, Stamp: 5}, {Show: over, Stamp: 1<<63 - 1}}
+		var reload uint64
+		err := s.Write(ctx, func(tx *store.Tx) (err error) {
+			for i := range changes {
+				if i == 2 {
+					err = changes[i].AppendTexts(ctx, tx)
+				} else {
+					_, err = changes[i].Append(ctx, tx)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			reload, err = mirror.AppendShowsReload(ctx, tx)
+			return err
+		})
+		if err != nil || reload != 5 {
+			t.Fatal(reload, err)
+		}
+		entries := logged(t, s, mirror.LogShow)
+		if len(entries) != 5 || entries[4].Key != "" {
+			t.Fatalf("logged are %v", entries)
+		}
+		for i, want := range []struct{ version, liveVersion uint64 }{{1, 0}, {2, 2}, {2, 0}, {4, 0}} {
+			read, err := mirror.ParseShowChange(entries[i])
+			if diff := cmp.Diff(changes[i], read); diff != "" || err != nil {
+				t.Errorf("entry %d: %v (-written +read):\n%s", i, err, diff)
+			}
+			if read.Show.Version != want.version || read.Show.LiveVersion != want.liveVersion || entries[i].Key != read.Show.ID.String() {
+				t.Errorf("entry %d has the key %s and the versions %d and %d, want %+v", i, entries[i].Key, read.Show.Version, read.Show.LiveVersion, want)
+			}
+		}
+		if _, err := mirror.ParseShowChange(store.LogEntry{Kind: mirror.LogShow, Version: 3, Payload: []byte("{")}); err == nil {
+			t.Error("a broken change of a show was read")
+		}
+	})
+}
