@@ -77,7 +77,7 @@ var plantedBugs = map[string]plantedBug{
 	"a post pushed beside its twin":  {scripts: []replacement{{&inboxAdd, "if not counts or id <= d.fq then", "if false then"}}, known: 206},
 	"a post merged beside its twin":  {scripts: []replacement{{&inboxMerge, "redis.call('ZREM', i, entry:sub(1, 18)", "local _ = (entry:sub(1, 18)"}}, known: 34},
 	"a twin below the newest listed": {scripts: []replacement{{&inboxMerge, "if flag == '-' and id > d.fq then d.fq = id end", ""}}},
-	"a count that counts":            {scripts: []replacement{{&inboxAdd, "count or recount(i, d), 'fq'", "tonumber((d.fc:match('%d+'))) + 1, 'fq'"}}, known: 24},
+	"a count that counts":            {scripts: []replacement{{&inboxAdd, "and counts and id > d.T then", "and counts then"}}, known: 24},
 	"a count of what is only listed": {scripts: []replacement{{&rebuildMerge, "count = count - 1", "count = count"}}},
 	"a mark that moves back":         {scripts: []replacement{{&feedSeen, "if ARGV[1] <= d.T then return { 2 } end", ""}}, known: 55},
 	"a mark that a rebuild resets":   {scripts: []replacement{{&rebuildMerge, "if ARGV[2] > d.T then d.T = ARGV[2] end", "d.T = ARGV[2]"}}, known: 55},

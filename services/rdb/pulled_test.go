@@ -220,10 +220,10 @@ func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
 // pulledBugs are what these histories must find, each by itself.
 var pulledBugs = map[string]plantedBug{
 	"an author named from as old a read as it likes": {scripts: []replacement{{&pulledMerge, stampCheck, ""}}, known: 48},
-	"a drop that leaves him named":                   {scripts: []replacement{{&inboxDrop, "unpull(KEYS[1], d, ARGV[2]) and 1 or 0", "0"}}, known: 23},
-	"a follow that does not name him":                {scripts: []replacement{{&inboxMerge, "pull(KEYS[1], d, ARGV[3]) and 1 or 0", "0"}}, known: 9},
-	"a rebuild that names nobody":                    {scripts: []replacement{{&rebuildMerge, "pull(KEYS[1], d, ARGV[7])\n", ""}}, known: 1},
-	"a rebuild that forgets who was named":           {scripts: []replacement{{&rebuildMerge, "pull(KEYS[1], d, ARGV[7])\n", "d.F = '' redis.call('HSET', KEYS[1], 'F', '') pull(KEYS[1], d, ARGV[7])\n"}}, known: 2292},
+	"a drop that leaves him named":                   {scripts: []replacement{{&inboxDrop, "unpull(KEYS[1], ARGV[2]) and 1 or 0", "0"}}, known: 23},
+	"a follow that does not name him":                {scripts: []replacement{{&inboxMerge, "pull(KEYS[1], ARGV[3]) and 1 or 0", "0"}}, known: 9},
+	"a rebuild that names nobody":                    {scripts: []replacement{{&rebuildMerge, "pull(KEYS[1], ARGV[7])\n", ""}}, known: 1},
+	"a rebuild that forgets who was named":           {scripts: []replacement{{&rebuildMerge, "pull(KEYS[1], ARGV[7])\n", "redis.call('HSET', KEYS[1], 'F', '') pull(KEYS[1], ARGV[7])\n"}}, known: 2292},
 	"an inbox lost without them":                     {scripts: []replacement{{&rebuildBegin, ", 'F', '') -- removals", ") -- removals"}}, known: 140},
 	"a change without a version":                     {scripts: []replacement{{&pulledMerge, "d.n = math.max(now(), d.n + 1)", ""}}, known: 14},
 	"followers named before it is written down":      {world: func(w *world) { w.late = true }, known: 1038},

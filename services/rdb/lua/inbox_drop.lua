@@ -5,7 +5,7 @@
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 fence(KEYS[1], d)
-local removed = unpull(KEYS[1], d, ARGV[2]) and 1 or 0
+local removed = unpull(KEYS[1], ARGV[2]) and 1 or 0
 for _, entry in ipairs(redis.call('ZRANGE', KEYS[2], 1, -1)) do
   if entry:sub(14, 18) == ARGV[1] then removed = removed + redis.call('ZREM', KEYS[2], entry) end
 end

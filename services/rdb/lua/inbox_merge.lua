@@ -8,7 +8,7 @@ local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] == '1' then fence(KEYS[1], d) end
-local added, ft = pull(KEYS[1], d, ARGV[3]) and 1 or 0, d.ft
+local added, ft = pull(KEYS[1], ARGV[3]) and 1 or 0, d.ft
 for k = 4, #ARGV do added = added + add(KEYS[2], d, ARGV[k]) end
 if added == 0 and d.ft == ft then return { 2 } end
 trim(KEYS[2], d)

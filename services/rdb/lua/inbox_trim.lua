@@ -7,11 +7,10 @@ if not d then return { 0 } end
 local over = redis.call('ZCARD', KEYS[2]) - 1 - KEEP
 if over <= 0 or d.st ~= '1' then return { 2 } end
 cut(KEYS[2], d, over)
-local count = recount(KEYS[2], d)
-if count == d.fc then
+if recount(KEYS[2], d) == d.fc then
   redis.call('HSET', KEYS[1], 'ft', short(d.ft))
   return { 1, '0', over }
 end
-local answer = save(KEYS[1], KEYS[2], KEYS[3], d, false, count)
+local answer = save(KEYS[1], KEYS[2], KEYS[3], d)
 answer[3] = over
 return answer

@@ -21,17 +21,17 @@ end
 local function long(id) return id == '0' and ZERO or id end
 local function short(id) return id == ZERO and '0' or id end
 
--- Reads the feed's half of the document. A field or an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
+-- Reads the feed's half of the document, but for F, which may be long and which few scripts look at. A field or an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
 local function open(b, i)
-  local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st', 'F')
+  local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st')
   local first = redis.call('ZRANGE', i, 0, 0)[1]
   local whole = first and first:sub(1, 1) == '!' and tonumber(v[1]) and tonumber(v[2])
-  for k = 3, 8 do whole = whole and v[k] end
+  for k = 3, 7 do whole = whole and v[k] end
   if not whole then
     if v[7] == '1' then redis.call('HSET', b, 'st', '0') end
     return nil
   end
-  return { rm = tonumber(v[1]), n = tonumber(v[2]), T = long(v[3]), fc = v[4], fq = long(v[5]), ft = long(v[6]), st = v[7], F = v[8], floor = first:sub(2) }
+  return { rm = tonumber(v[1]), n = tonumber(v[2]), T = long(v[3]), fc = v[4], fq = long(v[5]), ft = long(v[6]), st = v[7], floor = first:sub(2) }
 end
 
 -- Every removal fences: an add whose SQL read began before it is refused from now on.

@@ -38,13 +38,29 @@ local function recount(i, d)
   return count .. (d.ft > d.T and '+' or '')
 end
 
--- Writes the feed's half back with the next version and answers {1, n, short, nodes...}; short = 1 asks for a refill. Who knows the count gives it.
-local function save(b, i, on, d, refill, count)
+-- The next version, as it is written.
+local function version(d)
   d.n = math.max(now(), d.n + 1)
-  local n = string.format('%.0f', d.n)
-  redis.call('HSET', b, 'n', n, 'T', short(d.T), 'fc', count or recount(i, d), 'fq', short(d.fq), 'ft', short(d.ft), 'st', d.st)
+  return string.format('%.0f', d.n)
+end
+
+-- Writes the feed's half back with the next version and answers {1, n, short, nodes...}; short = 1 asks for a refill.
+local function save(b, i, on, d, refill)
+  local n = version(d)
+  redis.call('HSET', b, 'n', n, 'T', short(d.T), 'fc', recount(i, d), 'fq', short(d.fq), 'ft', short(d.ft), 'st', d.st)
   local lacks = d.floor > ZERO and (refill or redis.call('ZCARD', i) - 1 < KEEP)
   return nodes(on, { 1, n, lacks and 1 or 0 })
+end
+
+-- Saves after one more entry that counts, above T and with nothing cut: what a recount would find, without a look at all
+-- entries. Only the count has changed, and an inbox that has grown lacks nothing that it did not lack before.
+local function counted(b, on, d)
+  local count, more = d.fc:match('^(%d+)(%+?)$')
+  count = count + 1
+  if count > KEEP then count, more = KEEP, '+' end
+  local n = version(d)
+  redis.call('HSET', b, 'n', n, 'fc', string.format('%d', count) .. more)
+  return nodes(on, { 1, n, 0 })
 end
 
 -- Cuts a view when it holds KEEP items and 2 * SLACK more, down to KEEP and SLACK more; the time of the newest cut is the floor.

@@ -1,30 +1,49 @@
--- Helpers for F, the followed authors whose posts are pulled; they stand after lib.lua and before every script. F is 12 bytes for
--- each, in no order: author (4), followed since (8).
+-- Helpers for lists of followed authors in a document, as F; they stand after lib.lua and before every script. A list is 12 bytes
+-- for each, in no order: author (4), followed since (8).
 
--- Puts authors into F, each instead of what it has of him, and says whether that changed anything.
-local function pull(b, d, entries)
-  if entries == '' then return false end
-  local list, place = {}, {}
-  for _, part in ipairs({ d.F, entries }) do
+-- Where an author's entry begins in a list, nil when he is not in it.
+local function place(list, author)
+  local at = 0
+  repeat at = list:find(author, at + 1, true) until not at or at % 12 == 1
+  return at
+end
+
+-- Two lists in one: whoever is in both stands as in the second.
+local function joined(list, entries)
+  if #entries == 12 then
+    local at = place(list, entries:sub(1, 4))
+    return at and list:sub(1, at - 1) .. entries .. list:sub(at + 12) or list .. entries
+  end
+  local all, of = {}, {}
+  for _, part in ipairs({ list, entries }) do
     for k = 1, #part, 12 do
       local author = part:sub(k, k + 3)
-      place[author] = place[author] or #list + 1
-      list[place[author]] = part:sub(k, k + 11)
+      of[author] = of[author] or #all + 1
+      all[of[author]] = part:sub(k, k + 11)
     end
   end
-  local packed = table.concat(list)
-  if packed == d.F then return false end
-  d.F = packed
-  redis.call('HSET', b, 'F', packed)
+  return table.concat(all)
+end
+
+-- Puts authors into F, each instead of what it has of him, and says whether that changed anything; nil: F is lost.
+local function pull(b, entries)
+  if entries == '' then return false end
+  local list = redis.call('HGET', b, 'F')
+  if not list then
+    redis.call('HSET', b, 'st', '0')
+    return nil
+  end
+  local new = list == '' and entries or list ~= entries and joined(list, entries) or list
+  if new == list then return false end
+  redis.call('HSET', b, 'F', new)
   return true
 end
 
 -- Takes an author out of F and says whether he was there.
-local function unpull(b, d, author)
-  local at = 0
-  repeat at = d.F:find(author, at + 1, true) until not at or at % 12 == 1
+local function unpull(b, author)
+  local list = redis.call('HGET', b, 'F')
+  local at = list and place(list, author)
   if not at then return false end
-  d.F = d.F:sub(1, at - 1) .. d.F:sub(at + 12)
-  redis.call('HSET', b, 'F', d.F)
+  redis.call('HSET', b, 'F', list:sub(1, at - 1) .. list:sub(at + 12))
   return true
 end

@@ -5,5 +5,6 @@
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
-if not pull(KEYS[1], d, ARGV[2]) then return { 2 } end
+local named = pull(KEYS[1], ARGV[2])
+if not named then return { named == nil and 0 or 2 } end
 return save(KEYS[1], KEYS[2], KEYS[3], d)

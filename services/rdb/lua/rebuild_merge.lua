@@ -8,7 +8,7 @@ local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] > d.T then d.T = ARGV[2] end
-pull(KEYS[1], d, ARGV[7])
+pull(KEYS[1], ARGV[7])
 local fresh = redis.call('ZCARD', KEYS[2]) == 1 -- nothing but the sentinel
 for k = 8, #ARGV do add(KEYS[2], d, ARGV[k], fresh) end
 if ARGV[3] > d.floor then
