@@ -2,6 +2,7 @@ package services
 
 import (
 	"bytes"
+	"net/url"
 	"strconv"
 	"unicode/utf8"
 )
@@ -28,6 +29,21 @@ func CheckUnicode(what string, text []byte) error {
 			return Errorf(Invalid, "%s: %s is half a character: the other half is missing", what, text[:escapeLength])
 		}
 	}
+}
+
+// MaxURL bounds addresses of pictures and replays.
+const MaxURL = 2048 // characters
+
+// CheckURL says whether a text of the input is an http or https address; "" is none and fits.
+func CheckURL(field, text string) error {
+	if err := CheckText(field, text, 0, MaxURL); err != nil || text == "" {
+		return err
+	}
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+		return Errorf(Invalid, "%s: %s is not an http or https address", field, Quote(text))
+	}
+	return nil
 }
 
 const (

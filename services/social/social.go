@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"time"
 
 	"tidings/services"
@@ -136,10 +135,7 @@ func (s *Service) Unfollow(follower, followee services.UserNumber) *fanout.Op {
 	}
 }
 
-const (
-	maxName      = 100
-	maxAvatarURL = 2048
-)
+const maxName = 100
 
 // SetProfile is the op that sets a user's name and picture; nil leaves one, "" removes it.
 func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) (*fanout.Op, error) {
@@ -149,7 +145,7 @@ func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) 
 		}
 	}
 	if avatarURL != nil {
-		if err := checkURL("avatarUrl", *avatarURL); err != nil {
+		if err := services.CheckURL("avatarUrl", *avatarURL); err != nil {
 			return nil, err
 		}
 	}
@@ -171,17 +167,6 @@ func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) 
 			return s.fanout.CarryProfile(ctx, user)
 		},
 	}, nil
-}
-
-func checkURL(field, text string) error {
-	if err := services.CheckText(field, text, 0, maxAvatarURL); err != nil || text == "" {
-		return err
-	}
-	parsed, err := url.Parse(text)
-	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-		return services.Errorf(services.Invalid, "%s: %s is not an http or https address", field, services.Quote(text))
-	}
-	return nil
 }
 
 // printable tells a value from none, for idempotency.

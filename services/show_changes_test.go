@@ -1,0 +1,293 @@
+package services
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var (
+	showNow  = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	showPlan = showNow.Add(time.Hour)
+	limits   = ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
+)
+
+// minute is a moment by its minutes after the shows of these tests were scheduled.
+func minute(n int) time.Time { return showNow.Add(time.Duration(n) * time.Minute) }
+
+func scheduled(t testing.TB) Show {
+	t.Helper()
+	show, err := ScheduleShow(PostIDAt(showNow)+5, 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return show
+}
+
+// turn is one transition by the name that the table below has for it: start10 starts a show at minute 10.
+func turn(s Show, name string, now time.Time) (Show, bool, error) {
+	var at int
+	word := strings.TrimRight(name, "0123456789")
+	if word != name {
+		fmt.Sscan(name[len(word):], &at)
+	}
+	switch word {
+	case "start":
+		return s.Start(minute(at), now)
+	case "end":
+		return s.End(minute(at), "", now)
+	case "replay":
+		return s.End(minute(at), "https://example.com/replay", now)
+	case "put":
+		plan := minute(at)
+		return s.Reschedule(ShowEdit{PlannedAt: &plan}, now)
+	case "cancel":
+		return s.Cancel(now)
+	}
+	panic(name)
+}
+
+// TestTransitions goes through the orders of arrival: what a show is after each, or why it is not.
+func TestTransitions(t *testing.T) {
+	for _, c := range []struct {
+		steps string // @ sets the clock, at 100 at first; a trailing = says that a step changes nothing, ! that it is CONFLICT, ? that it is INVALID
+		want  string
+	}{
+		{"", "UPCOMING plan 60"},
+		{"@50 put90 put90= put120", "UPCOMING plan 120"},
+		{"start60 start60= start70=", "LIVE from 60"},
+		{"start60 end80 end80= end90= start60= start90=", "REPLAY 60 to 80"},
+		{"start60 end59? end60", "REPLAY 60 to 60"},
+		{"start60 cancel! put90! put60=", "LIVE from 60"},
+		{"start60 end80 cancel! put90!", "REPLAY 60 to 80"},
+		{"cancel cancel= start60! end60! put90!", "CANCELLED at 100"},
+		{"end80 end80= end90=", "UPCOMING plan 60 over 80"},
+		{"end80 cancel! put90! put60=", "UPCOMING plan 60 over 80"},
+		{"end80 start60 end80= start60=", "REPLAY 60 to 80"},
+		{"end80 start90", "REPLAY 80 to 80"},
+		{"@50 put90 @100 end80 start60 cancel!", "REPLAY 60 to 80"},
+		{"start101 end101", "REPLAY 101 to 101"},
+		{"start102? end102? put99? put100? put600000? start60", "LIVE from 60"},
+		{"start60 replay80 replay80= end80=", "REPLAY 60 to 80 replay"},
+		{"start60 end80 replay90 replay90=", "REPLAY 60 to 80 replay"},
+		{"replay80 start60", "REPLAY 60 to 80 replay"},
+		{"end80 replay80 replay80= start60", "REPLAY 60 to 80 replay"},
+	} {
+		show, now := scheduled(t), minute(100)
+		for _, step := range strings.Fields(c.steps) {
+			name := strings.TrimRight(step, "=!?")
+			if at, sets := strings.CutPrefix(step, "@"); sets {
+				minutes, _ := strconv.Atoi(at)
+				now = minute(minutes)
+				continue
+			}
+			after, changed, err := turn(show, name, now)
+			want, wantChange := Code(""), true
+			switch step[len(name):] {
+			case "=":
+				wantChange = false
+			case "!":
+				want, wantChange = Conflict, false
+			case "?":
+				want, wantChange = Invalid, false
+			}
+			if CodeOf(err) != want || changed != wantChange {
+				t.Errorf("%s: %s: changed %v, %v", c.steps, step, changed, err)
+			}
+			if !changed && after != show {
+				t.Errorf("%s: %s says that nothing changed, and the show is %+v", c.steps, step, after)
+			}
+			if changed && !after.UpdatedAt.After(show.UpdatedAt) {
+				t.Errorf("%s: %s: the last change is not later: %s", c.steps, step, after.UpdatedAt)
+			}
+			show = after
+		}
+		if got := told(show); got != c.want {
+			t.Errorf("%s: %s, want %s", c.steps, got, c.want)
+		}
+	}
+}
+
+// told is a show in words.
+func told(s Show) string {
+	at := func(moment time.Time) int { return int(moment.Sub(showNow) / time.Minute) }
+	text := string(s.Status)
+	switch s.Status {
+	case ShowUpcoming:
+		text += fmt.Sprintf(" plan %d", at(s.PlannedAt))
+		if !s.EndedAt.IsZero() {
+			text += fmt.Sprintf(" over %d", at(s.EndedAt))
+		}
+	case ShowLive:
+		text += fmt.Sprintf(" from %d", at(s.StartedAt))
+	case ShowReplay:
+		text += fmt.Sprintf(" %d to %d", at(s.StartedAt), at(s.EndedAt))
+	case ShowCancelled:
+		text += fmt.Sprintf(" at %d", at(s.CancelledAt))
+	}
+	if s.ReplayURL != "" {
+		text += " replay"
+	}
+	return text
+}
+
+// Whatever the order in which start and end arrive, and however often, the show ends up the same.
+func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := rapid.IntRange(0, 100).Draw(t, "start")
+		end := rapid.IntRange(start, 101).Draw(t, "end")
+		url := rapid.SampledFrom([]string{"end", "replay"}).Draw(t, "url")
+		events := []string{fmt.Sprintf("start%d", start), fmt.Sprintf("%s%d", url, end)}
+		for range rapid.IntRange(0, 4).Draw(t, "duplicates") {
+			events = append(events, rapid.SampledFrom(events).Draw(t, "duplicate"))
+		}
+		first, _ := ScheduleShow(PostIDAt(showNow), 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
+		end2end := func(events []string) Show {
+			show := first
+			for _, event := range events {
+				var err error
+				if show, _, err = turn(show, event, minute(100)); err != nil {
+					t.Fatalf("%v: %s: %v", events, event, err)
+				}
+			}
+			show.UpdatedAt = time.Time{}
+			return show
+		}
+		want := end2end(events[:2])
+		if got := end2end(rapid.Permutation(events).Draw(t, "order")); got != want {
+			t.Fatalf("%v: %s, want %s", events, told(got), told(want))
+		}
+	})
+}
+
+func TestBadShows(t *testing.T) {
+	text := func(s string) *string { return &s }
+	show := scheduled(t)
+	for name, try := range map[string]func() error{
+		"title: 1 to 255 characters are allowed, got 0": func() error {
+			_, err := ScheduleShow(1, 7, ShowDraft{PlannedAt: showPlan}, showNow)
+			return err
+		},
+		"title: 1 to 255 characters are allowed, got 256": func() error {
+			_, _, err := show.Reschedule(ShowEdit{Title: text(strings.Repeat("é", 256))}, showNow)
+			return err
+		},
+		`coverUrl: "ftp://x/y" is not an http or https address`: func() error {
+			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", CoverURL: "ftp://x/y", PlannedAt: showPlan}, showNow)
+			return err
+		},
+		`coverUrl: "cover" is not an http or https address`: func() error {
+			_, _, err := show.Reschedule(ShowEdit{CoverURL: text("cover")}, showNow)
+			return err
+		},
+		`replayUrl: "javascript:alert(1)" is not an http or https address`: func() error {
+			_, _, err := show.SetReplay("javascript:alert(1)", showNow)
+			return err
+		},
+		`replayUrl: "http:///" is not an http or https address`: func() error {
+			_, _, err := show.End(time.Time{}, "http:///", showNow)
+			return err
+		},
+		"plannedAt: 2026-03-14T12:00:00Z is in the past; it is 2026-03-14T12:00:00Z": func() error {
+			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: showNow.Add(time.Microsecond)}, showNow)
+			return err
+		},
+		"plannedAt: 2027-03-15T12:00:00.001Z is more than 366 days ahead": func() error {
+			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: showNow.Add(MaxShowAhead + time.Millisecond)}, showNow)
+			return err
+		},
+		"at: 2026-03-14T11:58:59.999Z is before " + show.GlobalID() + " was scheduled, 2026-03-14T12:00:00Z": func() error {
+			_, _, err := show.Start(showNow.Add(-time.Minute-time.Millisecond), showNow)
+			return err
+		},
+		"at: 2026-03-14T12:01:00.001Z is in the future; it is 2026-03-14T12:00:00Z": func() error {
+			_, _, err := show.End(showNow.Add(time.Minute+time.Millisecond), "", showNow)
+			return err
+		},
+	} {
+		if err := try(); CodeOf(err) != Invalid || err.Error() != name {
+			t.Errorf("%v, want %s", err, name)
+		}
+	}
+}
+
+// Texts are changed in any status but of a cancelled show; nothing of that moves it.
+func TestTextsOfAShow(t *testing.T) {
+	title, cover := "Late evening", "https://example.com/cover"
+	for _, steps := range []string{"", "start60", "start60 end80", "end80"} {
+		show := scheduled(t)
+		for _, step := range strings.Fields(steps) {
+			show, _, _ = turn(show, step, minute(100))
+		}
+		after, changed, err := show.Reschedule(ShowEdit{Title: &title, CoverURL: &cover}, minute(100))
+		if err != nil || !changed || after.Title != title || after.CoverURL != cover || after.Moved(show) {
+			t.Errorf("%q: %+v, %v", steps, after, err)
+		}
+		after, changed, err = after.SetReplay("https://example.com/r", minute(100))
+		if err != nil || !changed || after.ReplayURL != "https://example.com/r" || after.Moved(show) {
+			t.Errorf("%q: %+v, %v", steps, after, err)
+		}
+		if _, changed, err = after.SetReplay("https://example.com/r", minute(100)); changed || err != nil {
+			t.Errorf("%q: again: %v, %v", steps, changed, err)
+		}
+		if after, changed, err = after.SetReplay("", minute(100)); !changed || err != nil || after.ReplayURL != "" {
+			t.Errorf("%q: taken away: %+v, %v", steps, after, err)
+		}
+	}
+	show, _, _ := scheduled(t).Cancel(minute(1))
+	if _, _, err := show.Reschedule(ShowEdit{Title: &title}, minute(100)); CodeOf(err) != Conflict {
+		t.Errorf("the title of a cancelled show: %v", err)
+	}
+	if _, _, err := show.SetReplay("https://example.com/r", minute(100)); CodeOf(err) != Conflict {
+		t.Errorf("the replay of a cancelled show: %v", err)
+	}
+	// A show that is late keeps its plan when that is said again.
+	title = "Later"
+	plan := showPlan
+	late, changed, err := scheduled(t).Reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, minute(100))
+	if err != nil || !changed || late.Title != title || !late.Late(minute(100)) || late.Late(minute(60)) {
+		t.Errorf("%+v, %v", late, err)
+	}
+}
+
+// Shows of which nobody tells any more are closed by their own times, whenever somebody looks.
+func TestClosing(t *testing.T) {
+	for _, c := range []struct {
+		steps string
+		now   int // minutes
+		want  string
+	}{
+		{"", 60 + 359, ""},
+		{"", 60 + 360, "CANCELLED at 420"},
+		{"", 5000, "CANCELLED at 420"},
+		{"put90", 60 + 360, ""},
+		{"put90", 90 + 360, "CANCELLED at 450"},
+		{"end80", 60 + 359, ""},
+		{"end80", 60 + 360, "REPLAY 60 to 80"},
+		{"end50", 60 + 360, "REPLAY 50 to 50"},
+		{"start60", 60 + 719, ""},
+		{"start60", 60 + 720, "REPLAY 60 to 780"},
+		{"start60", 5000, "REPLAY 60 to 780"},
+		{"start60 end80", 5000, ""},
+		{"cancel", 5000, ""},
+	} {
+		show := scheduled(t)
+		for _, step := range strings.Fields(c.steps) {
+			var err error
+			if show, _, err = turn(show, step, minute(80)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after, changed := limits.Close(show, minute(c.now))
+		if changed != (c.want != "") || changed && told(after) != c.want {
+			t.Errorf("%q at %d: %v %s, want %q", c.steps, c.now, changed, told(after), c.want)
+		}
+		if again, changed := limits.Close(after, minute(c.now+10000)); c.want != "" && changed {
+			t.Errorf("%q at %d: closed twice: %s", c.steps, c.now, told(again))
+		}
+	}
+}
