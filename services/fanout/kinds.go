@@ -30,7 +30,8 @@ type kind struct {
 
 // The kinds of jobs.
 const (
-	jobFanOut  = "post.fanout" // key: post id. A new post to all followers
+	jobFanOut = mirror.JobFanOut // key: post id. A new post to all followers
+
 	jobPush    = "post.push"   // a chunk of them; payload: span
 	jobOnline  = "post.online" // those of them who are online; payload: span
 	jobRemove  = "post.remove" // key: post id. A deleted post from all followers

@@ -214,6 +214,43 @@ func TestAFeedThatIsBeingBuilt(t *testing.T) {
 	}
 }
 
+// A post that waits for a worker is on its readers' first pages and in their numbers; it comes once, and one that is deleted
+// while it waits is gone.
+func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.pair()
+		stranger := n.Users(1)[0]
+		shows := func(what string, reader services.UserNumber, want ...services.PostID) {
+			t.Helper()
+			_, err := n.Mirror.RunOnce(t.Context())
+			n.Must(err)
+			page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+			if err != nil || !slices.Equal(places(page), want) || n.Document(reader).FeedCount != len(want) {
+				t.Errorf("%s: %v and %d, %v; want %v", what, places(page), n.Document(reader).FeedCount, err, want)
+			}
+		}
+		first := n.publish(author, "waits")
+		shows("as long as every job waits", reader)
+		n.Clock.Advance(time.Second)
+		shows("longer", reader, first)
+		shows("once", reader, first)
+		shows("who does not follow", stranger)
+		second, gone := n.publish(author, "waits too"), n.publish(author, "does not stay")
+		n.Clock.Advance(time.Second)
+		_, err := n.Mirror.RunOnce(t.Context())
+		n.Must(err)
+		n.Must(n.do(n.Service.Delete(author, gone)))
+		shows("one deleted", reader, second, first)
+		n.Quiet(n.fan)
+		shows("and when they have come", reader, second, first)
+		if left := n.Mirror.Unfinished(); len(left) > 0 {
+			t.Errorf("unfinished are %v", left)
+		}
+		n.Agree(author, reader, stranger)
+	})
+}
+
 // What is on its way to its readers is on a first page and in the number before it has come; it comes once.
 func TestAnUnfinishedFanoutIsNotSeen(t *testing.T) {
 	n := served(t)

@@ -40,6 +40,7 @@ type Facts interface {
 	PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error)
 	PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]store.PulledPosts, error)
 	UnfinishedFanouts(ctx context.Context) ([]store.UnfinishedFanout, error)
+	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
 }
 
 // Copies is where copies of facts are kept for all nodes: Redis.
@@ -179,6 +180,10 @@ func (m *Mirror) Run(ctx context.Context) error {
 // which a part was cut off meanwhile, is loaded anew.
 func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 	var failures []error
+	// Before the log: whose fan-out begins in between is found in one of the two.
+	if err := m.lookAtWaiting(ctx); err != nil {
+		failures = append(failures, fmt.Errorf("posts that wait for their fan-out: %w", err))
+	}
 	tell := false
 	for _, kind := range m.kinds {
 		n, loaded, err := m.follow(ctx, kind)

@@ -27,6 +27,8 @@ type engines struct {
 	pulled      map[services.UserNumber]store.PulledPosts
 	unfinished  []store.UnfinishedFanout
 	sqlPulled   int
+	waiting     []string  // keys of the jobs that carry posts
+	madeBy      time.Time // asked for last
 
 	notices       store.Notices
 	announcements map[services.PostID]services.Announcement
@@ -70,6 +72,14 @@ func (e *engines) PulledPosts(_ context.Context, authors []services.UserNumber, 
 
 func (e *engines) UnfinishedFanouts(context.Context) ([]store.UnfinishedFanout, error) {
 	return slices.Clone(e.unfinished), e.sqlDown
+}
+
+func (e *engines) WaitingKeys(_ context.Context, kind string, madeBy time.Time, limit int) ([]string, error) {
+	e.madeBy = madeBy
+	if kind != JobFanOut {
+		return nil, errors.New("the mirror asked for jobs of kind " + kind)
+	}
+	return e.waiting[:min(limit, len(e.waiting))], e.sqlDown
 }
 
 func (e *engines) SetDots(names []string) { e.dots = names }

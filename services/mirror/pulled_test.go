@@ -284,29 +284,3 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 		}
 	})
 }
-
-func TestUnfinishedFanoutsFollowTheLog(t *testing.T) {
-	e := newEngines()
-	e.unfinished = []store.UnfinishedFanout{{Post: 3, Author: 7}}
-	m := newMirror(e)
-	turn := func(want ...services.PostID) {
-		t.Helper()
-		if _, err := m.RunOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var got []services.PostID
-		for _, one := range m.Unfinished() {
-			got = append(got, one.Post)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("unfinished are %v, want %v", got, want)
-		}
-	}
-	turn(3)
-	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
-		store.LogEntry{Kind: LogFanout, Version: 2, Payload: []byte(`{"Post":5,"Author":8}`)})
-	turn(2, 3, 5)
-	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 3, Payload: []byte(`{"Post":3,"Author":7,"ended":true}`)},
-		store.LogEntry{Kind: LogFanout, Version: 4, Payload: []byte(`{`)})
-	turn(2, 5)
-}

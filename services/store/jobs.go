@@ -48,6 +48,8 @@ var (
 
 	countJobsOf = newStatement("count jobs of some kinds", `SELECT count(*), min(created_at) FROM jobs WHERE {in kind $1 TEXT}`)
 
+	waitingKeys = newStatement("keys of waiting jobs", `SELECT key FROM jobs WHERE kind = $1 AND created_at <= $2 ORDER BY due_at, id LIMIT $3`)
+
 	countJobs = newStatement("count jobs", `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dead_jobs), (SELECT min(created_at) FROM jobs)`)
 )
 
@@ -185,4 +187,16 @@ func (s *Store) JobCountsOf(ctx context.Context, kinds []string) (waiting int, o
 		oldest = fromMicros(created.Int64)
 	}
 	return waiting, oldest, nil
+}
+
+// WaitingKeys lists the keys of up to limit jobs of a kind that were made at a time or before and are not done yet, those
+// that have been due for longest first; one key stands there as often as it has jobs.
+func (s *Store) WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) (keys []string, err error) {
+	err = s.each(ctx, waitingKeys, []any{kind, madeBy, limit}, func(scan func(...any) error) error {
+		var key string
+		err := scan(&key)
+		keys = append(keys, key)
+		return err
+	})
+	return keys, err
 }

@@ -333,3 +333,22 @@ func TestOneKeyIsServedFromManyWrites(t *testing.T) {
 		b.counts(1, 0)
 	})
 }
+
+func TestWaitingKeys(t *testing.T) {
+	each(t, func(b *bundle) {
+		key := func(kind, key string) store.NewJob { return store.NewJob{Kind: kind, Key: key} }
+		b.enqueue(key("a", "2"), key("a", "3"), key("b", "other"))
+		b.clock.advance(time.Second)
+		made := b.clock.Now()
+		b.enqueue(key("a", "4"), key("a", "2"))
+		first := b.claim(1, "a")
+		b.clock.advance(time.Second)
+		b.enqueue(key("a", "young"))
+		list := func(limit int) []string { return must(b.WaitingKeys(b.ctx, "a", made, limit))(b.t) }
+		equal(b.t, list(10), []string{"3", "4", "2", "2"}) // what is held is due again at the end of its lease
+		equal(b.t, list(2), []string{"3", "4"})
+		equal(b.t, must(b.Finish(b.ctx, first))(b.t), 1)
+		equal(b.t, list(10), []string{"3", "4", "2"})
+		equal(b.t, len(must(b.WaitingKeys(b.ctx, "c", made, 10))(b.t)), 0)
+	})
+}

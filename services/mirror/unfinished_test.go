@@ -1,0 +1,104 @@
+package mirror
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// unfinishedAre holds which posts may not have come to all their readers.
+func (m *Mirror) unfinishedAre(t *testing.T, what string, want ...services.PostID) {
+	t.Helper()
+	var got []services.PostID
+	for _, one := range m.Unfinished() {
+		got = append(got, one.Post)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: unfinished are %v, want %v", what, got, want)
+	}
+}
+
+func TestUnfinishedFanoutsFollowTheLog(t *testing.T) {
+	e := newEngines()
+	e.unfinished = []store.UnfinishedFanout{{Post: 3, Author: 7}}
+	m := newMirror(e)
+	turn := func(want ...services.PostID) {
+		t.Helper()
+		if _, err := m.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.unfinishedAre(t, "after a turn", want...)
+	}
+	turn(3)
+	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
+		store.LogEntry{Kind: LogFanout, Version: 2, Payload: []byte(`{"Post":5,"Author":8}`)})
+	turn(2, 3, 5)
+	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 3, Payload: []byte(`{"Post":3,"Author":7,"ended":true}`)},
+		store.LogEntry{Kind: LogFanout, Version: 4, Payload: []byte(`{`)})
+	turn(2, 5)
+}
+
+// What waits for a worker is unfinished as what is on its way is, but for what is carried to nobody.
+func TestPostsThatWaitForTheirFanout(t *testing.T) {
+	e := newEngines()
+	for post, one := range map[services.PostID]services.Post{1: {}, 2: {Pull: true}, 3: {Deleted: true}, 4: {OffFeed: true}, 5: {}, 6: {}} {
+		one.ID, one.Author = post, services.UserNumber(10+post)
+		e.posts[post] = one
+	}
+	s := &stage{e: e, now: noon}
+	s.Mirror = New(Config{Facts: e, Copies: e, Log: slog.New(slog.DiscardHandler), Clock: s})
+	waits := func(posts ...services.PostID) {
+		e.waiting = nil
+		for _, post := range posts {
+			e.waiting = append(e.waiting, post.String())
+		}
+	}
+	waits(5, 2, 3, 4, 1, 99)
+	e.waiting = append(e.waiting, "no post")
+	s.run(t)
+	s.unfinishedAre(t, "two of them are carried", 1, 5)
+	if got := s.Unfinished()[1]; got != (store.UnfinishedFanout{Post: 5, Author: 15}) {
+		t.Errorf("the second is %+v", got)
+	}
+	if want := noon.Add(-waitsAfter); !e.madeBy.Equal(want) {
+		t.Errorf("asked for jobs made by %s, want %s", e.madeBy, want)
+	}
+	read := e.sqlPosts
+	waits(5, 2)
+	s.run(t)
+	if s.unfinishedAre(t, "one is done", 5); e.sqlPosts != read {
+		t.Errorf("%d posts were read again", e.sqlPosts-read)
+	}
+	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 1, Payload: []byte(`{"post":5,"author":15}`)})
+	s.run(t)
+	s.unfinishedAre(t, "one that is on its way is listed once", 5)
+	waits(6)
+	e.sqlDown = errors.New("away")
+	if _, err := s.RunOnce(t.Context()); err == nil {
+		t.Error("SQL is away, and nothing is said")
+	}
+	s.unfinishedAre(t, "what was known stays", 5)
+	e.sqlDown = nil
+	s.run(t)
+	s.unfinishedAre(t, "SQL is back", 5, 6)
+}
+
+// However long the queue is, a turn looks at so many of it.
+func TestManyPostsThatWait(t *testing.T) {
+	e := newEngines()
+	for i := range services.PostID(3 * mostWaiting) {
+		e.posts[i+1] = services.Post{ID: i + 1, Author: 7}
+		e.waiting = append(e.waiting, (i + 1).String())
+	}
+	m := newMirror(e)
+	if _, err := m.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Unfinished(); len(got) != mostWaiting || got[0].Post != 1 || e.sqlPosts != mostWaiting {
+		t.Errorf("%d are unfinished from %v on, %d were read", len(got), got[:1], e.sqlPosts)
+	}
+}
