@@ -32,6 +32,7 @@ var lines = map[string]int{
 	"services/notice": 3,
 	"services/views":  3,
 	"services/chat":   3,
+	"services/live":   3,
 	"services/fanout": 4,
 	"services/push":   4,
 	"services/mirror": 5,

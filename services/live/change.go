@@ -1,0 +1,79 @@
+package live
+
+import (
+	"cmp"
+	"slices"
+
+	"tidings/services"
+)
+
+// MaxChanged bounds each list of a change.
+const MaxChanged = 100
+
+// Move is a show that is not where it was at a version.
+type Move struct {
+	Was services.Show // as it was then; without an id: no board had it
+	Is  services.Show // as it is
+}
+
+// Difference is how a board differs now from what a session froze of it. The shows are as they are now, each list in the
+// order of the board of now; the cancelled have no place there and stand by their ids.
+type Difference struct {
+	WentLive, Ended, Rescheduled, Cancelled []services.Show
+	More                                    bool // some are left out: no list has more than MaxChanged
+}
+
+// difference sorts the moves since a session by what they mean to who looks at its board.
+func difference(moves []Move) (d Difference) {
+	for _, move := range moves {
+		was, is := services.ShowStatus(""), move.Is.Status
+		if move.Was.ID != 0 {
+			was = move.Was.Status
+		}
+		switch {
+		case is == services.ShowLive && was != services.ShowLive:
+			d.WentLive = append(d.WentLive, move.Is)
+		case is == services.ShowReplay && was != services.ShowReplay:
+			d.Ended = append(d.Ended, move.Is)
+		case is == services.ShowUpcoming && was == services.ShowUpcoming && !move.Is.PlannedAt.Equal(move.Was.PlannedAt):
+			d.Rescheduled = append(d.Rescheduled, move.Is)
+		case is == services.ShowCancelled && was == services.ShowUpcoming:
+			d.Cancelled = append(d.Cancelled, move.Is)
+		}
+	}
+	for _, list := range []*[]services.Show{&d.WentLive, &d.Ended, &d.Rescheduled, &d.Cancelled} {
+		slices.SortFunc(*list, byPlace)
+		if len(*list) > MaxChanged {
+			*list, d.More = (*list)[:MaxChanged], true
+		}
+	}
+	return d
+}
+
+func byPlace(a, b services.Show) int {
+	switch from, to := a.Place(), b.Place(); {
+	case a.Status == services.ShowCancelled:
+		return cmp.Compare(b.ID, a.ID)
+	case from.Before(to):
+		return -1
+	case to.Before(from):
+		return 1
+	}
+	return 0
+}
+
+// same says that two differences tell the same.
+func (d Difference) same(other Difference) bool {
+	equal := func(a, b []services.Show) bool {
+		return slices.EqualFunc(a, b, func(a, b services.Show) bool {
+			return a.ID == b.ID && a.Version == b.Version && a.UpdatedAt.Equal(b.UpdatedAt)
+		})
+	}
+	return d.More == other.More && equal(d.WentLive, other.WentLive) && equal(d.Ended, other.Ended) &&
+		equal(d.Rescheduled, other.Rescheduled) && equal(d.Cancelled, other.Cancelled)
+}
+
+// empty says that the board is as the session froze it.
+func (d Difference) empty() bool {
+	return len(d.WentLive)+len(d.Ended)+len(d.Rescheduled)+len(d.Cancelled) == 0
+}

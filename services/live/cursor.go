@@ -1,0 +1,46 @@
+package live
+
+import (
+	"encoding/binary"
+
+	"tidings/services"
+)
+
+const (
+	cursorForm  = 0x41 // the first byte of a cursor: no session begins with it
+	cursorBytes = 1 + 1 + 8 + 8 + sessionBytes
+)
+
+// CursorText prints a place on the board of a session, as clients hold it. It needs nothing else to go on from there, also
+// when the show has gone elsewhere since, and when the session is over.
+func CursorText(session Session, place services.ShowPlace) string {
+	bytes := make([]byte, 0, cursorBytes)
+	section := byte(0)
+	if place.Replay {
+		section = 1
+	}
+	bytes = append(bytes, cursorForm, section)
+	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.Score))
+	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.ID))
+	return sessionText.EncodeToString(session.append(bytes))
+}
+
+// ParseCursor reads what CursorText prints. INVALID for anything else, and for another user's.
+func ParseCursor(viewer services.UserNumber, text string) (session Session, place services.ShowPlace, err error) {
+	bytes, err := sessionText.DecodeString(text)
+	ok := err == nil && len(bytes) == cursorBytes && bytes[0] == cursorForm && bytes[1] <= 1
+	if ok {
+		place = services.ShowPlace{
+			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.PostID(binary.BigEndian.Uint64(bytes[10:])),
+		}
+		session, ok = sessionOf(bytes[18:])
+		ok = ok && place.ID > 0 && place.ID <= services.MaxPostID && CursorText(session, place) == text
+	}
+	switch {
+	case !ok:
+		return Session{}, services.ShowPlace{}, services.Errorf(services.Invalid, "after: %s is not a cursor of a live board", services.Quote(text))
+	case session.Viewer != viewer:
+		return Session{}, services.ShowPlace{}, services.Errorf(services.Invalid, "after: the cursor is another user's")
+	}
+	return session, place, nil
+}

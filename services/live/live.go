@@ -1,0 +1,62 @@
+// Package live is shows and the live board: scheduling, starting, ending, and boards that keep still while somebody scrolls.
+//
+// A session is a version of the board, not a copy of it: every node makes the same page of it from its memory of shows and
+// from the viewer's list of replays, in at most two round trips. Statuses and places do not change within a session,
+// whatever the hosts do meanwhile.
+// When the list of replays is lost it is made again while SQL answers; when Redis does not answer, boards come from SQL, and
+// sessions live as long as they can.
+package live
+
+import (
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// Config is what the service needs.
+type Config struct {
+	Store  *store.Store
+	Redis  *rdb.Client
+	Mirror *mirror.Mirror
+	Fanout *fanout.Fanout
+	IDs    *services.IDClock
+	Clock  services.Clock
+
+	Sessions   Scope         // for how many sessions there is room at once; "" means PerRequest
+	SessionFor time.Duration // how long a session lives after its last page; 0 means 30 minutes. None lives longer than 24 times that
+}
+
+// Service knows shows and boards. It is safe for concurrent use.
+type Service struct {
+	store  *store.Store
+	redis  *rdb.Client
+	mirror *mirror.Mirror
+	fanout *fanout.Fanout
+	ids    *services.IDClock
+	clock  services.Clock
+
+	sessions      Scope
+	idle, longest time.Duration
+}
+
+// New makes the service.
+func New(cfg Config) *Service {
+	if cfg.Sessions == "" {
+		cfg.Sessions = PerRequest
+	}
+	if cfg.SessionFor == 0 {
+		cfg.SessionFor = 30 * time.Minute
+	}
+	return &Service{
+		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
+		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
+	}
+}
+
+// SessionLives is how many times its idle time a session lives at most, however often it is read: so long nodes and SQL
+// remember where shows were.
+const SessionLives = 24

@@ -1,0 +1,105 @@
+package live
+
+import (
+	"slices"
+
+	"tidings/services"
+)
+
+// line is one line of a board: a show at its place in the session.
+type line struct {
+	Place services.ShowPlace
+	Host  services.UserNumber
+	Show  services.Show // as the session froze it; without an id where only its place is known yet
+}
+
+func lineOf(show services.Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
+
+// source is a part of the replays of a board, in its order and from one place on.
+type source struct {
+	Lines []line
+	More  bool // others follow that were not read
+	// Floor is the place of the newest replay that the source once had and has no longer; the zero place: it has all.
+	Floor services.ShowPlace
+}
+
+// part is a part of a board: what stands on it after a place.
+type part struct {
+	Active []services.Show // live and upcoming
+	More   bool            // other active ones follow that were not read
+
+	// Replays are the sources that the replays are merged from. What is in two of them is the same.
+	Replays []source
+}
+
+// cut is a page of a board.
+type cut struct {
+	Lines   []line
+	HasNext bool
+	End     services.FeedEnd // why nothing follows, when HasNext is false
+}
+
+// page cuts the first lines off a part. Where one source of replays ends while another goes on, nothing older than the
+// newest such end is listed: there would be holes. Where the lines that were read of a source do not suffice the page is
+// short, and says that others follow.
+func (p part) page(first int) (page cut) {
+	for _, show := range p.Active {
+		page.Lines = append(page.Lines, lineOf(show))
+	}
+	if p.More || len(page.Lines) > first {
+		page.Lines, page.HasNext = page.Lines[:min(first, len(page.Lines))], true
+		return page
+	}
+	var floor services.ShowPlace
+	page.End = services.EndOfFeed
+	heads := make([][]line, len(p.Replays))
+	for i, source := range p.Replays {
+		heads[i] = source.Lines
+		if source.Floor.ID != 0 && (floor.ID == 0 || source.Floor.Before(floor)) {
+			floor, page.End = source.Floor, services.EndOfRetention
+		}
+	}
+	for last := (services.ShowPlace{}); ; {
+		at, unread := newest(heads, p.Replays)
+		if unread {
+			page.HasNext, page.End = true, ""
+		}
+		if unread || at < 0 {
+			return page
+		}
+		next := heads[at][0]
+		heads[at] = heads[at][1:]
+		switch {
+		case next.Place == last:
+			continue
+		case floor.ID != 0 && !next.Place.Before(floor):
+			return page
+		case len(page.Lines) == first:
+			page.HasNext, page.End = true, ""
+			return page
+		}
+		last = next.Place
+		page.Lines = append(page.Lines, next)
+	}
+}
+
+// newest is the source whose first line is the newest of all, -1 when all are at their ends. unread says that one has
+// others of which nothing is known.
+func newest(heads [][]line, sources []source) (at int, unread bool) {
+	at = -1
+	for i, lines := range heads {
+		switch {
+		case len(lines) == 0:
+			unread = unread || sources[i].More
+		case at < 0 || lines[0].Place.Before(heads[at][0].Place):
+			at = i
+		}
+	}
+	return at, unread
+}
+
+// without leaves out lines of a source; the rest stays in order.
+func (s source) without(drop func(line) bool) source {
+	s.Lines = slices.DeleteFunc(slices.Clone(s.Lines), drop)
+	return s
+}

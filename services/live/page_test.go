@@ -1,0 +1,209 @@
+package live
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// drawShow is a show of few moments, so that many are equal.
+func drawShow(t *rapid.T, id int) services.Show {
+	show := services.Show{
+		ID: services.PostID(id), Host: services.UserNumber(rapid.IntRange(1, 3).Draw(t, "host")),
+		Status:    rapid.SampledFrom([]services.ShowStatus{services.ShowUpcoming, services.ShowLive, services.ShowReplay}).Draw(t, "status"),
+		PlannedAt: at(rapid.Int64Range(1, 4).Draw(t, "planned")),
+	}
+	if show.Status != services.ShowUpcoming {
+		show.StartedAt = at(rapid.Int64Range(1, 4).Draw(t, "started"))
+	}
+	if show.Status == services.ShowReplay {
+		show.EndedAt = at(rapid.Int64Range(1, 6).Draw(t, "ended"))
+	}
+	return show
+}
+
+// world is a board as a model has it: a list that is sorted.
+func drawWorld(t *rapid.T) []services.Show {
+	world := make([]services.Show, rapid.IntRange(0, 25).Draw(t, "shows"))
+	for i := range world {
+		world[i] = drawShow(t, i+1)
+	}
+	slices.SortFunc(world, byPlace)
+	return world
+}
+
+// after is what of a sorted list stands after a place, the first so many.
+func after(shows []services.Show, place services.ShowPlace, limit int) (part []services.Show, more bool) {
+	for _, show := range shows {
+		if place.ID != 0 && !place.Before(show.Place()) {
+			continue
+		}
+		if len(part) == limit {
+			return part, true
+		}
+		part = append(part, show)
+	}
+	return part, false
+}
+
+func ids(shows []services.Show) (list []services.PostID) {
+	for _, show := range shows {
+		list = append(list, show.ID)
+	}
+	return list
+}
+
+// Page by page, whatever their sizes, a board is the list: nothing twice, nothing left out, and nothing older than where
+// one of its sources ends.
+func TestPagesAreTheSortedList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		world := drawWorld(t)
+		var active []services.Show
+		sources := make([][]services.Show, 3)
+		floors := make([]services.ShowPlace, 3)
+		for _, show := range world {
+			if show.Status != services.ShowReplay {
+				active = append(active, show)
+				continue
+			}
+			in := rapid.IntRange(1, 7).Draw(t, "sources that have it")
+			for i := range sources {
+				if in&(1<<i) != 0 {
+					sources[i] = append(sources[i], show)
+				}
+			}
+		}
+		var floor services.ShowPlace
+		for i, shows := range sources {
+			if len(shows) > 0 && rapid.Bool().Draw(t, "has an end") {
+				lost := rapid.IntRange(0, len(shows)-1).Draw(t, "lost")
+				floors[i], sources[i] = shows[lost].Place(), shows[:lost]
+				if floor.ID == 0 || floors[i].Before(floor) {
+					floor = floors[i]
+				}
+			}
+		}
+		var want []services.Show
+		for _, show := range world {
+			if show.Status != services.ShowReplay || floor.ID == 0 || show.Place().Before(floor) {
+				want = append(want, show)
+			}
+		}
+		var got []services.Show
+		for place, turns := (services.ShowPlace{}), 0; ; turns++ {
+			if turns > len(world)+1 {
+				t.Fatal("the pages do not end")
+			}
+			first := rapid.IntRange(1, 5).Draw(t, "first")
+			p := part{}
+			p.Active, p.More = after(active, place, first+rapid.IntRange(1, 2).Draw(t, "read"))
+			for i, shows := range sources {
+				lines, more := after(shows, place, first+1)
+				one := source{More: more, Floor: floors[i]}
+				for _, show := range lines {
+					one.Lines = append(one.Lines, lineOf(show))
+				}
+				p.Replays = append(p.Replays, one)
+			}
+			page := p.page(first)
+			for _, line := range page.Lines {
+				got = append(got, line.Show)
+				place = line.Place
+			}
+			if page.HasNext != (len(got) < len(want)) {
+				t.Fatalf("after %d of %d: HasNext %t", len(got), len(want), page.HasNext)
+			}
+			if !page.HasNext {
+				if wantEnd := map[bool]services.FeedEnd{false: services.EndOfFeed, true: services.EndOfRetention}[floor.ID != 0]; page.End != wantEnd {
+					t.Fatalf("it ends with %q, want %q", page.End, wantEnd)
+				}
+				break
+			}
+			if len(page.Lines) != first || page.End != "" {
+				t.Fatalf("a page of %d with %d lines, end %q", first, len(page.Lines), page.End)
+			}
+		}
+		if !slices.Equal(ids(got), ids(want)) {
+			t.Fatalf("listed %v, want %v", ids(got), ids(want))
+		}
+	})
+}
+
+// A source of which too little was read ends the page early, and nothing is passed over.
+func TestAPageEndsWhereNothingIsKnown(t *testing.T) {
+	replay := func(id int, ended int64) line {
+		return lineOf(services.Show{ID: services.PostID(id), Status: services.ShowReplay, EndedAt: at(ended)})
+	}
+	p := part{Replays: []source{{Lines: []line{replay(1, 9)}, More: true}, {Lines: []line{replay(2, 10), replay(3, 3)}}}}
+	page := p.page(5)
+	if len(page.Lines) != 2 || !page.HasNext || page.End != "" {
+		t.Fatalf("%+v", page)
+	}
+	p.Replays[0] = p.Replays[0].without(func(line) bool { return true })
+	if page := p.page(5); len(page.Lines) != 0 || !page.HasNext {
+		t.Fatalf("%+v", page)
+	}
+}
+
+func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var moves []Move
+		want := map[string][]services.PostID{}
+		for id := range rapid.IntRange(0, 30).Draw(t, "moves") {
+			was, is := drawShow(t, id+1), drawShow(t, id+1)
+			if rapid.IntRange(0, 3).Draw(t, "new") == 0 {
+				was = services.Show{}
+			}
+			if was.Status == services.ShowReplay {
+				is = was // for good
+			}
+			if was.Status == services.ShowUpcoming && rapid.IntRange(0, 3).Draw(t, "cancelled") == 0 {
+				is.Status = services.ShowCancelled
+			}
+			moves = append(moves, Move{was, is})
+			kind := map[string]string{
+				"/LIVE": "live", "UPCOMING/LIVE": "live", "/REPLAY": "ended", "UPCOMING/REPLAY": "ended", "LIVE/REPLAY": "ended",
+				"UPCOMING/CANCELLED": "cancelled",
+			}[fmt.Sprintf("%s/%s", was.Status, is.Status)]
+			if was.Status == services.ShowUpcoming && is.Status == services.ShowUpcoming && !was.PlannedAt.Equal(is.PlannedAt) {
+				kind = "rescheduled"
+			}
+			want[kind] = append(want[kind], is.ID)
+		}
+		d := difference(moves)
+		for kind, list := range map[string][]services.Show{"live": d.WentLive, "ended": d.Ended, "rescheduled": d.Rescheduled, "cancelled": d.Cancelled} {
+			got := ids(list)
+			if !slices.IsSortedFunc(list, byPlace) {
+				t.Fatalf("%s is in no order: %v", kind, list)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want[kind]) {
+				t.Fatalf("%s: %v, want %v of %+v", kind, got, want[kind], moves)
+			}
+		}
+		if d.empty() != (len(want["live"])+len(want["ended"])+len(want["rescheduled"])+len(want["cancelled"]) == 0) || !d.same(difference(moves)) {
+			t.Fatalf("%+v of %+v", d, moves)
+		}
+	})
+}
+
+func TestADifferenceIsBounded(t *testing.T) {
+	var moves []Move
+	for id := range MaxChanged + 5 {
+		moves = append(moves, Move{Is: services.Show{ID: services.PostID(id + 1), Status: services.ShowLive, StartedAt: at(int64(id))}})
+	}
+	d := difference(moves)
+	if len(d.WentLive) != MaxChanged || !d.More || d.WentLive[0].ID != MaxChanged+5 {
+		t.Fatalf("%d, more %t", len(d.WentLive), d.More)
+	}
+	if d.same(difference(moves[:MaxChanged])) {
+		t.Error("others are taken for the same")
+	}
+}

@@ -1,0 +1,182 @@
+package live
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+func drawSession(t *rapid.T) Session {
+	return Session{
+		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), Made: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "made")),
+		Viewer: services.UserNumber(rapid.Uint32().Draw(t, "viewer")), Device: rapid.Uint64().Draw(t, "device"),
+	}
+}
+
+func drawPlace(t *rapid.T) services.ShowPlace {
+	return services.ShowPlace{
+		Replay: rapid.Bool().Draw(t, "replay"), Score: rapid.Int64().Draw(t, "score"),
+		ID: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "id")),
+	}
+}
+
+func TestASessionAndACursorAreReadBackByTheirViewerAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		session, place := drawSession(t), drawPlace(t)
+		if got, err := ParseSession("sessionId", session.Viewer, session.String()); got != session || err != nil {
+			t.Fatalf("%+v became %+v, %v", session, got, err)
+		}
+		text := CursorText(session, place)
+		if got, at, err := ParseCursor(session.Viewer, text); got != session || at != place || err != nil {
+			t.Fatalf("%+v %+v became %+v %+v, %v", session, place, got, at, err)
+		}
+		stranger := session.Viewer + services.UserNumber(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
+		if _, err := ParseSession("sessionId", stranger, session.String()); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
+			t.Fatalf("a stranger reads the session: %v", err)
+		}
+		if _, _, err := ParseCursor(stranger, text); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
+			t.Fatalf("a stranger reads the cursor: %v", err)
+		}
+	})
+}
+
+var aSession = Session{Version: 7, Made: 99, Viewer: 3, Device: 5}
+
+// Whatever is sent as a session is read or refused with a word on what is wrong; what is read prints the same again.
+func FuzzSession(f *testing.F) {
+	good := aSession.String()
+	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", "!!!", "é", strings.Repeat("A", 39), strings.Repeat("_", 39), "\x00", strings.Repeat("A", 10_000)} {
+		f.Add(uint32(3), seed)
+	}
+	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
+		session, err := ParseSession("sessionId", services.UserNumber(viewer), text)
+		switch {
+		case err == nil && (session.Made == 0 || session.String() != text):
+			t.Errorf("%q was read as %+v", text, session)
+		case err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "sessionId: ") || len(err.Error()) > 500):
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
+
+// The same of what is sent as a cursor.
+func FuzzBoardCursor(f *testing.F) {
+	good := CursorText(aSession, services.ShowPlace{Replay: true, Score: -1, ID: 5})
+	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", aSession.String(), strings.Repeat("A", 63), strings.Repeat("_", 63), "\x00", strings.Repeat("A", 10_000)} {
+		f.Add(uint32(3), seed)
+	}
+	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
+		session, place, err := ParseCursor(services.UserNumber(viewer), text)
+		switch {
+		case err == nil && (place.ID == 0 || CursorText(session, place) != text):
+			t.Errorf("%q was read as %+v %+v", text, session, place)
+		case err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "after: ") || len(err.Error()) > 500):
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
+
+func TestASpoiledSessionIsRefused(t *testing.T) {
+	bytes, err := base64.RawURLEncoding.DecodeString(aSession.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, spoil := range map[string]func([]byte) []byte{
+		"another form":        func(b []byte) []byte { b[0]++; return b },
+		"a longer one":        func(b []byte) []byte { return append(b, 0) },
+		"a shorter one":       func(b []byte) []byte { return b[:len(b)-1] },
+		"a version past all":  func(b []byte) []byte { b[1] |= 0x80; return b },
+		"a moment past all":   func(b []byte) []byte { b[9] |= 0x80; return b },
+		"no moment":           func(b []byte) []byte { return append(append(b[:9:9], make([]byte, 8)...), b[17:]...) },
+		"a cursor":            func(b []byte) []byte { return append([]byte{cursorForm, 0}, b...) },
+		"nothing":             func([]byte) []byte { return nil },
+		"a form of no letter": func(b []byte) []byte { return b[1:] },
+	} {
+		text := base64.RawURLEncoding.EncodeToString(spoil(slices.Clone(bytes)))
+		if _, err := ParseSession("sessionId", 3, text); services.CodeOf(err) != services.Invalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestHowLongASessionLives(t *testing.T) {
+	const idle, longest = 30 * time.Minute, 12 * time.Hour
+	start := time.UnixMilli(1_700_000_000_000)
+	session := Session{Made: services.PostIDAt(start) + 7, Viewer: 3}
+	mine := func(until time.Duration) Lease {
+		return Lease{Known: true, Holder: session.name(), Until: start.Add(until)}
+	}
+	for _, c := range []struct {
+		what  string
+		at    time.Duration
+		lease Lease
+		want  bool
+	}{
+		{"never used, in time", idle, Lease{Known: true}, true},
+		{"never used, too late", idle + time.Millisecond, Lease{Known: true}, false},
+		{"used, in time", 3 * time.Hour, mine(3 * time.Hour), true},
+		{"used, too late", 3*time.Hour + time.Millisecond, mine(3 * time.Hour), false},
+		{"its room is another's", time.Minute, Lease{Known: true, Holder: "other", Until: start.Add(idle)}, false},
+		{"Redis does not say", 3 * time.Hour, Lease{}, true},
+		{"longest", longest, mine(longest + idle), true},
+		{"longer than the longest", longest + time.Millisecond, mine(longest + idle), false},
+		{"longer, and Redis does not say", longest + time.Millisecond, Lease{}, false},
+	} {
+		if got := session.lives(start.Add(c.at), c.lease, idle, longest); got != c.want {
+			t.Errorf("%s: %t", c.what, got)
+		}
+	}
+}
+
+func TestSessionsShareARoomByTheirScope(t *testing.T) {
+	phone, tablet := DeviceHash("phone"), DeviceHash("tablet")
+	if phone == tablet || phone == 0 || DeviceHash("") != 0 {
+		t.Fatalf("%d %d %d", phone, tablet, DeviceHash(""))
+	}
+	a, b := Session{Made: 1, Viewer: 3, Device: phone}, Session{Made: 2, Viewer: 3, Device: phone}
+	other, nameless, again := Session{Made: 3, Viewer: 3, Device: tablet}, Session{Made: 4, Viewer: 3}, Session{Made: 5, Viewer: 3}
+	for _, c := range []struct {
+		scope Scope
+		one   Session
+		two   Session
+		same  bool
+	}{
+		{PerRequest, a, b, false}, {PerRequest, nameless, again, false},
+		{PerDevice, a, b, true}, {PerDevice, a, other, false}, {PerDevice, nameless, again, false}, {PerDevice, a, nameless, false},
+		{PerUser, a, b, true}, {PerUser, a, other, true}, {PerUser, nameless, again, true}, {PerUser, a, nameless, true},
+	} {
+		if same := c.one.slot(c.scope) == c.two.slot(c.scope); same != c.same {
+			t.Errorf("%s %+v %+v: %t", c.scope, c.one, c.two, same)
+		}
+		if c.one.shared(c.scope) != (c.scope == PerUser || c.scope == PerDevice && c.one.Device != 0) {
+			t.Errorf("%s %+v: shared %t", c.scope, c.one, c.one.shared(c.scope))
+		}
+	}
+}
+
+func TestHostsWhoAreFollowedSinceWait(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		session := Session{Made: 50}
+		var all, want []services.FollowedAuthor
+		for i := range rapid.IntRange(0, 8).Draw(t, "hosts") {
+			host := services.FollowedAuthor{Author: services.UserNumber(i), Since: services.PostID(rapid.IntRange(48, 52).Draw(t, "since"))}
+			if all = append(all, host); host.Since <= 50 {
+				want = append(want, host)
+			}
+		}
+		before := fmt.Sprint(all)
+		if got := session.hosts(all); !slices.Equal(got, want) {
+			t.Fatalf("%v of %v, want %v", got, all, want)
+		}
+		if fmt.Sprint(all) != before {
+			t.Fatalf("the list became %v, was %v", all, before)
+		}
+	})
+}
