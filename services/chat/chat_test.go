@@ -1,8 +1,11 @@
 package chat
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
 	"tidings/services/fanout"
@@ -205,6 +208,47 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 	if waiting, _ := n.Jobs(); waiting != 0 {
 		t.Errorf("%d jobs wait", waiting)
 	}
+}
+
+// The last of many messages waits for its turn and for nothing else: workers that nobody wakes any more look for it then.
+func TestTheLastMessageIsCarriedWhenItIsDue(t *testing.T) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Poll = time.Hour }}), nil)
+	users := n.Users(3)
+	group := n.create(services.GroupConversation, users...)
+	n.carried()
+	ctx, stop := context.WithCancel(t.Context())
+	var running errgroup.Group
+	for _, worker := range n.fan.Workers(1) {
+		running.Go(func() error { return worker.Run(ctx) })
+	}
+	running.Go(func() error { // time passes
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+				n.Clock.Advance(time.Millisecond)
+			}
+		}
+	})
+	for range 20 {
+		n.send(users[0], group)
+	}
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	for waiting := 1; waiting > 0; {
+		select {
+		case <-deadline.C:
+			t.Fatalf("%d jobs wait", waiting)
+		case <-time.After(time.Millisecond):
+			waiting, _ = n.Jobs()
+		}
+	}
+	stop()
+	_ = running.Wait() // the workers end with their context
+	n.want("all", users[2], 20, 0)
 }
 
 func TestADeviceThatIsGoneIsOutside(t *testing.T) {

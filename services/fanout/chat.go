@@ -44,7 +44,12 @@ func (f *Fanout) chatKinds() map[string]kind {
 // others that do.
 type paces struct {
 	mu    sync.Mutex
-	began map[services.ConversationID]time.Time
+	began map[services.ConversationID]*pace
+}
+
+type pace struct {
+	at    time.Time
+	awake bool // somebody is woken when the next one is due
 }
 
 func (p *paces) begin(id services.ConversationID, now time.Time) {
@@ -52,26 +57,32 @@ func (p *paces) begin(id services.ConversationID, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.began == nil || len(p.began) > many { // forgetting costs a pass that is early
-		p.began = map[services.ConversationID]time.Time{}
+		p.began = map[services.ConversationID]*pace{}
 	}
-	p.began[id] = now
+	p.began[id] = &pace{at: now}
 }
 
-func (p *paces) next(id services.ConversationID) (at time.Time) {
+// next is when the next pass is due, the zero time when it is already. The first to hear of it is to wake the workers then.
+func (p *paces) next(id services.ConversationID, now time.Time) (due time.Time, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if began, ok := p.began[id]; ok {
-		at = began.Add(carryGap)
+	last, known := p.began[id]
+	if !known || !last.at.Add(carryGap).After(now) {
+		return time.Time{}, false
 	}
-	return at
+	first, last.awake = !last.awake, true
+	return last.at.Add(carryGap), first
 }
 
 // CarryJob carries a conversation's head to its members, at most ten times a second. Jobs that wait together become one.
 func (f *Fanout) CarryJob(id services.ConversationID) store.NewJob {
 	job := keyed(jobCarry, id.String())
-	if next := f.paces.next(id); next.After(f.clock.Now()) {
-		job.NotBefore = next
+	now := f.clock.Now()
+	due, first := f.paces.next(id, now)
+	if first { // the last of many messages would wait for the workers' next look at the queue
+		time.AfterFunc(due.Sub(now), f.Wake)
 	}
+	job.NotBefore = due
 	return job
 }
 
