@@ -12,7 +12,7 @@ import (
 func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool) {
 	for i := range documents {
 		if watched && documents[i].Ready {
-			s.mirror.Follow(users[i], documents[i].Conversations.ReadSide, documents[i].Pulled)
+			s.mirror.Follow(users[i], documents[i].Conversations.ReadSide, documents[i].Pulled, nil)
 		}
 	}
 	s.withHeads(ctx, documents)

@@ -90,7 +90,7 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.head(2, 5)
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
 	r.wants(0, false, places...)
-	r.Follow(reader, places, nil)
+	r.Follow(reader, places, nil, nil)
 	r.LearnHeads(t.Context(), places, places)
 	first := r.wants(3, true, places...) // 2 is behind the reader: it counts nothing
 	if r.LearnHeads(t.Context(), places); r.e.sqlHeads != 2 {
@@ -136,7 +136,7 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 0)
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	r.Follow(reader, places, nil)
+	r.Follow(reader, places, nil, nil)
 	r.LearnHeads(t.Context(), places)
 	for i := range int64(100) {
 		r.pass(10 * time.Millisecond)
@@ -168,7 +168,7 @@ func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
 	last := atomic.Int64{}
 	m.OnMoved(func([]services.UserNumber) { told <- last.Load() })
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	m.Follow(reader, places, nil)
+	m.Follow(reader, places, nil, nil)
 	m.LearnHeads(t.Context(), places)
 	for number := range int64(3) {
 		last.Store(number + 1)
@@ -187,8 +187,8 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 	r.head(1, 4)
 	r.head(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.Follow(reader, both, nil)
-	r.Follow(reader+1, both[1:], nil)
+	r.Follow(reader, both, nil, nil)
+	r.Follow(reader+1, both[1:], nil, nil)
 	r.LearnHeads(t.Context(), both)
 	for range 10 {
 		r.pass(time.Minute)
@@ -205,7 +205,7 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 	}
 	moved(1, 5, 1)
 	moved(2, 5, 1)
-	r.Follow(reader, both[:1], nil) // he left the other
+	r.Follow(reader, both[:1], nil, nil) // he left the other
 	moved(2, 6, 0)
 	moved(1, 6, 1)
 	r.Unfollow([]services.UserNumber{reader, 99})
@@ -252,7 +252,7 @@ func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.e.sqlDown = errors.New("down")
 	r.e.heads = nil
-	r.Follow(reader, places, nil)
+	r.Follow(reader, places, nil, nil)
 	r.LearnHeads(t.Context(), places)
 	if r.ReadSide(places, r.Now()).Known || r.told.Load() != 0 {
 		t.Fatal("SQL did not answer, but the head is known")

@@ -1,5 +1,5 @@
 // Package mirror is this node's memory of small shared data, kept by the log: posts and people that were read lately,
-// announcements and dots.
+// announcements and dots, the shows of boards.
 //
 // What it answers is at most as old as the log is behind: it tails the log on a hint and every 500 ms, also without
 // Redis, and drops what changed. A copy that was read before a change can never push out the note of that change.
@@ -62,6 +62,8 @@ type Config struct {
 	Posts  int            // how many posts it remembers; 0 means 100,000
 	Users  int            // how many people; 0 means 100,000
 	Poll   time.Duration  // how often it tails without a hint; 0 means 500 ms
+	// ShowHistory is how long it remembers where shows stood before: longer than any session lasts; 0 means 13 h.
+	ShowHistory time.Duration
 }
 
 // Mirror is the memory of one node. It is safe for concurrent use.
@@ -83,6 +85,7 @@ type Mirror struct {
 
 	pulled     pulled
 	unfinished unfinished
+	shows      showMemory
 
 	kinds   []logKind
 	seen    map[string]uint64             // kind -> version of the log that memory is at; owned by RunOnce
@@ -130,6 +133,7 @@ func New(cfg Config) *Mirror {
 		seen:   map[string]uint64{},
 		wakeUp: make(chan struct{}, 1),
 	}
+	m.shows.begin(cfg)
 	m.kinds = []logKind{
 		{name: LogPost, load: emptied(m.posts.clear), apply: m.applyPost},
 		{name: LogProfile, load: emptied(m.users.clear), apply: m.applyProfile},
@@ -199,6 +203,11 @@ func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 	if err := m.readWanted(ctx); err != nil {
 		failures = append(failures, fmt.Errorf("pulled posts: %w", err))
 	}
+	n, err := m.followShows(ctx)
+	if err != nil {
+		failures = append(failures, fmt.Errorf("log %s: %w", LogShow, err))
+	}
+	changes += n
 	if tell {
 		m.tellShared()
 	}

@@ -94,7 +94,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	if first.Stamp != micro(noon) {
 		t.Errorf("the stamp is %d, want that of the newest change, %d", first.Stamp, micro(noon))
 	}
-	s.Follow(reader, nil, of(huge))
+	s.Follow(reader, nil, of(huge), nil)
 	s.change(huge, 9, false, noon)
 	s.change(huge, 7, false, noon.Add(-time.Second)) // committed late
 	s.change(51, 8, false, noon)
@@ -201,7 +201,7 @@ func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 	s.run(t)
 	s.e.pulled[huge] = store.PulledPosts{Posts: []services.PostID{3, 4}}
 	s.e.sqlDown = errors.New("away")
-	s.Follow(reader, nil, of(huge))
+	s.Follow(reader, nil, of(huge), nil)
 	s.LearnPulled(t.Context(), of(huge))
 	if got := s.CountPulled(of(huge), 0); !got.Behind {
 		t.Errorf("SQL is away, and %+v", got)

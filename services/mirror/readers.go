@@ -144,15 +144,18 @@ func (m *Mirror) OnMoved(call func(readers []services.UserNumber)) {
 	m.onMoved = append(m.onMoved, call)
 }
 
-// Follow says which conversations and which authors the badges of a user show who is watched here: until Unfollow, or the
-// next Follow, he is among those whom OnMoved is told of. It is called before these are read, so that no move falls between.
-func (m *Mirror) Follow(user services.UserNumber, places []services.ReadSidePlace, authors []services.FollowedAuthor) {
+// Follow says which conversations, which authors and which hosts the badges of a user show who is watched here: until
+// Unfollow, or the next Follow, he is among those whom OnMoved is told of. It is called before these are read, so that no
+// move falls between.
+func (m *Mirror) Follow(user services.UserNumber, places []services.ReadSidePlace, authors, hosts []services.FollowedAuthor) {
 	m.heads.readers.follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 	m.pulled.readers.follow(user, len(authors), func(i int) services.UserNumber { return authors[i].Author })
+	m.shows.readers.follow(user, len(hosts), func(i int) services.UserNumber { return hosts[i].Author })
 }
 
 // Unfollow says that users are watched here no longer.
 func (m *Mirror) Unfollow(users []services.UserNumber) {
 	m.heads.readers.unfollow(users)
 	m.pulled.readers.unfollow(users)
+	m.shows.readers.unfollow(users)
 }

@@ -1,0 +1,283 @@
+package mirror
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// showState is what a node knows of the shows that boards have: all that are upcoming and live, by host, and for as long as a
+// session can last also where they stood before and which have ended or were cancelled; besides, the newest replays of hosts
+// whose replays are in nobody's list. It is not safe for concurrent use: see showMemory.
+//
+// A board at a version is read off without any search in time: a host's spans are sorted by their places, and those that do
+// not hold at the version are passed over. Rarely more than one in several is a former one.
+type showState struct {
+	version uint64
+	byID    map[services.PostID]*show
+	hosts   map[services.UserNumber]host
+	passing []passing // the oldest first
+}
+
+// show is a services.Show that stays small: a node has all that are active.
+type show struct {
+	id                                 services.PostID
+	version, liveVersion               uint64
+	liveStamp                          services.PostID
+	planned, started, ended, cancelled int64 // ms; 0: not yet
+	updated                            int64 // us
+	text                               string
+	host                               services.UserNumber
+	titleLetters, coverLetters         uint32 // of text, which is title, cover URL and replay URL
+	status                             uint8  // by its place in services.ShowStatuses
+	pull                               bool
+	settled                            bool // it moved last before any session that runs was made
+}
+
+// host is somebody who has had a show that a board has.
+type host struct {
+	stamp uint64
+	shows *hostShows // nil: none that is remembered
+}
+
+// hostShows are a host's spans, each list in the order of boards.
+type hostShows struct {
+	active, replays []span
+}
+
+// span is where a show stood from one version on until before another one.
+type span struct {
+	score       int64 // of its place: greater than 0 for a live show or a replay, less for an upcoming one
+	show        *show
+	from, until uint64 // until 0: it stands there
+}
+
+// passing is a move that is to be forgotten: what was before it then concerns nobody.
+type passing struct {
+	at      int64 // ms
+	show    services.PostID
+	version uint64
+}
+
+func newShowState(version uint64) *showState {
+	return &showState{version: version, byID: map[services.PostID]*show{}, hosts: map[services.UserNumber]host{}}
+}
+
+func (s span) holdsAt(version uint64) bool {
+	return s.from <= version && (s.until == 0 || version < s.until)
+}
+
+// byPlace sorts spans as boards do, and those of one show at one place by their versions.
+func byPlace(a, b span) int {
+	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.show.id, a.show.id), cmp.Compare(a.from, b.from))
+}
+
+// add puts a span into a list unless it is there, and answers where it is.
+func add(list []span, one span) ([]span, int) {
+	at, known := slices.BinarySearchFunc(list, one, byPlace)
+	if known {
+		return list, at
+	}
+	return slices.Insert(list, at, one), at
+}
+
+func (s *showState) of(number services.UserNumber) *hostShows {
+	known := s.hosts[number]
+	if known.shows == nil {
+		known.shows = &hostShows{}
+		s.hosts[number] = known
+	}
+	return known.shows
+}
+
+// raise raises a host's stamp and says whether it was behind.
+func (s *showState) raise(number services.UserNumber, stamp uint64) bool {
+	known := s.hosts[number]
+	if known.stamp >= stamp {
+		return false
+	}
+	known.stamp = stamp
+	s.hosts[number] = known
+	return true
+}
+
+// put makes a show what it is since its version, unless memory knows it to have moved later; what is not newer than memory
+// changes nothing, so that a change may come twice. at is when it moved. It says whether a board shows the difference.
+func (s *showState) put(next services.Show, at time.Time) (changed bool) {
+	known := s.byID[next.ID]
+	if known == nil {
+		known = &show{id: next.ID, host: next.Host}
+		s.byID[next.ID] = known
+	}
+	switch updated := next.UpdatedAt.UnixMicro(); {
+	case next.Version > known.version:
+		s.leave(known, next.Version)
+		known.move(next)
+		known.write(next)
+		s.enter(known)
+		s.passing = append(s.passing, passing{at.UnixMilli(), next.ID, next.Version})
+		if known.pull {
+			s.trim(known.host)
+		}
+		return true
+	case next.Version == known.version && updated >= known.updated:
+		former := known.text
+		known.ended = millis(next.EndedAt) // it may be kept for later
+		known.write(next)
+		return known.text != former
+	}
+	return false
+}
+
+// leave ends the span in which a show stands.
+func (s *showState) leave(known *show, version uint64) {
+	list := s.of(known.host).active
+	for i := range list {
+		if list[i].show == known && list[i].from == known.version && list[i].until == 0 {
+			list[i].until = version
+		}
+	}
+}
+
+// enter begins the span in which a show stands. A load may know it already, and how it ended.
+func (s *showState) enter(known *show) {
+	shows := s.of(known.host)
+	place := known.place()
+	one := span{score: place.Score, show: known, from: known.version}
+	switch {
+	case place == (services.ShowPlace{}): // it was cancelled
+	case place.Replay:
+		shows.replays, _ = add(shows.replays, one)
+	default:
+		shows.active, _ = add(shows.active, one)
+	}
+}
+
+// stood adds where a show stood before.
+func (s *showState) stood(former store.ShowFormer) {
+	known := s.byID[former.Show]
+	if known == nil {
+		return // it came to boards after the load began: the log brings it
+	}
+	s.passing = append(s.passing, passing{former.UntilAt.UnixMilli(), former.Show, former.Until})
+	if former.Until == known.version {
+		known.settled = false
+	}
+	if former.Version > 0 && (former.Status == services.ShowUpcoming || former.Status == services.ShowLive) {
+		shows, at := s.of(known.host), 0
+		shows.active, at = add(shows.active, span{score: former.Score, show: known, from: former.Version})
+		shows.active[at].until = former.Until
+	}
+}
+
+// forget drops what moved until a moment: where it stood before, and itself when it is over.
+func (s *showState) forget(until int64) {
+	old := 0
+	for ; old < len(s.passing) && s.passing[old].at <= until; old++ {
+		move := s.passing[old]
+		known := s.byID[move.show]
+		if known == nil {
+			continue
+		}
+		shows := s.of(known.host)
+		shows.active = slices.DeleteFunc(shows.active, func(one span) bool { return one.show == known && one.until == move.version })
+		if known.version != move.version {
+			continue
+		}
+		known.settled = true
+		switch {
+		case known.is(services.ShowReplay) && known.pull:
+			s.trim(known.host)
+		case known.is(services.ShowReplay):
+			shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
+			delete(s.byID, known.id)
+		case known.is(services.ShowCancelled):
+			delete(s.byID, known.id)
+		}
+		s.tidy(known.host)
+	}
+	if s.passing = s.passing[old:]; len(s.passing) == 0 {
+		s.passing = nil
+	}
+}
+
+// trim keeps of a host's pulled replays the newest, as many as a board can show, and those that boards of running sessions
+// do not have yet.
+func (s *showState) trim(number services.UserNumber) {
+	shows, pulled := s.of(number), 0
+	shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool {
+		if !one.show.pull {
+			return false
+		}
+		pulled++
+		if pulled <= services.Retention || !one.show.settled {
+			return false
+		}
+		delete(s.byID, one.show.id)
+		return true
+	})
+}
+
+// tidy keeps of a host without shows nothing but his stamp.
+func (s *showState) tidy(number services.UserNumber) {
+	if known := s.hosts[number]; known.shows != nil && len(known.shows.active)+len(known.shows.replays) == 0 {
+		known.shows = nil
+		s.hosts[number] = known
+	}
+}
+
+func (k *show) is(status services.ShowStatus) bool { return services.ShowStatuses[k.status] == status }
+
+func (k *show) place() services.ShowPlace {
+	return services.Show{
+		ID: k.id, Status: services.ShowStatuses[k.status], PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended),
+	}.Place()
+}
+
+func (k *show) move(next services.Show) {
+	k.status = uint8(max(0, slices.Index(services.ShowStatuses, next.Status)))
+	k.version, k.liveVersion, k.liveStamp, k.pull, k.settled = next.Version, next.LiveVersion, next.LiveStamp, next.Pull, false
+	k.planned, k.started = millis(next.PlannedAt), millis(next.StartedAt)
+	k.ended, k.cancelled = millis(next.EndedAt), millis(next.CancelledAt)
+}
+
+// write takes the texts over.
+func (k *show) write(next services.Show) {
+	k.updated = next.UpdatedAt.UnixMicro()
+	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {
+		return
+	}
+	k.text = next.Title + next.CoverURL + next.ReplayURL
+	k.titleLetters, k.coverLetters = uint32(len(next.Title)), uint32(len(next.CoverURL))
+}
+
+func (k *show) texts() (title, cover, replay string) {
+	return k.text[:k.titleLetters], k.text[k.titleLetters : k.titleLetters+k.coverLetters], k.text[k.titleLetters+k.coverLetters:]
+}
+
+// whole is the show as it is now.
+func (k *show) whole() services.Show {
+	title, cover, replay := k.texts()
+	return services.Show{
+		ID: k.id, Host: k.host, Title: title, CoverURL: cover, ReplayURL: replay, Status: services.ShowStatuses[k.status],
+		PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended), CancelledAt: moment(k.cancelled),
+		UpdatedAt: time.UnixMicro(k.updated).UTC(), Version: k.version, LiveVersion: k.liveVersion, LiveStamp: k.liveStamp, Pull: k.pull,
+	}
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func moment(ms int64) (t time.Time) {
+	if ms != 0 {
+		t = time.UnixMilli(ms).UTC()
+	}
+	return t
+}

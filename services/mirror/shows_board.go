@@ -1,0 +1,201 @@
+package mirror
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+)
+
+// ShowsVersion is the version of the log that memory is at: the version of every board that is read now.
+func (m *Mirror) ShowsVersion() uint64 { return m.shows.version.Load() }
+
+// ShowsReady says whether the shows were ever read. A node that has not serves no boards.
+func (m *Mirror) ShowsReady() bool { return m.shows.ready.Load() }
+
+// ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a place (the
+// zero value: from the top), at most limit, and whether there are more. Each has the status and the times of the version;
+// its texts are the present ones. Of versions older than the horizon some are missing.
+func (m *Mirror) ActiveAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
+	if after.Replay {
+		return nil, false
+	}
+	return m.board(hosts, version, after, limit, func(of *hostShows) []span { return of.active })
+}
+
+// ReplaysAt lists the replays of hosts that memory knows of, as ActiveAt does: all that ended within the horizon, whose end
+// has this version or an earlier one, and besides of hosts whose replays are pulled their newest.
+func (m *Mirror) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
+	if !after.Replay {
+		after = services.ShowPlace{}
+	}
+	return m.board(hosts, version, after, limit, func(of *hostShows) []span { return of.replays })
+}
+
+// board reads a page. Of many hosts most are passed over with one look: their first span is not above the last of the page
+// as far as it is known. That beats a heap of all hosts' heads, and a list of all shows with a look whether their hosts are
+// among those asked for (BenchmarkBoard).
+func (m *Mirror) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, list func(*hostShows) []span) ([]services.Show, bool) {
+	best := make([]span, 0, 2*(limit+1))
+	prune := func() {
+		slices.SortFunc(best, byPlace)
+		best = best[:min(len(best), limit+1)]
+	}
+	m.shows.mu.RLock()
+	defer m.shows.mu.RUnlock()
+	full := false
+	var worst span
+	for _, followed := range hosts {
+		known := m.shows.state.hosts[followed.Author].shows
+		if known == nil {
+			continue
+		}
+		for _, one := range list(known) {
+			if full && byPlace(one, worst) >= 0 {
+				break
+			}
+			if !one.holdsAt(version) || after != (services.ShowPlace{}) && !one.below(after) {
+				continue
+			}
+			if best = append(best, one); len(best) == cap(best) {
+				prune()
+				full, worst = true, best[limit]
+			}
+		}
+	}
+	prune()
+	more := len(best) > limit
+	shows := make([]services.Show, min(len(best), limit))
+	for i := range shows {
+		shows[i] = best[i].frozen()
+	}
+	return shows, more
+}
+
+func (s span) below(after services.ShowPlace) bool {
+	return s.score < after.Score || s.score == after.Score && s.show.id < after.ID
+}
+
+// frozen is the show as it stood. An end that came before the start is nowhere shown.
+func (s span) frozen() services.Show {
+	whole := s.show.whole()
+	if s.from == whole.Version && whole.Status != services.ShowUpcoming {
+		return whole
+	}
+	whole.Version, whole.EndedAt, whole.CancelledAt = s.from, moment(0), moment(0)
+	if s.score > 0 {
+		whole.Status, whole.StartedAt = services.ShowLive, moment(s.score)
+		return whole
+	}
+	whole.Status, whole.PlannedAt, whole.StartedAt = services.ShowUpcoming, moment(-s.score), moment(0)
+	whole.LiveVersion, whole.LiveStamp = 0, 0
+	return whole
+}
+
+// ShowAt is a show as it stood at a version. known is false for one of which memory has nothing: there is none, no board
+// has it, or it was over before the horizon. there is false when it was on no board: not yet, or cancelled.
+func (m *Mirror) ShowAt(id services.PostID, version uint64) (frozen services.Show, known, there bool) {
+	m.shows.mu.RLock()
+	defer m.shows.mu.RUnlock()
+	one := m.shows.state.byID[id]
+	if one == nil {
+		return services.Show{}, false, false
+	}
+	of := m.shows.state.hosts[one.host].shows
+	if of == nil {
+		return services.Show{}, true, false
+	}
+	for _, list := range [][]span{of.active, of.replays} {
+		for _, s := range list {
+			if s.show == one && s.holdsAt(version) {
+				return s.frozen(), true, true
+			}
+		}
+	}
+	return services.Show{}, true, false
+}
+
+// CountLive counts the shows of hosts that run, and went live after a viewer looked last and after he followed their host.
+func (m *Mirror) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
+	if count.Behind = !m.ShowsReady(); count.Behind {
+		return count
+	}
+	m.shows.mu.RLock()
+	defer m.shows.mu.RUnlock()
+	for _, followed := range hosts {
+		known := m.shows.state.hosts[followed.Author]
+		count.Stamp = max(count.Stamp, known.stamp)
+		if known.shows != nil {
+			known.shows.live(followed, seen, func(*show) { count.New++ })
+		}
+	}
+	return count
+}
+
+// LiveSince lists what CountLive counts, in the order of boards.
+func (m *Mirror) LiveSince(hosts []services.FollowedAuthor, seen uint64) []services.Show {
+	var shows []services.Show
+	m.shows.mu.RLock()
+	defer m.shows.mu.RUnlock()
+	for _, followed := range hosts {
+		if known := m.shows.state.hosts[followed.Author].shows; known != nil {
+			known.live(followed, seen, func(one *show) { shows = append(shows, one.whole()) })
+		}
+	}
+	slices.SortFunc(shows, func(a, b services.Show) int {
+		if a.Place().Before(b.Place()) {
+			return -1
+		}
+		return 1
+	})
+	return shows
+}
+
+// live finds the shows that count for a viewer.
+func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*show)) {
+	for _, one := range h.active {
+		if one.score <= 0 {
+			return // here the upcoming begin
+		}
+		if one.from == one.show.version && one.show.liveVersion > seen && one.show.liveStamp > followed.Since {
+			found(one.show)
+		}
+	}
+}
+
+// Shows reads whole shows as they are now: from memory, from those that were read lately, and what is missing from SQL. What
+// never was is not in the map. One that no board has is read each time: the log does not tell of its changes.
+func (m *Mirror) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	found := make(map[services.PostID]services.Show, len(ids))
+	var others []services.PostID
+	m.shows.mu.RLock()
+	for _, id := range ids {
+		if known := m.shows.state.byID[id]; known != nil {
+			found[id] = known.whole()
+		} else {
+			others = append(others, id)
+		}
+	}
+	m.shows.mu.RUnlock()
+	if len(others) == 0 {
+		return found, nil
+	}
+	read, missing := m.shows.read.many(others)
+	for id, one := range read {
+		found[id] = one
+	}
+	if len(missing) == 0 {
+		return found, nil
+	}
+	facts, err := m.shows.facts.Shows(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	for id, one := range facts {
+		found[id] = one
+		if one.Version > 0 {
+			m.shows.read.keep(id, one)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,316 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// showSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
+type showSQL struct {
+	*engines
+	shows   map[services.PostID]services.Show
+	history []store.ShowFormer
+	stamps  map[services.UserNumber]uint64
+	head    uint64
+	now     time.Time
+	between func(what string) // runs before each read: others go on writing while memory loads
+
+	sqlShows, loads int
+}
+
+func newShowSQL() *showSQL {
+	return &showSQL{
+		engines: newEngines(), shows: map[services.PostID]services.Show{}, stamps: map[services.UserNumber]uint64{},
+		now: noon, between: func(string) {},
+	}
+}
+
+func (s *showSQL) Now() time.Time { return s.now }
+
+func (s *showSQL) mirror() *Mirror {
+	return New(Config{Facts: s, Copies: s, Log: slog.New(slog.DiscardHandler), Clock: s, Poll: time.Hour, ShowHistory: time.Hour})
+}
+
+// move commits a show whose status or place is another one, and answers it with its version.
+func (s *showSQL) move(next services.Show) services.Show {
+	former, known := s.shows[next.ID]
+	next.Version, next.UpdatedAt = s.head+1, s.now
+	entry := showEntry{ShowChange: ShowChange{Show: next}, Moved: true}
+	entry.Show.Version = former.Version
+	if next.Status == services.ShowLive && next.LiveVersion == 0 {
+		next.LiveVersion, next.LiveStamp, entry.WentLive = next.Version, services.PostIDAt(s.now), true
+		entry.Show.LiveStamp = next.LiveStamp
+	}
+	if next.Status == services.ShowLive || former.Status == services.ShowLive {
+		s.stamps[next.Host] = max(s.stamps[next.Host]+1, micro(s.now))
+	}
+	entry.Stamp = s.stamps[next.Host]
+	s.append(next.ID.String(), entry)
+	if known {
+		s.history = append(s.history, store.ShowFormer{
+			Show: next.ID, Host: next.Host, Version: former.Version, Until: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
+		})
+	}
+	s.shows[next.ID] = next
+	return next
+}
+
+// text commits a show of which only texts are others.
+func (s *showSQL) text(next services.Show) services.Show {
+	s.now = s.now.Add(time.Microsecond)
+	next.UpdatedAt = s.now
+	s.append(next.ID.String(), showEntry{ShowChange: ShowChange{Show: next, Stamp: s.stamps[next.Host]}})
+	s.shows[next.ID] = next
+	return next
+}
+
+func (s *showSQL) append(key string, entry any) {
+	payload, err := json.Marshal(entry)
+	if err != nil {
+		panic(err)
+	}
+	s.head++
+	s.log = append(s.log, store.LogEntry{Kind: LogShow, Version: s.head, At: s.now, Key: key, Payload: payload})
+}
+
+func (s *showSQL) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
+	if kind != LogShow {
+		return s.engines.LogHead(ctx, kind)
+	}
+	s.loads++
+	s.between("head")
+	return s.head, 0, s.sqlDown
+}
+
+func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	s.sqlShows += len(ids)
+	return pick(s.shows, ids), s.sqlDown
+}
+
+func (s *showSQL) all(of func(services.Show) bool) (list []services.Show) {
+	for _, one := range s.shows {
+		if of(one) {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b services.Show) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(b.EndedAt.UnixMilli(), a.EndedAt.UnixMilli())) })
+	return list
+}
+
+func (s *showSQL) ActiveShows(_ context.Context, after services.UserNumber, limit int) ([]services.Show, error) {
+	s.between("active")
+	hosts := map[services.UserNumber]bool{}
+	var list []services.Show
+	for _, one := range s.all(func(one services.Show) bool {
+		return one.Version > 0 && one.Host > after && (one.Status == services.ShowUpcoming || one.Status == services.ShowLive)
+	}) {
+		if hosts[one.Host] = true; len(hosts) > min(limit, 2) {
+			break
+		}
+		list = append(list, one)
+	}
+	return list, s.sqlDown
+}
+
+func (s *showSQL) EndedShows(_ context.Context, since time.Time) ([]services.Show, error) {
+	s.between("ended")
+	return s.all(func(one services.Show) bool {
+		return (one.Status == services.ShowReplay || one.Status == services.ShowCancelled) &&
+			slices.ContainsFunc(s.history, func(f store.ShowFormer) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
+	}), s.sqlDown
+}
+
+func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []store.ShowFormer, err error) {
+	s.between("history")
+	for _, former := range s.history {
+		if !former.UntilAt.Before(since) {
+			list = append(list, former)
+		}
+	}
+	return list, s.sqlDown
+}
+
+func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserNumber, limit int) (list []services.Show, err error) {
+	s.between("pulled")
+	for _, host := range hosts {
+		of := s.all(func(one services.Show) bool { return one.Host == host && one.Pull && one.Status == services.ShowReplay })
+		list = append(list, of[:min(limit, len(of))]...)
+	}
+	return list, s.sqlDown
+}
+
+func (s *showSQL) HostStamps(_ context.Context, after services.UserNumber, limit int) (list []store.HostStamp, err error) {
+	s.between("stamps")
+	hosts := map[services.UserNumber]bool{} // pulls
+	for _, one := range s.shows {
+		hosts[one.Host] = hosts[one.Host] || one.Pull
+	}
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		if host > after && len(list) < min(limit, 2) {
+			list = append(list, store.HostStamp{Host: host, Stamp: s.stamps[host], Pulls: hosts[host]})
+		}
+	}
+	return list, s.sqlDown
+}
+
+// planned is a show of a host that is planned so many minutes after noon.
+func (s *showSQL) planned(id services.PostID, host services.UserNumber, minutes int) services.Show {
+	return s.move(services.Show{ID: id, Host: host, Title: "title", Status: services.ShowUpcoming, PlannedAt: minute(minutes)})
+}
+
+func (s *showSQL) start(id services.PostID, minutes int) services.Show {
+	one := s.shows[id]
+	one.Status, one.StartedAt = services.ShowLive, minute(minutes)
+	return s.move(one)
+}
+
+func (s *showSQL) end(id services.PostID, minutes int) services.Show {
+	one := s.shows[id]
+	one.Status, one.EndedAt = services.ShowReplay, minute(minutes)
+	return s.move(one)
+}
+
+func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+
+// line is what a board shows of a show.
+type line struct {
+	id     services.PostID
+	status services.ShowStatus
+	place  services.ShowPlace
+}
+
+func lines(shows []services.Show) (list []line) {
+	for _, one := range shows {
+		list = append(list, line{one.ID, one.Status, one.Place()})
+	}
+	return list
+}
+
+func showIDs(shows []services.Show) (list []services.PostID) {
+	for _, one := range shows {
+		list = append(list, one.ID)
+	}
+	return list
+}
+
+func turn(t testing.TB, m *Mirror) {
+	t.Helper()
+	if _, err := m.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func active(m *Mirror, version uint64, hosts ...services.UserNumber) []services.PostID {
+	shows, _ := m.ActiveAt(of(hosts...), version, services.ShowPlace{}, 100)
+	return showIDs(shows)
+}
+
+// The story of a board: what ran and was planned at one version stays so, whatever happens afterwards.
+func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	if m.ShowsReady() || !m.CountLive(of(1), 0).Behind {
+		t.Error("a node that has read nothing is ready")
+	}
+	turn(t, m)
+	for i, host := range []services.UserNumber{1, 2, 1, 3, 4} {
+		s.planned(services.PostID(i+1), host, 10*(i+1))
+	}
+	first := s.start(3, 5).Version
+	turn(t, m)
+	if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.ShowsVersion() != first {
+		t.Fatalf("at %d there are %v", m.ShowsVersion(), got)
+	}
+	s.end(3, 50)
+	second := s.start(5, 55).Version
+	for range 2 { // by the log, and by a node that starts now
+		turn(t, m)
+		if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
+			t.Errorf("the first board is now %v", got)
+		}
+		if got := active(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
+			t.Errorf("the second board is %v", got)
+		}
+		if replays, more := m.ReplaysAt(of(1, 4), second, services.ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
+			t.Errorf("replays are %v, %t", replays, more)
+		}
+		if replays, _ := m.ReplaysAt(of(1, 4), first, services.ShowPlace{}, 10); len(replays) > 0 {
+			t.Errorf("replays were %v", replays)
+		}
+		frozen, known, there := m.ShowAt(3, first)
+		if !known || !there || frozen.Status != services.ShowLive || frozen.StartedAt != minute(5) || !frozen.EndedAt.IsZero() || frozen.Version != first {
+			t.Errorf("the show stood at %+v", frozen)
+		}
+		if _, known, there := m.ShowAt(3, 0); !known || there {
+			t.Error("it was there before it was planned")
+		}
+		if _, known, _ := m.ShowAt(99, first); known {
+			t.Error("a show is known that never was")
+		}
+		m = s.mirror()
+	}
+}
+
+// A page goes on after a place, and says whether more follows.
+func TestPagesOfABoard(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	const many = 25
+	var hosts []services.UserNumber
+	for i := range services.PostID(many) {
+		hosts = append(hosts, services.UserNumber(i%7+1))
+		if s.planned(i+1, services.UserNumber(i%7+1), int(i/3)+1); i%4 == 0 {
+			s.start(i+1, int(i/8))
+		}
+	}
+	turn(t, m)
+	hosts = slices.Compact(slices.Sorted(slices.Values(hosts)))
+	whole, more := m.ActiveAt(of(hosts...), s.head, services.ShowPlace{}, many)
+	if len(whole) != many || more {
+		t.Fatalf("%d shows, more %t", len(whole), more)
+	}
+	for first := range many {
+		for _, limit := range []int{1, 3, many} {
+			after := whole[first].Place()
+			page, more := m.ActiveAt(of(hosts...), s.head, after, limit)
+			want := whole[first+1 : min(first+1+limit, many)]
+			if !slices.Equal(lines(page), lines(want)) || more != (first+1+limit < many) {
+				t.Fatalf("%d after the %dth: %v, %t; want %v", limit, first, lines(page), more, lines(want))
+			}
+		}
+	}
+	if page, more := m.ActiveAt(of(hosts...), s.head, services.ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
+		t.Error("among the replays there are active shows")
+	}
+}
+
+// A version that is not there yet is read from the log by who needs it, and one that the log does not have is refused.
+func TestCatchingUp(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	version := s.planned(1, 7, 5).Version
+	if err := m.CatchUpShows(t.Context(), version); err != nil || m.ShowsVersion() != version || !m.ShowsReady() {
+		t.Fatalf("at %d: %v", m.ShowsVersion(), err)
+	}
+	version = s.start(1, 3).Version
+	if err := m.CatchUpShows(t.Context(), version+1); services.CodeOf(err) != services.Invalid || m.ShowsVersion() != version {
+		t.Errorf("at %d, and beyond the head: %v", m.ShowsVersion(), err)
+	}
+	s.sqlDown = errors.New("away")
+	if err := m.CatchUpShows(t.Context(), version); err != nil {
+		t.Errorf("what is there needs no SQL: %v", err)
+	}
+	if err := m.CatchUpShows(t.Context(), version+1); err == nil || services.CodeOf(err) == services.Invalid {
+		t.Errorf("SQL is away, and the version is said to be wrong: %v", err)
+	}
+}
