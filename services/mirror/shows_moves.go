@@ -1,0 +1,47 @@
+package mirror
+
+import (
+	"slices"
+
+	"tidings/services"
+)
+
+// ShowMove is a show that is not where it was at a version.
+type ShowMove struct {
+	Was services.Show // as it was then; without an id: no board had it
+	Is  services.Show // as it is
+}
+
+// MovedSince lists the shows of hosts that moved after a version, in no order. Who came to boards since and is on none any
+// more is not among them.
+func (m *Mirror) MovedSince(hosts []services.FollowedAuthor, version uint64) (moves []ShowMove) {
+	m.shows.mu.RLock()
+	defer m.shows.mu.RUnlock()
+	for _, followed := range hosts {
+		if known := m.shows.state.hosts[followed.Author].shows; known != nil {
+			moves = known.moved(moves, version)
+		}
+	}
+	return moves
+}
+
+func (h *hostShows) moved(moves []ShowMove, version uint64) []ShowMove {
+	first := len(moves)
+	for _, one := range h.active { // a replay does not move any more
+		if one.show.version > version && one.holdsAt(version) {
+			moves = append(moves, ShowMove{Was: one.frozen(), Is: one.show.whole()})
+		}
+	}
+	there := moves[first:]
+	for _, list := range [][]span{h.active, h.replays} {
+		for _, one := range list {
+			if one.until != 0 || one.from <= version {
+				continue
+			}
+			if !slices.ContainsFunc(there, func(move ShowMove) bool { return move.Is.ID == one.show.id }) {
+				moves = append(moves, ShowMove{Is: one.show.whole()})
+			}
+		}
+	}
+	return moves
+}

@@ -1,0 +1,82 @@
+package mirror
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+// What moved since a version is what a comparison of then and now shows, for every version there was, also on a node that
+// starts late.
+func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newShowSQL()
+		m := s.mirror()
+		snapshots := []map[services.PostID]services.Show{{}}
+		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
+			id := services.PostID(rapid.IntRange(1, 6).Draw(t, "show"))
+			one := s.shows[id]
+			switch minutes := rapid.IntRange(1, 50).Draw(t, "minutes"); {
+			case one.ID == 0:
+				s.planned(id, services.UserNumber(id%3+1), minutes)
+			case one.Status == services.ShowLive:
+				s.end(id, minutes)
+			case one.Status != services.ShowUpcoming:
+				continue
+			default:
+				switch rapid.IntRange(0, 2).Draw(t, "move") {
+				case 0:
+					s.start(id, minutes)
+				case 1:
+					one.PlannedAt = minute(minutes)
+					s.move(one)
+				case 2:
+					one.Status, one.CancelledAt = services.ShowCancelled, minute(minutes)
+					s.move(one)
+				}
+			}
+			snapshots = append(snapshots, maps.Clone(s.shows))
+			if step%3 == 0 {
+				catchUp(t, m, s)
+			}
+		}
+		if rapid.Bool().Draw(t, "a node that starts late") {
+			m = s.mirror()
+		}
+		catchUp(t, m, s)
+		hosts := of(1, 3)
+		for version, then := range snapshots {
+			var want []string
+			for id, is := range s.shows {
+				was := then[id]
+				if is.Host == 2 || is.Version <= uint64(version) {
+					continue
+				}
+				onBoard := was.ID != 0 && was.Status != services.ShowCancelled
+				if onBoard || is.Status != services.ShowCancelled {
+					want = append(want, fmt.Sprint(id, was.Status, was.Place(), is.Status, is.Place()))
+				}
+			}
+			var got []string
+			for _, move := range m.MovedSince(hosts, uint64(version)) {
+				got = append(got, fmt.Sprint(move.Is.ID, move.Was.Status, move.Was.Place(), move.Is.Status, move.Is.Place()))
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Fatalf("since %d of %d moved %v, want %v", version, s.head, got, want)
+			}
+		}
+	})
+}
+
+func catchUp(t *rapid.T, m *Mirror, s *showSQL) {
+	if err := m.RefreshShows(t.Context()); err != nil || m.ShowsVersion() != s.head {
+		t.Fatalf("at %d of %d: %v", m.ShowsVersion(), s.head, err)
+	}
+}
