@@ -31,7 +31,7 @@ type ViewUnread struct {
 }
 
 // reservedViews are codes of user_access_log that mean something else.
-var reservedViews = []string{"home_page"}
+var reservedViews = []string{"home_page", "live_board"}
 
 const (
 	maxViewCode = 64

@@ -41,6 +41,8 @@ type Config struct {
 
 	Thresholds services.Thresholds // of authors' modes, while no admin has set others; zero means 5,000 and 1,000,000
 
+	KeepBoards time.Duration // the longest life of a session of the live board; 0 means 12 h
+
 	MuteMentions bool // what mentions a user in a conversation that he has muted does not count either
 }
 
@@ -81,6 +83,9 @@ func New(cfg Config) *Fanout {
 	cfg.IdleAfter = min(cfg.IdleAfter, cfg.ActiveFor)
 	if cfg.Thresholds == (services.Thresholds{}) {
 		cfg.Thresholds = services.Thresholds{Big: 5000, Huge: 1_000_000}
+	}
+	if cfg.KeepBoards == 0 {
+		cfg.KeepBoards = 12 * time.Hour
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = 30 * time.Second

@@ -13,11 +13,13 @@ const (
 	keepLog            = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
 	keepFanouts        = 24 * time.Hour
-	dormantStep        = 20_000 // users whose positions one turn looks at
+	keepBoardsLonger   = time.Hour // than any session lives: the nodes' clocks differ, and a page may be on its way
+	dormantStep        = 20_000    // users whose positions one turn looks at
 )
 
 // Janitor drops what SQL keeps only for a time: the log after an hour, idempotency keys after a day, fan-outs of which a
-// chunk is dead after as long, the positions in announcements and dots of who is dormant.
+// chunk is dead after as long, what sessions of the live board need an hour after the last of them has ended, the positions
+// in announcements and dots of who is dormant.
 type Janitor struct {
 	fanout *Fanout
 	walked services.UserNumber // how far the walk along the positions has come
@@ -48,9 +50,12 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	entries, logErr := j.fanout.store.TrimLog(ctx, now.Add(-keepLog))
 	keys, keyErr := j.fanout.store.ForgetIdempotencyKeys(ctx, now.Add(-keepIdempotencyFor))
 	fanouts, fanoutErr := j.fanout.store.ForgetFanouts(ctx, now.Add(-keepFanouts))
+	boards := now.Add(-j.fanout.cfg.KeepBoards - keepBoardsLonger)
+	formers, formerErr := j.fanout.store.ForgetShowHistory(ctx, boards)
+	follows, followErr := j.fanout.store.ForgetPastFollows(ctx, boards)
 	walked, positions, err := j.fanout.store.DropDormantNotices(ctx, j.fanout.activeSince(), j.walked, dormantStep)
 	if err == nil {
 		j.walked = walked
 	}
-	return entries + keys + fanouts + positions, errors.Join(logErr, keyErr, fanoutErr, err)
+	return entries + keys + fanouts + formers + follows + positions, errors.Join(logErr, keyErr, fanoutErr, formerErr, followErr, err)
 }

@@ -37,10 +37,13 @@ func (tx *Tx) InsertFollow(ctx context.Context, edge services.Edge) (created boo
 	return inserted > 0, err
 }
 
-// DeleteFollow makes one user follow another no longer. false when he did not.
+// DeleteFollow makes one user follow another no longer. false when he did not. Of a host it is noted: see NoteUnfollow.
 func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.UserNumber) (deleted bool, err error) {
 	changed, err := tx.run(ctx, deleteFollow, follower, followee)
-	return changed > 0, err
+	if err != nil || changed == 0 {
+		return false, err
+	}
+	return true, tx.NoteUnfollow(ctx, follower, followee)
 }
 
 // Follows says whether one user follows another, shown or not.

@@ -19,6 +19,10 @@ var (
 	raiseHead = newStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
 		ON CONFLICT (kind) DO UPDATE SET head = h.head + 1 RETURNING head`)
 
+	lockHead = newStatement("lock a log's head", `SELECT head FROM log_heads WHERE kind = $1 {for update}`)
+
+	makeHead = newStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
+
 	insertLog = newStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)`)
 
 	logAfter = newStatement("read the log", `SELECT ver, at_us, key, payload FROM log WHERE kind = $1 AND ver > $2 ORDER BY ver LIMIT $3`)
@@ -45,6 +49,20 @@ func (tx *Tx) AppendLog(ctx context.Context, kind, key string, payload []byte) (
 	}
 	_, err := tx.run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
 	return version, err
+}
+
+// LockLog lets others wait who append to a kind until this transaction ends, before it has appended anything: whoever takes
+// other locks as well takes them after it. It answers the version of the newest entry.
+func (tx *Tx) LockLog(ctx context.Context, kind string) (head uint64, err error) {
+	found, err := tx.one(ctx, lockHead, []any{kind}, &head)
+	if err != nil || found {
+		return head, err
+	}
+	if _, err := tx.run(ctx, makeHead, kind); err != nil {
+		return 0, err
+	}
+	_, err = tx.one(ctx, lockHead, []any{kind}, &head)
+	return head, err
 }
 
 // LogAfter lists the entries after a version, in their order, at most limit. What TrimLog took is not there: see

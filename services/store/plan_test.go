@@ -51,6 +51,11 @@ func (b *bundle) fill(notified bool) {
 			upTo + "INSERT INTO conversation_members SELECT n % 1000 + 1, n % 499, n % 20, 0, 1, 0, 0, FALSE, FALSE, n, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO conversation_messages SELECT n % 1000 + 1, n / 1000 + 1, n % 499, '', n, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO conversation_mentions SELECT n % 1000 + 1, n % 499, n / 1000 + 1 FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO shows SELECT n, CASE WHEN n % 9 = 0 THEN CAST(n AS TEXT) ELSE '' END, n % 500 + 500, 't', '', '', CASE WHEN n % 10 > 0 THEN 2 ELSE n / 10 % 2 END, n, n, n, NULL, n, n, n, n % 9 = 0, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO show_history SELECT n, n, n, n, n % 500 + 500, 0, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO hosts SELECT n, TRUE, 0, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO reminders SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO past_follows SELECT n % 500, n % 499 + 500, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_heads SELECT n, 1, 0, 0, 0 FROM s WHERE n <= 500",
 			upTo + "INSERT INTO announcements SELECT n, 't', 'c', 0, n, n, n, n, n, n % 10 = 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO user_notices SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
@@ -70,7 +75,7 @@ func (b *bundle) fill(notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|conversation\w*|cv|view_items|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|conversation\w*|cv|view_items|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
 // TestNoStatementWalksATable looks at the plans of SQLite. What is scanned may be a list that was given or made, or a
 // table of a few rows (log_heads), never one that grows with the users.
@@ -118,6 +123,9 @@ func TestPlansOnPostgres(t *testing.T) {
 		"moveGroups": `'[[1,"LIKE",2,3,9,1]]'`, "groupsAt": "1, ARRAY[5]", "groupAt": "1, ARRAY[5]", "readGroups": `1, '[["LIKE",2,3,4]]', 9`,
 		"readUnread": "1, ARRAY['LIKE'], 9, 1, 9", "readUndone": "1, ARRAY['LIKE'], 9, 1, 9", "unreadGroup": `1, '[["LIKE",2,3,4]]', 9`, "undoRead": "1, 1, 1",
 		"usersByKey": "ARRAY['a', 'b']", "usersByNumber": "ARRAY[1, 2]", "postsByID": "ARRAY[1, 2]", "auditRange": "1, 9, 3, 10", "jobUpTo": "5, 9",
+		"showForUpdate": "1", "showsByID": "ARRAY[1, 2]", "countUpcoming": "1, 9", "hostReplays": "1, 9", "pulledReplays": `'[[1],[2]]', 300`, "replaysFeed": "1, 9, 9, 300",
+		"oneHost": "1", "lowerHostUnnamed": "1", "unpublishedShows": "1", "raiseHostStamp": "1, 9", "hostStamps": "0, 100", "hostsBy": "1",
+		"unfollowedSince": "1, 2, 3", "remindersOf": "1, 2, 1000", "remindsOf": "1, ARRAY[1, 2]", "countReminders": "1, 9",
 		"listAll": list, "listUnread": list, "listUnseen": list, "sampleActors": `1, '[[0,"LIKE",2,3]]'`, "countActors": `1, '[[0,"LIKE",2,3]]'`,
 	} {
 		var plan []string

@@ -9,6 +9,9 @@ import (
 // HomePage is the view code of the home feed; its view id is "".
 const HomePage = "home_page"
 
+// LiveBoard is the view code of the live board, where positions are versions of the log of shows; its view id is "".
+const LiveBoard = "live_board"
+
 var (
 	raisePosition = newStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
 		VALUES ($1, $2, $3, $4, $5)

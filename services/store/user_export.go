@@ -29,6 +29,8 @@ var exports = []exported{
 		`SELECT key, name, avatar_url, updated_at, seen_at, visited_before FROM users WHERE number = $1`),
 	export("follow", "user user, since moment, shown bool",
 		`SELECT u.key, f.since, f.shown FROM follows f JOIN users u ON u.number = f.followee WHERE f.follower = $1 ORDER BY f.followee`),
+	export("pastFollow", "user user, until time",
+		`SELECT u.key, p.until_at FROM past_follows p JOIN users u ON u.number = p.followee WHERE p.follower = $1 ORDER BY p.followee`),
 	export("followers", "count number", `SELECT count(*) FROM follows WHERE followee = $1`),
 	export("mute", "user user, at moment, until time",
 		`SELECT u.key, m.made, m.until FROM mutes m JOIN users u ON u.number = m.muted WHERE m.muter = $1 ORDER BY m.made`),
@@ -43,8 +45,12 @@ var exports = []exported{
 	export("mention", "post post, user user", `SELECT m.post, u.key FROM posts p JOIN mentions m ON m.post = p.id JOIN users u ON u.number = m.mentioned
 		WHERE p.author = $1 ORDER BY m.post, m.mentioned`),
 	export("like", "post post, at time", `SELECT post, liked_at FROM likes WHERE liker = $1 ORDER BY post`),
-	export("notification", "id notification, category text, post post, user user, answer post, at time, standing bool, seen bool, read bool",
-		`SELECT c.place, c.category, c.subject, u.key, c.object, c.at, c.standing,
+	export("show", "id show, key text, title text, coverUrl text, replayUrl text, status showStatus, plannedAt time, startedAt time, endedAt time, cancelledAt time, updatedAt time",
+		`SELECT id, import_key, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, updated_at FROM shows
+		WHERE host = $1 ORDER BY id`),
+	export("reminder", "show show, at time", `SELECT show, made FROM reminders WHERE user_number = $1 ORDER BY show`),
+	export("notification", "id notification, category text, post post, show show, user user, answer post, at time, standing bool, seen bool, read bool",
+		`SELECT c.place, c.category, CASE WHEN c.category <> 'REMINDER' THEN c.subject END, CASE WHEN c.category = 'REMINDER' THEN c.subject END, u.key, c.object, c.at, c.standing,
 			COALESCE(s.seen >= c.place, FALSE), COALESCE(g.read_to >= c.place, FALSE)
 		FROM notification_causes c LEFT JOIN users u ON u.number = c.actor
 		LEFT JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
@@ -86,6 +92,8 @@ var exportForms = map[string]func(value int64, text string) any{
 		return orNull(services.PostID(value).Time().Format(time.RFC3339Nano), value == 0)
 	},
 	"post":         placeForm(services.PostType),
+	"show":         placeForm(services.ShowType),
+	"showStatus":   func(value int64, _ string) any { return services.ShowStatuses[value] },
 	"notification": placeForm(services.NotificationType),
 	"siteMessage":  placeForm(services.SiteMessageType),
 	"conversation": func(value int64, _ string) any {

@@ -18,6 +18,7 @@ import (
 var life = []string{
 	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,
 	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 2097152000, TRUE), (2, 1, 0, FALSE)`,
+	`INSERT INTO past_follows (follower, followee, until_at) VALUES (1, 2, 1000000), (2, 1, 1)`,
 	`INSERT INTO mutes (muter, muted, made, until) VALUES (1, 2, 2097152000, 0), (2, 1, 1, 0)`,
 	`INSERT INTO blocks (blocker, blocked, made) VALUES (1, 2, 2097152000), (2, 1, 1)`,
 	`INSERT INTO hides (author, follower, made) VALUES (1, 2, 2097152000), (2, 1, 1)`,
@@ -27,11 +28,16 @@ var life = []string{
 		(2097152002, 2, 'POST', NULL, FALSE, 'of another', 1000000, NULL, '')`,
 	`INSERT INTO mentions (post, mentioned) VALUES (2097152000, 2), (2097152002, 1)`,
 	`INSERT INTO likes (post, liker, liked_at) VALUES (2097152002, 1, 1000000), (2097152000, 2, 1000000)`,
+	`INSERT INTO shows (id, import_key, host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at) VALUES
+		(2097152000, 's1', 1, 'Evening', '', 'https://example.com/r', 2, 1000000, 1000000, 2000000, NULL, 3, 2, 1, FALSE, 2000001),
+		(2097152001, '', 2, 'of another', '', '', 0, 1000000, NULL, NULL, NULL, 0, 0, 0, FALSE, 1)`,
+	`INSERT INTO reminders (show, user_number, made) VALUES (2097152001, 1, 1000000), (2097152000, 2, 1)`,
 	`INSERT INTO notification_heads (recipient, head, gen, undo, undo_at) VALUES (1, 2, 0, 0, 0)`,
 	`INSERT INTO notification_state (recipient, category, ver, head, seen) VALUES (1, 'LIKE', 1, 2, 1)`,
 	`INSERT INTO notification_groups (recipient, category, subject, bucket, top, newest, causes, read_to, unread_gen, undo, undo_to) VALUES (1, 'LIKE', 2097152000, 0, 2, 2, 2, 0, 0, 0, 0)`,
 	`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing) VALUES
-		(1, 'LIKE', 2097152000, 2, 0, 1, 0, 1000000, TRUE), (1, 'FOLLOW', 0, 2, 0, 2, 0, 1000000, FALSE), (2, 'FOLLOW', 0, 1, 0, 2, 0, 1000000, FALSE)`,
+		(1, 'LIKE', 2097152000, 2, 0, 1, 0, 1000000, TRUE), (1, 'FOLLOW', 0, 2, 0, 2, 0, 1000000, FALSE), (2, 'FOLLOW', 0, 1, 0, 2, 0, 1000000, FALSE),
+		(1, 'REMINDER', 2097152001, 2, 0, 3, 0, 1000000, TRUE)`,
 	`INSERT INTO user_access_log (user_number, view_code, view_id, position, last_access_at) VALUES (1, 'home_page', '', 9007199254740993, 1000000), (2, 'home_page', '', 1, 1)`,
 	`INSERT INTO site_messages (id, type, title, content, created_at, updated_at) VALUES (2097152000, 'general', 'Hello', 'text', 1000000, 1000000)`,
 	`INSERT INTO site_message_recipients (user_number, message, type, read_at) VALUES (1, 2097152000, 'general', NULL), (2, 2097152000, 'general', 1)`,
@@ -50,6 +56,7 @@ var life = []string{
 
 const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
 {"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":true}
+{"type":"pastFollow","user":"user:bob","until":"1970-01-01T00:00:01Z"}
 {"type":"followers","count":1}
 {"type":"mute","user":"user:bob","at":"1970-01-01T00:00:01Z","until":null}
 {"type":"block","user":"user:bob","at":"1970-01-01T00:00:01Z"}
@@ -59,8 +66,11 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"post","id":"post:0000001YG0001","publishedAt":"1970-01-01T00:00:01Z","key":"","kind":"COMMENT","parent":"post:0000001YG0000","body":"gone","updatedAt":"1970-01-01T00:00:01Z","deletedAt":"1970-01-01T00:00:03Z"}
 {"type":"mention","post":"post:0000001YG0000","user":"user:bob"}
 {"type":"like","post":"post:0000001YG0002","at":"1970-01-01T00:00:01Z"}
-{"type":"notification","id":"notification:0000000000001","category":"LIKE","post":"post:0000001YG0000","user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":true,"read":false}
-{"type":"notification","id":"notification:0000000000002","category":"FOLLOW","post":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":false,"seen":false,"read":false}
+{"type":"show","id":"show:0000001YG0000","key":"s1","title":"Evening","coverUrl":"","replayUrl":"https://example.com/r","status":"REPLAY","plannedAt":"1970-01-01T00:00:01Z","startedAt":"1970-01-01T00:00:01Z","endedAt":"1970-01-01T00:00:02Z","cancelledAt":null,"updatedAt":"1970-01-01T00:00:02.000001Z"}
+{"type":"reminder","show":"show:0000001YG0001","at":"1970-01-01T00:00:01Z"}
+{"type":"notification","id":"notification:0000000000001","category":"LIKE","post":"post:0000001YG0000","show":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":true,"read":false}
+{"type":"notification","id":"notification:0000000000002","category":"FOLLOW","post":null,"show":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":false,"seen":false,"read":false}
+{"type":"notification","id":"notification:0000000000003","category":"REMINDER","post":null,"show":"show:0000001YG0001","user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":false,"read":false}
 {"type":"notificationMark","category":"LIKE","seenUpTo":"notification:0000000000001"}
 {"type":"position","view":"home_page","id":"","position":"9007199254740993","accessedAt":"1970-01-01T00:00:01Z"}
 {"type":"siteMessage","id":"siteMessage:0000001YG0000","kind":"general","title":"Hello","content":"text","sentAt":"1970-01-01T00:00:01Z","updatedAt":"1970-01-01T00:00:01Z","readAt":null}
@@ -131,7 +141,7 @@ func TestExportEndsWhenItIsRefused(t *testing.T) {
 
 // notExported are the tables that say nothing of a user beyond what the others say.
 var notExported = map[string]string{
-	"announcements": "everybody's", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
+	"announcements": "everybody's", "hosts": "versions", "show_history": "where shows stood, for hours", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dead_jobs": "work", "dot_raises": "everybody's", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
 	"idempotency": "hashes of requests, for a day", "imports": "the program's", "jobs": "work", "log": "everybody's, for an hour", "log_heads": "the program's",
 	"notification_heads": "sums of the causes", "site_message_gens": "versions", "site_message_state": "versions", "sqlite_sequence": "the engine's", "view_items": "everybody's",

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+)
+
+// hostEdges are the follows of hosts by the reader $1, who is shown them.
+const hostEdges = `
+	SELECT followee, since FROM follows WHERE follower = $1 AND followee <> $1 AND shown
+		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = follows.followee)`
+
+var (
+	insertHost = newStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, stamp) VALUES ($1, FALSE, 0, 0)
+		ON CONFLICT (host) DO NOTHING`)
+
+	oneHost = newStatement("a host", `SELECT named, stamp FROM hosts WHERE host = $1`)
+
+	beginHostChunks = newStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2 WHERE host = $1 AND NOT named`)
+
+	lowerHostUnnamed = newStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
+		WHERE host = $1 AND NOT named AND unnamed > 0 RETURNING unnamed`)
+
+	nameHost = newStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
+
+	unpublishedShows = newStatement("shows that no board has yet", `SELECT * FROM (
+	`+showColumns+`shows s WHERE s.host = $1 AND s.status < 2 AND s.ver = 0
+	UNION ALL `+showColumns+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
+) AS s ORDER BY id`)
+
+	raiseHostStamp = newStatement("raise a host's stamp", `UPDATE hosts SET stamp = CASE WHEN $2 > stamp THEN $2 ELSE stamp + 1 END
+		WHERE host = $1 RETURNING stamp`)
+
+	hostStamps = newStatement("stamps of hosts", `SELECT host, stamp, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
+		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
+
+	hostsBy = newStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
+
+	noteUnfollow = newStatement("note the end of a follow", `INSERT INTO past_follows (follower, followee, until_at)
+		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
+		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
+
+	unfollowedSince = newStatement("whether a follow has ended lately", `
+SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >= $3
+UNION ALL SELECT 1 FROM follows WHERE follower = $1 AND followee = $2 AND NOT shown LIMIT 1`)
+
+	forgetPastFollows = newStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
+)
+
+// PutHost notes that somebody has a show; created says that it is his first.
+func (tx *Tx) PutHost(ctx context.Context, host services.UserNumber) (created bool, err error) {
+	inserted, err := tx.run(ctx, insertHost, host)
+	return inserted > 0, err
+}
+
+// Host says what is known of a host: whether all documents of his followers name him, and his stamp. known is false for who
+// never had a show.
+func (tx *Tx) Host(ctx context.Context, host services.UserNumber) (named bool, stamp uint64, known bool, err error) {
+	known, err = tx.one(ctx, oneHost, []any{host}, &named, &stamp)
+	return named, stamp, known, err
+}
+
+// IsHost says whether somebody ever had a show, and whether all documents of his followers name him.
+func (s *Store) IsHost(ctx context.Context, host services.UserNumber) (known, named bool, err error) {
+	var stamp uint64
+	known, err = s.one(ctx, oneHost, []any{host}, &named, &stamp)
+	return known, named, err
+}
+
+// BeginHostChunks notes in how many chunks of followers documents are to name a host.
+func (tx *Tx) BeginHostChunks(ctx context.Context, host services.UserNumber, chunks int) error {
+	_, err := tx.run(ctx, beginHostChunks, host, chunks)
+	return err
+}
+
+// EndHostChunk notes that the documents of one more chunk of a host's followers name him, and answers whether it was the last.
+func (tx *Tx) EndHostChunk(ctx context.Context, host services.UserNumber) (last bool, err error) {
+	var left int
+	found, err := tx.one(ctx, lowerHostUnnamed, []any{host}, &left)
+	return found && left == 0, err
+}
+
+// PublishShows notes that all documents name a host, and lists his shows that no board has yet and that were not cancelled, by
+// their ids. The caller has locked the log of shows, and puts them onto boards in this transaction.
+func (tx *Tx) PublishShows(ctx context.Context, host services.UserNumber) ([]services.Show, error) {
+	if _, err := tx.run(ctx, nameHost, host); err != nil {
+		return nil, err
+	}
+	return tx.shows(ctx, unpublishedShows, host)
+}
+
+// RaiseHostStamp notes that other shows of a host are live than before, and answers his new stamp: the microseconds of now, or
+// one more than the last.
+func (tx *Tx) RaiseHostStamp(ctx context.Context, host services.UserNumber) (stamp uint64, err error) {
+	_, err = tx.one(ctx, raiseHostStamp, []any{host, tx.Now}, &stamp)
+	return stamp, err
+}
+
+// HostStamps lists the stamps of hosts by their numbers, those greater than after, at most limit.
+func (s *Store) HostStamps(ctx context.Context, after services.UserNumber, limit int) ([]HostStamp, error) {
+	var list []HostStamp
+	err := s.each(ctx, hostStamps, []any{after, limit}, func(scan func(...any) error) error {
+		var one HostStamp
+		err := scan(&one.Host, &one.Stamp, &one.Pulls)
+		list = append(list, one)
+		return err
+	})
+	return list, err
+}
+
+// HostsBy lists the hosts whom a reader follows and is shown, by their numbers: what his document names, and whose shows his
+// board has.
+func (s *Store) HostsBy(ctx context.Context, reader services.UserNumber) ([]services.Edge, error) {
+	var edges []services.Edge
+	err := s.each(ctx, hostsBy, []any{reader}, func(scan func(...any) error) error {
+		edge := services.Edge{Follower: reader}
+		err := scan(&edge.Followee, &edge.Since)
+		edges = append(edges, edge)
+		return err
+	})
+	return edges, err
+}
+
+// NoteUnfollow notes that the follow of a host ends now: what the follower's board showed last may be his. Of whoever is no
+// host nothing is noted.
+func (tx *Tx) NoteUnfollow(ctx context.Context, follower, followee services.UserNumber) error {
+	_, err := tx.run(ctx, noteUnfollow, follower, followee, tx.Now)
+	return err
+}
+
+// UnfollowedSince says whether a board had a host's shows until some moment since a time, and has them no longer: the follow
+// has ended, or it stands and is not shown any more.
+func (s *Store) UnfollowedSince(ctx context.Context, follower, followee services.UserNumber, since time.Time) (bool, error) {
+	var is int
+	return s.one(ctx, unfollowedSince, []any{follower, followee, since}, &is)
+}
+
+// ForgetPastFollows drops the ends of follows from before a time and says how many: no session is that old.
+func (s *Store) ForgetPastFollows(ctx context.Context, before time.Time) (forgotten int, err error) {
+	return s.forget(ctx, forgetPastFollows, before)
+}

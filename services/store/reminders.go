@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+var (
+	insertReminder = newStatement("insert a reminder", `INSERT INTO reminders (show, user_number, made) VALUES ($1, $2, $3)
+		ON CONFLICT (show, user_number) DO NOTHING`)
+
+	deleteReminder = newStatement("delete a reminder", `DELETE FROM reminders WHERE show = $1 AND user_number = $2`)
+
+	remindersOf = newStatement("reminders of a show", `SELECT user_number FROM reminders WHERE show = $1 AND user_number > $2
+		ORDER BY user_number LIMIT $3`)
+
+	remindsOf = newStatement("reminders of a user", `SELECT show FROM reminders WHERE user_number = $1 AND {in show $2 BIGINT}`)
+
+	countReminders = newStatement("count reminders", `SELECT count(*) FROM (SELECT 1 FROM reminders m CROSS JOIN shows s
+		WHERE m.user_number = $1 AND s.id = m.show AND s.status = 0 LIMIT $2) AS counted`)
+)
+
+// AddReminder notes that a user wants to be told when a show starts; false when that is noted already. The caller has locked
+// the show, so that it has not started.
+func (tx *Tx) AddReminder(ctx context.Context, show services.PostID, user services.UserNumber) (added bool, err error) {
+	inserted, err := tx.run(ctx, insertReminder, show, user, tx.Now)
+	return inserted > 0, err
+}
+
+// DropReminder notes that a user does not want to be told any more; false when he did not.
+func (tx *Tx) DropReminder(ctx context.Context, show services.PostID, user services.UserNumber) (dropped bool, err error) {
+	deleted, err := tx.run(ctx, deleteReminder, show, user)
+	return deleted > 0, err
+}
+
+// CountReminders says of how many shows that are still upcoming a user wants to be told, counting no further than limit.
+func (tx *Tx) CountReminders(ctx context.Context, user services.UserNumber, limit int) (count int, err error) {
+	_, err = tx.one(ctx, countReminders, []any{user, limit}, &count)
+	return count, err
+}
+
+// Reminders lists who wants to be told of a show's start, by their numbers, those greater than after, at most limit.
+func (s *Store) Reminders(ctx context.Context, show services.PostID, after services.UserNumber, limit int) ([]services.UserNumber, error) {
+	return s.numbers(ctx, remindersOf, show, after, limit)
+}
+
+// RemindsOf says of which of some shows a user wants to be told.
+func (s *Store) RemindsOf(ctx context.Context, user services.UserNumber, shows []services.PostID) (map[services.PostID]bool, error) {
+	reminds := make(map[services.PostID]bool)
+	err := s.each(ctx, remindsOf, []any{user, shows}, func(scan func(...any) error) error {
+		var show services.PostID
+		err := scan(&show)
+		reminds[show] = true
+		return err
+	})
+	return reminds, err
+}

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"math"
+
+	"tidings/services"
+)
+
+// pushedReplay is what replay lists hold of a host. Its columns and those of pulledReplay are the index shows_replays; pull is
+// compared because SQLite looks for nothing else in an index.
+const (
+	pushedReplay = `s.status = 2 AND s.pull = FALSE AND ` + onBoards
+	pulledReplay = `s.status = 2 AND s.pull = TRUE AND ` + onBoards
+)
+
+var (
+	hostReplays = newStatement("replays of a host", showColumns+`shows s WHERE s.host = $1 AND `+pushedReplay+`
+		ORDER BY s.ended_at DESC, s.id DESC LIMIT $2`)
+
+	pulledReplays = newStatement("pulled replays", showColumns+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
+WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.ended_at FROM shows s
+	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
+ORDER BY s.host, s.ended_at DESC, s.id DESC`)
+
+	// It is put together as a home feed is: see newestOfSources. Places are times here, so that some of the same time as the
+	// last are read to no end.
+	replaysFeed = newStatement("replays of followed hosts", `
+WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (
+	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges
+), marks AS MATERIALIZED (
+	SELECT (SELECT s.ended_at FROM shows s WHERE s.host = a.followee AND `+pushedReplay+` AND (s.ended_at, s.id) < ($2, $3)
+		ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET (SELECT depth - 1 FROM page)) AS mark
+	FROM edges a
+), floors AS MATERIALIZED (
+	SELECT COALESCE((SELECT mark FROM marks WHERE mark IS NOT NULL ORDER BY mark DESC
+		LIMIT 1 OFFSET (SELECT (size - 1) / depth FROM page)), 0) AS floor
+), ranges AS MATERIALIZED (
+	SELECT a.followee AS host, COALESCE((SELECT s.ended_at FROM shows s
+		WHERE s.host = a.followee AND `+pushedReplay+` AND (s.ended_at, s.id) < ($2, $3) AND s.ended_at >= floors.floor
+		ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET (SELECT size - 1 FROM page)), floors.floor) AS bound
+	FROM edges a CROSS JOIN floors
+)
+`+showColumns+`ranges r CROSS JOIN shows s
+WHERE s.host = r.host AND `+pushedReplay+` AND s.ended_at >= r.bound AND (s.ended_at, s.id) < ($2, $3)
+ORDER BY s.ended_at DESC, s.id DESC LIMIT $4`)
+)
+
+// HostReplays lists the replays of a host that are in his followers' lists, the newest end first, at most limit.
+func (s *Store) HostReplays(ctx context.Context, host services.UserNumber, limit int) ([]services.Show, error) {
+	return s.shows(ctx, hostReplays, host, limit)
+}
+
+// PulledReplays lists the newest replays of hosts that are in nobody's list, at most limit of each host: by host, the newest
+// end first.
+func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserNumber, limit int) ([]services.Show, error) {
+	list := make(rows, len(hosts))
+	for i, host := range hosts {
+		list[i] = []any{host}
+	}
+	found, err := s.shows(ctx, pulledReplays, list, max(0, limit-1))
+	kept, of := found[:0], 0
+	for i, show := range found { // several may have the time of the last
+		if of++; i == 0 || found[i-1].Host != show.Host {
+			of = 1
+		}
+		if of <= limit {
+			kept = append(kept, show)
+		}
+	}
+	return kept, err
+}
+
+// ReplaysFeed lists the newest replays of everyone whom a reader follows and is shown, those that are in lists: after a place
+// of a board, the zero value for its top, at most limit. What it costs grows with the hosts followed and with limit.
+func (s *Store) ReplaysFeed(ctx context.Context, reader services.UserNumber, before services.ShowPlace, limit int) ([]services.Show, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	ended, id := int64(math.MaxInt64), services.MaxPostID
+	if before.Replay {
+		ended, id = before.Score*1000, before.ID
+	}
+	return s.shows(ctx, replaysFeed, reader, ended, id, limit)
+}

@@ -1,0 +1,14 @@
+package store
+
+import "maps"
+
+func init() {
+	maps.Copy(Statements, map[string]statement{
+		"lockHead": lockHead, "showForUpdate": showForUpdate, "showForShare": showForShare, "showsByID": showsByID, "countUpcoming": countUpcoming,
+		"activeShows": activeShows, "showHistory": showHistory, "endedShows": endedShows, "forgetFormer": forgetFormer, "hostReplays": hostReplays,
+		"pulledReplays": pulledReplays, "replaysFeed": replaysFeed, "oneHost": oneHost, "lowerHostUnnamed": lowerHostUnnamed,
+		"unpublishedShows": unpublishedShows, "raiseHostStamp": raiseHostStamp, "hostStamps": hostStamps, "hostsBy": hostsBy,
+		"unfollowedSince": unfollowedSince, "forgetPastFollows": forgetPastFollows,
+		"remindersOf": remindersOf, "remindsOf": remindsOf, "countReminders": countReminders,
+	})
+}
