@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -142,6 +144,33 @@ func (h *home) clean(t *rapid.T) {
 	}
 }
 
+// half leaves a post on its way: of the chunks of its followers some are done and some wait. Everybody has it on his first
+// page all the same, and from then on in his number.
+func (h *home) half(t *rapid.T) {
+	h.end(t)
+	audience := func(author string) (count int) {
+		for _, person := range h.people {
+			if _, follows := h.followed(person, author); follows {
+				count++
+			}
+		}
+		return count
+	}
+	h.publishAs(slices.MaxFunc(h.people, func(a, b string) int { return cmp.Compare(audience(a), audience(b)) }))
+	quick, bulk := h.n.workers[0], h.n.workers[1]
+	h.n.work(quick)
+	for range rapid.IntRange(0, 2).Draw(t, "chunks") {
+		h.n.work(bulk)
+	}
+	if _, err := h.n.mirror.RunOnce(h.n.tb.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, person := range h.people {
+		h.n.page(person, 1, "", "")
+		h.compareFeed(t, person)
+	}
+}
+
 // several are posts of one author at once.
 func (h *home) several(t *rapid.T) {
 	for range rapid.IntRange(2, 5).Draw(t, "posts") {
@@ -161,7 +190,7 @@ func (h *home) actions() map[string]func(*rapid.T) {
 	for name, action := range map[string]func(*rapid.T){
 		"publish": h.publish, "publish several": h.several, "delete": h.delete, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
 		"unfollow": h.unfollow, "mark": h.markSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
-		"flip": h.flip, "work": h.work, "clean": h.clean,
+		"flip": h.flip, "work": h.work, "clean": h.clean, "half": h.half,
 		"walk": func(t *rapid.T) { h.end(t); h.walk(t) },
 		"look": func(t *rapid.T) { h.look(t, h.person(t, "person")) },
 	} {
@@ -176,6 +205,9 @@ func (h *home) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
+// smallChunks let a post with two followers be carried by two jobs.
+func smallChunks(cfg *Config) { cfg.fanoutChunk = 1 }
+
 // Feeds, and what is new in them, equal the model after every history of people who follow, mute, block and hide, while
 // authors become small, big and huge.
 func TestHomeFeedsEqualTheModel(t *testing.T) {
@@ -189,7 +221,7 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 	}
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := rdbtest.NewServer(t)
-		n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), manual: true})
+		n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), manual: true, change: smallChunks})
 		check(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {
 				server.Do("DEL", key)
@@ -197,6 +229,6 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 		})
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
-		check(t, startNode(t, nodeOptions{database: storetest.Postgres(t), redis: "embedded", manual: true}), nil, nil)
+		check(t, startNode(t, nodeOptions{database: storetest.Postgres(t), redis: "embedded", manual: true, change: smallChunks}), nil, nil)
 	})
 }

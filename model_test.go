@@ -149,7 +149,10 @@ func (w *world) compareFeed(t *rapid.T, person string) badges {
 }
 
 func (w *world) publish(t *rapid.T) {
-	author := w.person(t, "author")
+	w.publishAs(w.person(t, "author"))
+}
+
+func (w *world) publishAs(author string) {
 	w.posts = append(w.posts, &worldPost{id: w.n.publish(author, "post"), author: author})
 	w.pending = true
 }

@@ -181,6 +181,7 @@ func (s *server) wire() *resolvers.Resolver {
 	s.fanout = fanout.New(fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
+		Chunk: s.cfg.fanoutChunk,
 	})
 	s.audit, s.cleaner = s.fanout.Audit(s.cfg.AuditEvery), s.fanout.Cleaner(s.cfg.CleanEvery)
 	s.badge = badge.New(badge.Config{
