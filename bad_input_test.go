@@ -191,6 +191,8 @@ func (c *crowd) badTexts() []badValue {
 		{"cursor cut off", queryAfter, c.cursor[:len(c.cursor)-2], refused{"INVALID", []string{"after", "cursor"}}},
 		{"empty cursor", queryAfter, "", refused{"INVALID", []string{"after", "cursor"}}},
 		{"another's cursor", queryAfter, c.cursor, refused{"INVALID", []string{"after", "another user"}}},
+		{"lastId of no post", queryLastID, "post:0000000000007", refused{"NOT_FOUND", []string{"lastId", "post:0000000000007"}}},
+		{"the last of all ids as lastId", queryLastID, "post:7ZZZZZZZZZZZZ", refused{"NOT_FOUND", []string{"lastId", "post:7ZZZZZZZZZZZZ"}}},
 		{"lastId of a user", queryLastID, "user:bob", refused{"INVALID", []string{"lastId", "post:"}}},
 		{"node of no type", queryNode, "foo:bar", refused{"INVALID", []string{`"foo:bar"`, "type of user, post"}}},
 		{"node of a short post", queryNode, "post:1", refused{"INVALID", []string{"id", "13 letters"}}},

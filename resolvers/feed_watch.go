@@ -26,6 +26,9 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserNumber, fir
 	if err != nil {
 		return feed.Page{}, err
 	}
+	if lastID != nil {
+		return r.Feed.PageBelow(ctx, viewer, before, size)
+	}
 	return r.Feed.Page(ctx, viewer, before, size)
 }
 

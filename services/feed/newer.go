@@ -39,12 +39,12 @@ func (s *Service) Newer(ctx context.Context, reader services.UserNumber, than se
 			late = append(late, entry)
 		}
 	}
-	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):]); err != nil {
+	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):], 0); err != nil {
 		return page, err
 	}
 	for before := len(page.Items); len(newer) > 0 && len(page.Items)-before < first; {
 		want := min(first-(len(page.Items)-before), len(newer))
-		if page.Items, err = s.fill(ctx, page.Items, newer[:want]); err != nil {
+		if page.Items, err = s.fill(ctx, page.Items, newer[:want], 0); err != nil {
 			return page, err
 		}
 		page.Next = newer[want-1].Post

@@ -31,11 +31,22 @@ const rawLimit = services.Retention
 // Page reads up to first posts with ids below before. What was deleted is left out and made up for from further
 // down. The next page starts after the last entry that was looked at, filtered or not, so that no page repeats another.
 func (s *Service) Page(ctx context.Context, reader services.UserNumber, before services.PostID, first int) (Page, error) {
+	return s.page(ctx, reader, before, 0, first)
+}
+
+// PageBelow is the Page below a post that somebody named: NOT_FOUND when there never was one; one that is deleted has its
+// place.
+func (s *Service) PageBelow(ctx context.Context, reader services.UserNumber, post services.PostID, first int) (Page, error) {
+	return s.page(ctx, reader, post, post, first)
+}
+
+// page holds that there is a post of the name, if one is given.
+func (s *Service) page(ctx context.Context, reader services.UserNumber, before, named services.PostID, first int) (Page, error) {
 	var page Page
 	for looked := 0; ; {
 		want := min(first-len(page.Items), rawLimit-looked)
 		read := s.raw
-		if before == services.MaxPostID {
+		if before == services.MaxPostID && named == 0 {
 			read = func(ctx context.Context, reader services.UserNumber, _ services.PostID, limit int) (rawPage, error) {
 				return s.first(ctx, reader, limit)
 			}
@@ -47,9 +58,10 @@ func (s *Service) Page(ctx context.Context, reader services.UserNumber, before s
 		page.Building = page.Building || raw.Building
 		page.HasNext = len(raw.Entries) > want
 		entries := raw.Entries[:min(want, len(raw.Entries))]
-		if page.Items, err = s.fill(ctx, page.Items, entries); err != nil {
+		if page.Items, err = s.fill(ctx, page.Items, entries, named); err != nil {
 			return page, err
 		}
+		named = 0
 		if len(entries) > 0 {
 			before = entries[len(entries)-1].Post
 			page.Next = before
@@ -67,13 +79,24 @@ func (s *Service) Page(ctx context.Context, reader services.UserNumber, before s
 	}
 }
 
-// fill appends the entries' posts that are still to be seen, posts and authors read in one round trip.
-func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry) ([]Item, error) {
-	ids, authors := make([]services.PostID, len(entries)), make([]services.UserNumber, len(entries))
+// fill appends the entries' posts that are still to be seen, posts and authors read in one round trip. In the same it looks
+// for the post that was named, if one was; where SQL, which alone can say that there is none, does not answer, that is let
+// pass.
+func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry, named services.PostID) ([]Item, error) {
+	ids, authors := make([]services.PostID, len(entries), len(entries)+1), make([]services.UserNumber, len(entries))
 	for i, entry := range entries {
 		ids[i], authors[i] = entry.Post, entry.Author
 	}
-	posts, users, err := s.mirror.Read(ctx, ids, authors)
+	sought := ids
+	if named > 0 {
+		sought = append(ids, named)
+	}
+	posts, users, err := s.mirror.Read(ctx, sought, authors)
+	if named > 0 && services.IsUnavailable(err) {
+		posts, users, err = s.mirror.Read(ctx, ids, authors)
+	} else if _, there := posts[named]; err == nil && named > 0 && !there {
+		err = services.Errorf(services.NotFound, "lastId: there is no %s", services.GlobalID(services.PostType, named.String()))
+	}
 	if err != nil {
 		return items, err
 	}

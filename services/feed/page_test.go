@@ -3,12 +3,15 @@ package feed
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
@@ -228,4 +231,41 @@ func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 			t.Errorf("reader %d: from SQL %v to %s, from Redis %v", reader, got, end, fromRedis[reader])
 		}
 	}
+}
+
+// A page goes on below a post that is named, one that is deleted or in nobody's feed included, and says so where there never
+// was one. To look for it costs no round trip of its own, and without SQL it is let pass.
+func TestAPageBelowAPostThatIsNamed(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.pair()
+		stranger := n.Users(1)[0]
+		oldest, foreign, middle, newest := n.publish(author, "1"), n.publish(stranger, "2"), n.publish(author, "3"), n.publish(author, "4")
+		n.Must(n.do(n.Service.Delete(author, middle)))
+		n.Quiet(n.fan)
+		below := func(what string, post services.PostID, code services.Code, want ...services.PostID) {
+			t.Helper()
+			page, err := n.PageBelow(t.Context(), reader, post, 10)
+			if services.CodeOf(err) != code || !slices.Equal(places(page), want) {
+				t.Errorf("below %s: %v, %v; want %v, %q", what, places(page), err, want, code)
+			}
+			if err != nil && !strings.Contains(err.Error(), "lastId: there is no post:"+post.String()) {
+				t.Errorf("below %s: %v", what, err)
+			}
+		}
+		below("the newest", newest, "", oldest)
+		below("a deleted one", middle, "", oldest)
+		below("a stranger's", foreign, "", oldest)
+		below("the oldest", oldest, "")
+		below("none", newest-1, services.NotFound)
+		below("none, below everything", 7, services.NotFound)
+		below("none, above everything", services.MaxPostID, services.NotFound)
+		n = newNode(w.AnotherNode()) // which remembers nothing
+		ctx, trips := rdb.WithRoundTrips(t.Context())
+		if _, err := n.PageBelow(ctx, reader, newest, 10); err != nil || trips.Count() > 2 {
+			t.Errorf("on another node: %d round trips, %v", trips.Count(), err)
+		}
+		n.Must(n.Store.Close())
+		below("none, without SQL", newest-1, "", oldest)
+	})
 }
