@@ -221,11 +221,11 @@ func (f *Fanout) runName(ctx context.Context, job store.Job) error {
 }
 
 func (f *Fanout) name(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
-	adds := make([]rdb.AddPulled, len(edges))
+	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
-		adds[i] = rdb.AddPulled{Reader: edge.Follower, Author: services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}}
+		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}}
 	}
-	results, err := f.redis.MergePulled(ctx, stamp, adds)
+	results, err := f.redis.MergeNamed(ctx, rdb.PulledAuthors, stamp, adds)
 	if err != nil {
 		return err
 	}

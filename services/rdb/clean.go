@@ -32,6 +32,7 @@ type Findings struct {
 	Keys      int                   // ours or not, that were passed
 	Documents []services.UserNumber // users of whom there is a document
 	Long      []services.UserNumber // users whose inbox holds more than is listed
+	Replays   []services.UserNumber // users whose list of replays does
 	Leftover  []Leftover
 }
 
@@ -103,7 +104,7 @@ func (c *Client) find(ctx context.Context, keys []string) (found Findings, err e
 				continue
 			}
 			p.Exists(ctx, badgeKey(one.user))
-			if one.part == inboxPart {
+			if one.isList() {
 				p.ZCard(ctx, one.name)
 			}
 		}
@@ -124,11 +125,15 @@ func (c *Client) find(ctx context.Context, keys []string) (found Findings, err e
 		if err == nil && held == 0 {
 			found.Leftover = append(found.Leftover, Leftover{kind: "orphan", keys: []string{one.name, badgeKey(one.user)}})
 		}
-		if one.part == inboxPart {
+		if one.isList() {
 			length, err := commands[0].(*redis.IntCmd).Result()
 			commands = commands[1:]
 			if err == nil && held == 1 && length-1 > services.Retention {
-				found.Long = append(found.Long, one.user)
+				if one.part == inboxPart {
+					found.Long = append(found.Long, one.user)
+				} else {
+					found.Replays = append(found.Replays, one.user)
+				}
 			}
 		}
 	}
@@ -170,7 +175,7 @@ const AnyDay = -1
 func (c *Client) DropUsers(ctx context.Context, users []services.UserNumber, last int64) (dropped []int, err error) {
 	calls := make([]call, len(users))
 	for i, user := range users {
-		keys := []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)}
+		keys := []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)}
 		calls[i] = call{keys: keys, args: []any{last}}
 	}
 	return c.dropped(ctx, userDrop, calls)

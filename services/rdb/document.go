@@ -20,6 +20,7 @@ import (
 //	fc    home feed: the count, 0 to 300, with "+" when it may be more
 //	fq ft home feed: newest entry that does not count; newest counting entry ever trimmed
 //	F     home feed: followed authors whose posts are pulled, and since when they are followed, packed
+//	L     live board: followed authors who host shows, and since when they are followed, packed
 //	Cu Cm conversations: unread and mentions over those counted when written
 //	R     conversations counted when read, and what to take from the head of each, packed
 //	Ck    how many states {u<number>}:c has: with another number some were lost
@@ -34,6 +35,9 @@ type Document struct {
 	FeedMore      bool                        // FeedCount or more
 	Pulled        []services.FollowedAuthor   // whose posts are not in FeedCount, in no order
 	PulledCount   services.PulledCount        // what a node knows of Pulled when it renders
+	Hosts         []services.FollowedAuthor   // whose shows are on the board, in no order
+	LiveSeen      uint64                      // live board: shows that went live up to this version of the log were seen
+	LiveCount     services.LiveCount          // what a node knows of Hosts when it renders
 	Notifications []services.CategoryCounts   // of services.Categories, in that order
 	Messages      []services.MessageTypeState // of the configured types, in that order
 	Notice        services.NoticeState

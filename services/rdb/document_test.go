@@ -17,8 +17,8 @@ var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: 
 
 // goodValues are what Redis answers for a document.
 func goodValues() []any {
-	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", pulledText(pulledAuthors...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00",
-		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90"}
+	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", namedText(pulledAuthors...), namedText(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00",
+		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;"}
 	for range services.Categories {
 		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "12;0000000000009")
 	}
@@ -30,7 +30,7 @@ var standard = newLayout([]string{services.DefaultMessageType}, nil)
 
 func TestADocumentIsReadWhole(t *testing.T) {
 	d := standard.parse(goodValues(), "1234567890")
-	want := Document{Ready: true, N: 1_700_000_000_000_001, Day: 20_000, Seen: 4, FeedCount: 299, FeedMore: true, Pulled: pulledAuthors}
+	want := Document{Ready: true, N: 1_700_000_000_000_001, Day: 20_000, Seen: 4, FeedCount: 299, FeedMore: true, Pulled: pulledAuthors, Hosts: pulledAuthors[1:], LiveSeen: 6}
 	if len(d.Notifications) != len(services.Categories) {
 		t.Fatalf("%+v has not every category", d)
 	}
@@ -59,8 +59,8 @@ func TestABrokenFieldIsNeverNought(t *testing.T) {
 		switch field {
 		case "n", "d", "fc", "Cu", "Cm":
 			return slices.Contains([]any{"000000000000", "00000000000000", "8000000000000"}, value)
-		case "F":
-			return isText && len(text)%pulledSize == 0
+		case "F", "L":
+			return isText && len(text)%namedSize == 0
 		case "R":
 			return isText && len(text)%8 == 0
 		case noticeField:
@@ -149,7 +149,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		}
 		fields, err := v.c.rds().HGetAll(v.Context(), badgeKey(reader)).Result()
 		v.must(err)
-		if len(fields) != 14+2*len(services.Categories)+4 {
+		if len(fields) != 15+2*len(services.Categories)+5 {
 			v.Errorf("%d fields: %v", len(fields), fields)
 		}
 		for name, value := range fields {

@@ -54,17 +54,22 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	if err != nil {
 		return entry, false
 	}
+	author, ok := parseAuthor(member[idLength : idLength+authorLength])
+	flag := member[entryLength-1]
+	if !ok || flag != flagCounts && flag != flagListed {
+		return entry, false
+	}
+	return services.FeedEntry{Post: id, Author: author, Counts: flag == flagCounts}, true
+}
+
+// parseAuthor reads what authorLetters prints.
+func parseAuthor(letters string) (services.UserNumber, bool) {
 	var author uint64
-	for i := range authorLength {
-		letter := member[idLength+i]
+	for _, letter := range []byte(letters) {
 		if letter < authorFirst || letter >= authorFirst+authorBase {
-			return entry, false
+			return 0, false
 		}
 		author = author*authorBase + uint64(letter-authorFirst)
 	}
-	flag := member[entryLength-1]
-	if author > math.MaxUint32 || flag != flagCounts && flag != flagListed {
-		return entry, false
-	}
-	return services.FeedEntry{Post: id, Author: services.UserNumber(author), Counts: flag == flagCounts}, true
+	return services.UserNumber(author), author <= math.MaxUint32
 }

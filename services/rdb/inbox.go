@@ -37,7 +37,7 @@ type Stamp uint64
 var (
 	inboxAdd     = loadScript("inbox_add")
 	inboxMerge   = loadScript("inbox_merge")
-	inboxDrop    = loadScript("inbox_drop")
+	inboxDrop    = loadScript("inbox_drop", replaysLib)
 	inboxDelete  = loadScript("inbox_delete")
 	feedSeen     = loadScript("feed_seen")
 	rebuildBegin = loadScript("rebuild_begin")
@@ -45,6 +45,11 @@ var (
 	stampScript  = loadScript("stamp")
 	activity     = loadScript("activity")
 )
+
+// viewKeys are the parts of a user's view, as the scripts have them that make it.
+func viewKeys(user services.UserNumber) []string {
+	return []string{badgeKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)}
+}
 
 func inboxKeys(user services.UserNumber) []string {
 	return []string{badgeKey(user), inboxKey(user), onlineKey(user)}
@@ -82,12 +87,13 @@ type Merge struct {
 	Stamp   Stamp
 	Fence   bool // the edge may be new: whatever was read before is refused afterwards, since its entries may count differently
 	Pulled  []services.FollowedAuthor
+	Hosts   []services.FollowedAuthor
 	Entries []services.FeedEntry
 }
 
 // MergeIntoInbox merges what was read for one reader.
 func (c *Client) MergeIntoInbox(ctx context.Context, merge Merge) (Result, error) {
-	args := []any{merge.Stamp.text(), "0", pulledText(merge.Pulled...)}
+	args := []any{merge.Stamp.text(), "0", namedText(merge.Pulled...), namedText(merge.Hosts...)}
 	if merge.Fence {
 		args[1] = "1"
 	}
@@ -97,9 +103,12 @@ func (c *Client) MergeIntoInbox(ctx context.Context, merge Merge) (Result, error
 	return c.result(ctx, inboxMerge, call{keys: inboxKeys(merge.Reader), args: args})
 }
 
-// DropFromInbox takes everything of an author out of a reader's feed, whichever way his posts come into it.
+// DropFromInbox takes everything of an author out of a reader's views: his posts, whichever way they come into the feed, and
+// his shows.
 func (c *Client) DropFromInbox(ctx context.Context, reader, author services.UserNumber) (Result, error) {
-	return c.result(ctx, inboxDrop, call{keys: inboxKeys(reader), args: []any{authorLetters(author), authorBytes(author)}})
+	return c.result(ctx, inboxDrop, call{
+		keys: append(inboxKeys(reader), replaysKey(reader)), args: []any{authorLetters(author), authorBytes(author)},
+	})
 }
 
 // DeleteFromInboxes takes one post out of many inboxes, one round trip for each 500.
@@ -126,7 +135,7 @@ func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, 
 	}
 	calls := make([]call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user), conversationsKey(user)}, args: args}
+		calls[i] = call{keys: viewKeys(user), args: args}
 	}
 	replies, err := c.changeViews(ctx, rebuildBegin, calls)
 	if err != nil {
@@ -169,6 +178,7 @@ type FeedFacts struct {
 	Stamp          Stamp
 	Seen           services.PostID           // seen up to
 	Pulled         []services.FollowedAuthor // whose posts are not among Entries
+	Hosts          []services.FollowedAuthor // who have shows
 	Entries        []services.FeedEntry      // the newest
 	Floor          services.PostID           // the newest older than Entries, 0 when there is none
 	TrimmedCounted services.PostID           // the newest that counts at or below Floor, 0 when there is none
@@ -180,12 +190,14 @@ type FeedFacts struct {
 func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error) {
 	args := []any{
 		facts.Stamp.text(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
-		facts.Day, secondsToLive(facts.Lifetime), pulledText(facts.Pulled...),
+		facts.Day, secondsToLive(facts.Lifetime), namedText(facts.Pulled...), namedText(facts.Hosts...),
 	}
 	for _, entry := range facts.Entries {
 		args = append(args, entryText(entry))
 	}
-	return c.result(ctx, rebuildMerge, call{keys: append(inboxKeys(facts.Reader), conversationsKey(facts.Reader)), args: args})
+	return c.result(ctx, rebuildMerge, call{
+		keys: append(inboxKeys(facts.Reader), conversationsKey(facts.Reader), replaysKey(facts.Reader)), args: args,
+	})
 }
 
 // secondsToLive is up to a sixteenth less than a lifetime: keys that were made together, as after a loss, are not to end
@@ -199,7 +211,7 @@ func secondsToLive(lifetime time.Duration) int64 {
 func (c *Client) MarkActive(ctx context.Context, users []services.UserNumber, day int64, lifetime time.Duration) error {
 	calls := make([]call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: []string{badgeKey(user), inboxKey(user), conversationsKey(user)}, args: []any{day, secondsToLive(lifetime)}}
+		calls[i] = call{keys: viewKeys(user), args: []any{day, secondsToLive(lifetime)}}
 	}
 	_, err := c.changeViews(ctx, activity, calls)
 	return err
@@ -267,7 +279,7 @@ func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 	pulled, hasPulled := fields[2].(string)
 	seen, hasSeen := fields[3].(string)
 	p := &parser{failed: !hasPulled || !hasSeen}
-	page.Pulled, page.Seen, page.Floor = p.unpackPulled(pulled), p.place(seen), p.place(first[0][1:])
+	page.Pulled, page.Seen, page.Floor = p.unpackNamed(pulled), p.place(seen), p.place(first[0][1:])
 	if day, ok := fields[4].(string); ok {
 		page.Day, _ = strconv.ParseInt(day, 10, 64) // what is none is a day long ago, and he is taken for one who returns
 	}

@@ -48,7 +48,7 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 		v.must(err)
 		for _, field := range fields {
 			for _, value := range []string{"", "?", "-1", "OOOOOOOOOOOOO", "none"} {
-				if (field == "R" || field == "F") && value == "" {
+				if (field == "R" || field == "F" || field == "L") && value == "" {
 					continue // as good as any
 				}
 				if value == "none" {

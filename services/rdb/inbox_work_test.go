@@ -254,7 +254,7 @@ func newSnapshot(fields []any, members []string) (s snapshot) {
 	}
 	s.seen, _ = services.ParsePostID(T)
 	packed, _ := fields[5].(string)
-	s.pulled = sortPulled((&parser{}).unpackPulled(packed))
+	s.pulled = sortPulled((&parser{}).unpackNamed(packed))
 	s.floor = members[0]
 	for _, member := range members[1:] {
 		entry, ok := parseEntry(member)

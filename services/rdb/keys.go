@@ -21,6 +21,14 @@ func inboxKey(user services.UserNumber) string { return userKey(user, ":i") }
 // for each conversation that he is in or has lately left. Their number stands in the badge document.
 func conversationsKey(user services.UserNumber) string { return userKey(user, ":c") }
 
+// replaysKey is the newest replays of the hosts whom the user follows: ZSET, all scores 0, one mark and at most
+// Retention + 32 members of 27 bytes, see replayText. It is made when his board is read.
+func replaysKey(user services.UserNumber) string { return userKey(user, ":r") }
+
+// sessionsKey is the user's sessions of the live board that are turned over: HASH, slot -> "end (ms);session", at most
+// sessionSlots. It ends with the last of them.
+func sessionsKey(user services.UserNumber) string { return userKey(user, ":s") }
+
 // onlineKey is where the user has open subscriptions: HASH, node -> end of its lease in ms, a field a node.
 func onlineKey(user services.UserNumber) string { return userKey(user, ":on") }
 
@@ -53,6 +61,7 @@ func userKey(user services.UserNumber, part string) string {
 const (
 	documentPart = "b"
 	inboxPart    = "i"
+	replaysPart  = "r"
 	leasePart    = "lease"
 	copyPart     = "copy"
 	viewPart     = "view"
@@ -69,6 +78,9 @@ func (k ownedKey) endsItself() bool {
 	return k.part == leasePart || k.part == copyPart || k.part == viewPart
 }
 
+// isList says that the key is one of the lists that are cut to what is listed.
+func (k ownedKey) isList() bool { return k.part == inboxPart || k.part == replaysPart }
+
 // parseKey takes a key apart; ours is false when its name is none of those above. Others' keys may stand in the same Redis.
 func parseKey(name string) (key ownedKey, ours bool) {
 	key.name = name
@@ -77,7 +89,7 @@ func parseKey(name string) (key ownedKey, ours bool) {
 		user, err := strconv.ParseUint(number, 10, 32)
 		key.user, key.part = services.UserNumber(user), part
 		switch part {
-		case "on":
+		case "on", "s":
 			key.part = leasePart
 		case "p":
 			key.part = copyPart

@@ -22,7 +22,7 @@ type layout struct {
 const unborn = "0"
 
 // The fields before the registers, in the order of layout.fields.
-var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "Cu", "Cm", "R"}
+var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R"}
 
 const (
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
@@ -39,6 +39,7 @@ func newLayout(types, dots []string) *layout {
 	register(noticeField, unborn, `^%d+;%d+;%d+$`)
 	register(segmentField, unborn, `^%d+;%d+$`)
 	register(policyField, unborn, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`)
+	register(liveField, unborn, `^%d+;$`)
 	for _, category := range services.Categories {
 		register(countsField(category), unborn, countsPattern)
 		register(newestField(category), unborn, placePattern)
@@ -135,7 +136,8 @@ func (l *layout) parse(values []any, epoch string) Document {
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
 	count, more := strings.CutSuffix(p.next(), "+")
 	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
-	d.Pulled = p.unpackPulled(p.next())
+	d.Pulled = p.unpackNamed(p.next())
+	d.Hosts = p.unpackNamed(p.next())
 	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
 	d.Conversations.ReadSide = p.unpack(p.next())
 	p.registers(l, &d)
@@ -166,6 +168,7 @@ func (p *parser) registers(l *layout, d *Document) {
 	p.failed = p.failed || err != nil
 	d.Segments.Bits = bits
 	d.Policy = p.policy()
+	d.LiveSeen = p.liveSeen()
 	d.Notifications = make([]services.CategoryCounts, 0, len(services.Categories))
 	for _, category := range services.Categories {
 		counts := services.CategoryCounts{}

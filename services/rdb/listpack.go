@@ -19,11 +19,11 @@ type listpack struct {
 }
 
 // listpacks are the settings that documents and inboxes rest on. 300 entries take 10 KB in one piece and 44 KB otherwise. A
-// document in one piece takes 400 bytes, otherwise 1,000: one value that is too long is enough, and F has 12 bytes for each
-// author whose posts are pulled: this is 100 of them.
+// document in one piece takes 400 bytes, otherwise 1,000: one value that is too long is enough, and F and L have 12 bytes for
+// each author whose posts are pulled, or who hosts shows: this is 100 of them.
 var listpacks = []listpack{
 	{"zset-max-listpack-entries", "zset-max-ziplist-entries", 512},
-	{"hash-max-listpack-value", "hash-max-ziplist-value", 100 * pulledSize},
+	{"hash-max-listpack-value", "hash-max-ziplist-value", 100 * namedSize},
 }
 
 // listpackSettings are the lines for the private server.
@@ -51,7 +51,7 @@ func (c *Client) raiseListpacks(ctx context.Context) {
 		c.costly.Do(func() {
 			c.log.Warn("zset-max-listpack-entries and hash-max-listpack-value of this Redis cannot be raised to 512 and 1200: "+
 				"if they are less, a full inbox takes about four times the memory, and so does the document of who follows "+
-				"more than five authors with a huge audience", "error", err)
+				"more than five hosts of shows, or authors with a huge audience", "error", err)
 		})
 	}
 }

@@ -20,7 +20,7 @@ func sortPulled(list []services.FollowedAuthor) []services.FollowedAuthor {
 
 func (v view) pull(stamp Stamp, author services.FollowedAuthor) Result {
 	v.Helper()
-	results, err := v.c.MergePulled(v.Context(), stamp, []AddPulled{{reader, author}})
+	results, err := v.c.MergeNamed(v.Context(), PulledAuthors, stamp, []AddNamed{{reader, author}})
 	v.must(err)
 	return results[0]
 }
@@ -106,7 +106,7 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 		pulled = append(pulled, services.FollowedAuthor{Author: services.UserNumber(1000 + i), Since: services.PostIDAt(time.Now())})
 	}
 	v.build(FeedFacts{Pulled: pulled})
-	if with := usage(); idle > 300 || with > 5*(idle+100*pulledSize)/4 { // memory is given out in steps of up to a quarter
+	if with := usage(); idle > 300 || with > 5*(idle+100*namedSize)/4 { // memory is given out in steps of up to a quarter
 		t.Errorf("an idle document takes %d bytes, with 100 authors %d", idle, with)
 	}
 	if encoding := fmt.Sprint(server.Do("OBJECT", "ENCODING", badgeKey(reader))); encoding != "listpack" && encoding != "ziplist" {
@@ -157,14 +157,14 @@ func (w *world) name(pause func(), author, after, to services.UserNumber) error 
 		return err
 	}
 	pause()
-	var adds []AddPulled
+	var adds []AddNamed
 	for _, reader := range w.followers(author, after) {
 		if reader <= to {
-			adds = append(adds, AddPulled{reader, services.FollowedAuthor{Author: author, Since: w.edges[edge{reader, author}]}})
+			adds = append(adds, AddNamed{reader, services.FollowedAuthor{Author: author, Since: w.edges[edge{reader, author}]}})
 		}
 	}
 	pause()
-	results, err := w.client.MergePulled(w.ctx, stamp, adds)
+	results, err := w.client.MergeNamed(w.ctx, PulledAuthors, stamp, adds)
 	if err != nil {
 		return err
 	}
@@ -219,13 +219,13 @@ func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
 
 // pulledBugs are what these histories must find, each by itself.
 var pulledBugs = map[string]plantedBug{
-	"an author named from as old a read as it likes": {scripts: []replacement{{&pulledMerge, stampCheck, ""}}, known: 48},
-	"a drop that leaves him named":                   {scripts: []replacement{{&inboxDrop, "unpull(KEYS[1], ARGV[2]) and 1 or 0", "0"}}, known: 23},
-	"a follow that does not name him":                {scripts: []replacement{{&inboxMerge, "pull(KEYS[1], ARGV[3]) and 1 or 0", "0"}}, known: 9},
-	"a rebuild that names nobody":                    {scripts: []replacement{{&rebuildMerge, "pull(KEYS[1], ARGV[7])\n", ""}}, known: 1},
-	"a rebuild that forgets who was named":           {scripts: []replacement{{&rebuildMerge, "pull(KEYS[1], ARGV[7])\n", "redis.call('HSET', KEYS[1], 'F', '') pull(KEYS[1], ARGV[7])\n"}}, known: 2292},
-	"an inbox lost without them":                     {scripts: []replacement{{&rebuildBegin, ", 'F', '') -- removals", ") -- removals"}}, known: 140},
-	"a change without a version":                     {scripts: []replacement{{&pulledMerge, "d.n = math.max(now(), d.n + 1)", ""}}, known: 14},
+	"an author named from as old a read as it likes": {scripts: []replacement{{&namedMerge, stampCheck, ""}}, known: 48},
+	"a drop that leaves him named":                   {scripts: []replacement{{&inboxDrop, "unname(KEYS[1], 'F', ARGV[2]) and 1 or 0", "0"}}, known: 23},
+	"a follow that does not name him":                {scripts: []replacement{{&inboxMerge, "name(KEYS[1], 'F', ARGV[3]) and 1 or 0", "0"}}, known: 9},
+	"a rebuild that names nobody":                    {scripts: []replacement{{&rebuildMerge, "name(KEYS[1], 'F', ARGV[7])\n", ""}}, known: 1},
+	"a rebuild that forgets who was named":           {scripts: []replacement{{&rebuildMerge, "name(KEYS[1], 'F', ARGV[7])\n", "redis.call('HSET', KEYS[1], 'F', '') name(KEYS[1], 'F', ARGV[7])\n"}}, known: 2292},
+	"an inbox lost without them":                     {scripts: []replacement{{&rebuildBegin, "'F', '', 'L', '') -- removals", "'L', '') -- removals"}}, known: 140},
+	"a change without a version":                     {scripts: []replacement{{&namedMerge, "d.n = math.max(now(), d.n + 1)", ""}}, known: 14},
 	"followers named before it is written down":      {world: func(w *world) { w.late = true }, known: 1038},
 }
 

@@ -16,6 +16,7 @@ import (
 //	A                        announcements and dots: "ver;position;dots from (us)"
 //	G                        segments: "ver;bits"
 //	D<dot>                   "ver;raise (us) that was clicked away"; absent until it was
+//	B                        live board: "ver;", the version of the log up to which shows were seen
 //	P                        display policy: "ver;out of total;as dot;quiet from;to;offset"
 type Register struct {
 	Field string
@@ -32,6 +33,7 @@ const (
 	noticeField  = "A"
 	segmentField = "G"
 	policyField  = "P"
+	liveField    = "B"
 )
 
 // countsField and newestField have a letter for the category: every document has them.
@@ -101,6 +103,19 @@ func DotRegister(name string, seen uint64) Register {
 func PolicyRegister(policy services.DisplayPolicy) Register {
 	return Register{policyField, registerValue(policy.Version, digits(services.PackSources(policy.OutOfTotal)), digits(services.PackSources(policy.AsDot)),
 		digits(policy.QuietFrom), digits(policy.QuietTo), digits(policy.OffsetEast))}
+}
+
+// LiveSeenRegister is the register of the version of the log up to which the live board was seen.
+func LiveSeenRegister(version uint64) Register { return Register{liveField, registerValue(version)} }
+
+func (p *parser) liveSeen() (version uint64) {
+	text := p.next()
+	if text == unborn {
+		return 0
+	}
+	text, whole := strings.CutSuffix(text, ";")
+	p.failed = p.failed || !whole
+	return p.numberOf(text)
 }
 
 func (p *parser) policy() (policy services.DisplayPolicy) {

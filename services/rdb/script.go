@@ -27,13 +27,20 @@ type script struct {
 // loaded are the scripts of the package, in the order of their loading; every Client brings them to its masters.
 var loaded []*script
 
-// loadScript makes a script of lua/lib.lua, lua/lib_pulled.lua, lua/lib_inbox.lua and lua/NAME.lua. It is for package
-// variables: without the file it panics.
-func loadScript(name string) *script {
-	s := newScript(name, luaFile("lib")+luaFile("lib_pulled")+luaFile("lib_inbox")+luaFile(name))
+// loadScript makes a script of lua/lib.lua, lua/lib_named.lua, lua/lib_inbox.lua, further parts and lua/NAME.lua. It is for
+// package variables: without the file it panics.
+func loadScript(name string, parts ...string) *script {
+	source := luaFile("lib") + luaFile("lib_named") + luaFile("lib_inbox")
+	for _, part := range parts {
+		source += luaFile(part)
+	}
+	s := newScript(name, source+luaFile(name))
 	loaded = append(loaded, s)
 	return s
 }
+
+// replaysLib is the part of scripts that change lists of replays.
+const replaysLib = "lib_replays"
 
 // loadConversationScript makes a script of lua/lib.lua, lua/lib_conversations.lua and lua/NAME.lua.
 func loadConversationScript(name string) *script {

@@ -37,6 +37,11 @@ type Snapshot struct {
 	Uncounted services.PostID      // the newest that is listed and does not count, or a newer one
 	Removed   time.Time            // stamp of birth or of the last removal
 
+	Replays      []ReplayEntry      // of the list of replays, newest first; nil when there is none or it is being built
+	Listed       bool               // there is one
+	ReplayStrays int                // members of it that are no entries
+	ReplayFloor  services.ShowPlace // the newest that it has lost or never had
+
 	Conversations map[services.ConversationID]services.Membership // the user's own states; User and Gen are not kept
 }
 
@@ -57,13 +62,14 @@ func (c *Client) Snapshots(ctx context.Context, users []services.UserNumber) ([]
 				p.ZRange(ctx, inboxKey(user), 0, -1)
 				p.HGetAll(ctx, conversationsKey(user))
 				p.HLen(ctx, onlineKey(user))
+				p.ZRange(ctx, replaysKey(user), 0, -1)
 			}
 		})
 		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
 			return nil, err
 		}
 		for i := range part {
-			snapshot, err := layout.snapshot(commands[4*i:][:4], c.epoch.value())
+			snapshot, err := layout.snapshot(commands[5*i:][:5], c.epoch.value())
 			if err != nil {
 				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], unavailable(err))
 			}
@@ -98,6 +104,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
 		return Snapshot{Wholeness: Spoiled}, nil
 	}
+	snapshot.replays(commands[4].(*redis.StringSliceCmd).Val())
 	whole := snapshot.Document.Ready && snapshot.inbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.ownFields() &&
 		snapshot.Fields["Ck"] == strconv.Itoa(len(snapshot.Conversations))
 	snapshot.Wholeness = map[bool]Wholeness{true: Whole, false: Partial}[whole]
@@ -122,6 +129,23 @@ func (s *Snapshot) inbox(members []string) bool {
 		}
 	}
 	return true
+}
+
+// replays takes the members of the list of replays apart; without its mark there is none.
+func (s *Snapshot) replays(members []string) {
+	if len(members) == 0 || members[0] == "" || members[0][0] != sentinel {
+		return
+	}
+	if s.ReplayFloor, s.Listed = parseReplayPlace(members[0][1:]); !s.Listed {
+		return
+	}
+	for _, member := range slices.Backward(members[1:]) {
+		if entry, ok := parseReplay(member); ok {
+			s.Replays = append(s.Replays, entry)
+		} else {
+			s.ReplayStrays++
+		}
+	}
 }
 
 // conversations takes the states, and says whether all can be read: the scripts fail on one that cannot.

@@ -169,7 +169,7 @@ func TestRegisterFieldsAreThoseOfEveryDocument(t *testing.T) {
 		v.c.SetDots([]string{"shop"})
 		v.build(FeedFacts{})
 		fields := v.c.RegisterFields()
-		if len(fields) != 3+2*len(services.Categories)+1 || slices.Contains(fields, "Dshop") {
+		if len(fields) != 4+2*len(services.Categories)+1 || slices.Contains(fields, "Dshop") {
 			v.Errorf("%v", fields)
 		}
 		for _, field := range fields {

@@ -96,13 +96,13 @@ func (c *Client) empty(ctx context.Context, keys []string) error {
 	return err
 }
 
-// viewOf is whose view a key is a part of; a copy of his profile is none.
+// viewOf is whose view a key is a part of; a copy of his profile is none, nor are his sessions, which nothing brings back.
 func viewOf(key string) (user services.UserNumber, ok bool) {
 	text, found := strings.CutPrefix(key, "{u")
 	text, _, closed := strings.Cut(text, "}:")
 	number, err := strconv.ParseUint(text, 10, 32)
 	user = services.UserNumber(number)
-	return user, found && closed && err == nil && key != profileKey(user)
+	return user, found && closed && err == nil && key != profileKey(user) && key != sessionsKey(user)
 }
 
 var viewReset = loadScript("view_reset")
@@ -112,7 +112,7 @@ const resetLifetime = time.Hour
 
 func resetCall(user services.UserNumber) call {
 	return call{
-		keys: []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)},
+		keys: []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)},
 		args: []any{int64(resetLifetime / time.Second)},
 	}
 }

@@ -1,5 +1,5 @@
 -- Notes that the user was here today, and lets his keys live on.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4] {u}:r
 -- ARGV[1] day  ARGV[2] seconds to live
 -- Returns 1, or 0 when there is no document
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
@@ -7,4 +7,5 @@ redis.call('HSET', KEYS[1], 'd', ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 redis.call('EXPIRE', KEYS[3], ARGV[2])
+redis.call('EXPIRE', KEYS[4], ARGV[2])
 return 1

@@ -1,11 +1,14 @@
--- Takes everything of one author out of a reader's feed: his posts in the inbox, and him where his posts are pulled.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
+-- Takes everything of one author out of a reader's views: his posts in the inbox, the replays of his shows, and him where the
+-- document names him.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:r
 -- ARGV[1] the author's 5 letters  ARGV[2] his 4 bytes
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 fence(KEYS[1], d)
-local removed = unpull(KEYS[1], ARGV[2]) and 1 or 0
+dropHost(KEYS[4], ARGV[1])
+local removed = unname(KEYS[1], 'F', ARGV[2]) and 1 or 0
+if unname(KEYS[1], 'L', ARGV[2]) then removed = removed + 1 end
 for _, entry in ipairs(redis.call('ZRANGE', KEYS[2], 1, -1)) do
   if entry:sub(14, 18) == ARGV[1] then removed = removed + redis.call('ZREM', KEYS[2], entry) end
 end

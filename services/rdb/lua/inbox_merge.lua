@@ -1,15 +1,16 @@
 -- Merges what was read for this one reader: an author's newest posts after a follow, or one post again after RETRY, and
--- authors whose posts are pulled.
+-- whom the document is to name.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
 -- ARGV[1] stamp of the SQL read (us)  ARGV[2] 1 = the edge may be new: fence older reads off  ARGV[3] authors, as F has them
--- ARGV[4...] entries
+-- ARGV[4] hosts, as L has them  ARGV[5...] entries
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] == '1' then fence(KEYS[1], d) end
-local added, ft = pull(KEYS[1], ARGV[3]) and 1 or 0, d.ft
-for k = 4, #ARGV do added = added + add(KEYS[2], d, ARGV[k]) end
+local added, ft = name(KEYS[1], 'F', ARGV[3]) and 1 or 0, d.ft
+if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end
+for k = 5, #ARGV do added = added + add(KEYS[2], d, ARGV[k]) end
 if added == 0 and d.ft == ft then return { 2 } end
 trim(KEYS[2], d)
 return save(KEYS[1], KEYS[2], KEYS[3], d)

@@ -1,6 +1,6 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c
--- ARGV[1] 1 = refill: open the inbox below its floor again  ARGV[2] epoch
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4] {u}:r
+-- ARGV[1] 1 = refill: open the inbox below its floor again, and leave the replays  ARGV[2] epoch
 -- ARGV[3...] triples: field, value at birth, pattern of a whole value
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
@@ -13,14 +13,14 @@ local function whole(fields, ...)
   return true
 end
 
-local rm, n, epoch, pulled = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n', 'e', 'F'))
+local rm, n, epoch, F, L = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n', 'e', 'F', 'L'))
 local time = now()
 rm = tonumber(rm) or 0
-if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) or not pulled or #pulled % 12 ~= 0 then
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) -- what was skipped while the document was away, or lost with an epoch, is in none of them
+if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) or not F or #F % 12 ~= 0 or not L or #L % 12 ~= 0 then
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4]) -- what was skipped while the document was away, or lost with an epoch, is in none of them
   rm, n = math.max(time, rm + 1), math.max(time, (tonumber(n) or 0) + 1)
   redis.call('HSET', KEYS[1], 'st', '0', 'e', ARGV[2], 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
-    'T', '0', 'fc', '0', 'fq', '0', 'ft', '0', 'd', '0', 'F', '')
+    'T', '0', 'fc', '0', 'fq', '0', 'ft', '0', 'd', '0', 'F', '', 'L', '')
 end
 for k = 3, #ARGV, 3 do
   local value, pattern = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 2]
@@ -32,12 +32,13 @@ if not (whole({ 'Cu', 'Cm', 'Ck' }, NUMBER, NUMBER, NUMBER) and list and #list %
   redis.call('DEL', KEYS[3]) -- the sums are of the states that were lost
   redis.call('HSET', KEYS[1], 'st', '0', 'Cu', '0', 'Cm', '0', 'Ck', '0', 'R', '')
 end
+if ARGV[1] ~= '1' then redis.call('DEL', KEYS[4]) end -- to who was idle big hosts' replays were not pushed
 local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
 if not first or first:sub(1, 1) ~= '!' then
-  redis.call('DEL', KEYS[2])
+  redis.call('DEL', KEYS[2], KEYS[4])
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
   rm = math.max(time, rm + 1)
-  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', '0', 'ft', '0', 'F', '') -- removals have skipped it
+  redis.call('HSET', KEYS[1], 'st', '0', 'rm', string.format('%.0f', rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '') -- removals have skipped it
 elseif ARGV[1] == '1' and first ~= '!' .. ZERO then
   redis.call('ZREM', KEYS[2], first)
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)

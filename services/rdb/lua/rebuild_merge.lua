@@ -1,16 +1,17 @@
 -- Ends a rebuild: merges what SQL said into the inbox and the document, and marks them good.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c  KEYS[5] {u}:r
 -- ARGV[1] stamp of rebuild_begin  ARGV[2] seen up to  ARGV[3] newest id that SQL has below the entries, or ZERO
 -- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live
--- ARGV[7] authors whose posts are pulled, as F has them  ARGV[8...] entries
+-- ARGV[7] authors whose posts are pulled, as F has them  ARGV[8] hosts, as L has them  ARGV[9...] entries
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] > d.T then d.T = ARGV[2] end
-pull(KEYS[1], ARGV[7])
+name(KEYS[1], 'F', ARGV[7])
+name(KEYS[1], 'L', ARGV[8])
 local fresh = redis.call('ZCARD', KEYS[2]) == 1 -- nothing but the sentinel
-for k = 8, #ARGV do add(KEYS[2], d, ARGV[k], fresh) end
+for k = 9, #ARGV do add(KEYS[2], d, ARGV[k], fresh) end
 if ARGV[3] > d.floor then
   redis.call('ZREMRANGEBYLEX', KEYS[2], '-', '[' .. ARGV[3] .. '~')
   redis.call('ZADD', KEYS[2], 0, '!' .. ARGV[3])
@@ -23,4 +24,5 @@ redis.call('HSET', KEYS[1], 'd', ARGV[5])
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 redis.call('EXPIRE', KEYS[2], ARGV[6])
 redis.call('EXPIRE', KEYS[4], ARGV[6])
+redis.call('EXPIRE', KEYS[5], ARGV[6])
 return save(KEYS[1], KEYS[2], KEYS[3], d)

@@ -1,5 +1,5 @@
--- Helpers for lists of followed authors in a document, as F; they stand after lib.lua and before every script. A list is 12 bytes
--- for each, in no order: author (4), followed since (8).
+-- Helpers for the lists of followed authors whom a document names: F, whose posts are pulled, and L, who host shows. They stand after
+-- lib.lua and before every script. A list is 12 bytes for each, in no order: author (4), followed since (8).
 
 -- Where an author's entry begins in a list, nil when he is not in it.
 local function place(list, author)
@@ -25,25 +25,25 @@ local function joined(list, entries)
   return table.concat(all)
 end
 
--- Puts authors into F, each instead of what it has of him, and says whether that changed anything; nil: F is lost.
-local function pull(b, entries)
+-- Names authors in a list, each instead of what it has of him, and says whether that changed anything; nil: the list is lost.
+local function name(b, field, entries)
   if entries == '' then return false end
-  local list = redis.call('HGET', b, 'F')
+  local list = redis.call('HGET', b, field)
   if not list then
     redis.call('HSET', b, 'st', '0')
     return nil
   end
   local new = list == '' and entries or list ~= entries and joined(list, entries) or list
   if new == list then return false end
-  redis.call('HSET', b, 'F', new)
+  redis.call('HSET', b, field, new)
   return true
 end
 
--- Takes an author out of F and says whether he was there.
-local function unpull(b, author)
-  local list = redis.call('HGET', b, 'F')
+-- Takes an author out of a list and says whether he was there.
+local function unname(b, field, author)
+  local list = redis.call('HGET', b, field)
   local at = list and place(list, author)
   if not at then return false end
-  redis.call('HSET', b, 'F', list:sub(1, at - 1) .. list:sub(at + 12))
+  redis.call('HSET', b, field, list:sub(1, at - 1) .. list:sub(at + 12))
   return true
 end

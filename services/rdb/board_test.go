@@ -1,0 +1,90 @@
+package rdb
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+func TestLeasesOfSessions(t *testing.T) {
+	eachView(t, func(v view) {
+		now := time.Now()
+		lease := func(slot string) string {
+			v.Helper()
+			read, err := v.c.Board(v.Context(), BoardQuery{Reader: reader, Limit: 1, Slot: slot})
+			v.must(err)
+			return read.Lease
+		}
+		touch := func(slot, session string, until time.Time) {
+			v.Helper()
+			v.must(v.c.TouchSession(v.Context(), reader, slot, session, until))
+		}
+		left := func() time.Duration {
+			v.Helper()
+			left, err := v.c.rds().PTTL(v.Context(), sessionsKey(reader)).Result()
+			v.must(err)
+			return left
+		}
+		if lease("") != "" || lease("phone") != "" {
+			v.Error("there are leases before any")
+		}
+		touch("", "a", now.Add(time.Hour))
+		touch("phone", "b;c", now.Add(30*time.Minute))
+		if lease("") != "a" || lease("phone") != "b;c" || lease("desk") != "" {
+			v.Errorf("leases: %q, %q, %q", lease(""), lease("phone"), lease("desk"))
+		}
+		if end := left(); end < 59*time.Minute || end > 61*time.Minute {
+			v.Errorf("the leases end in %s, want an hour", end)
+		}
+		touch("phone", "d", now.Add(2*time.Hour))
+		if end := left(); lease("phone") != "d" || end < 119*time.Minute {
+			v.Errorf("the slot's next session is %q and ends in %s", lease("phone"), end)
+		}
+		touch("", "a", now.Add(-time.Second))
+		if end := left(); lease("") != "" || end < 119*time.Minute {
+			v.Errorf("a lease that has ended is %q, all end in %s", lease(""), end)
+		}
+		for i := range 3 * sessionSlots {
+			touch(fmt.Sprint("request ", i), "e", now.Add(3*time.Hour+time.Duration(i)*time.Minute))
+		}
+		if n, err := v.c.rds().HLen(v.Context(), sessionsKey(reader)).Result(); err != nil || n != sessionSlots {
+			v.Errorf("%d slots are kept, want %d: %v", n, sessionSlots, err)
+		}
+		if lease("request 0") != "" || lease(fmt.Sprint("request ", 3*sessionSlots-1)) != "e" {
+			v.Error("it was not the leases that end first that were forgotten")
+		}
+		v.must(v.c.rds().Set(v.Context(), sessionsKey(reader), "x", 0).Err())
+		v.build(FeedFacts{})
+		n := v.document().N
+		touch("phone", "f", now.Add(time.Hour))
+		if lease("phone") != "f" || v.document().N != n {
+			v.Errorf("after a key of another type the lease is %q, the document %+v", lease("phone"), v.document())
+		}
+	})
+}
+
+// A board that does not begin with replays asks for the newest, and one of a document that is none says so.
+func TestBoardsOfBrokenDocuments(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Hosts: []services.FollowedAuthor{{Author: author, Since: 3}}})
+		v.mergeReplays(MergeOfReplays{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, 9, author)})
+		read, err := v.c.Board(v.Context(), BoardQuery{Reader: reader, Limit: 2, Before: services.ShowPlace{Score: -5, ID: 3}})
+		v.must(err)
+		if len(read.Replays) != 2 || read.Replays[0] != replay(9, author) || len(read.Hosts) != 1 {
+			v.Errorf("from among the upcoming: %+v", read)
+		}
+		for field, value := range map[string]string{"L": "12345678901", liveField: "7", "st": "0", "e": "1"} {
+			had := v.field(field)
+			v.set(field, value)
+			if read := v.board(); read.Ready || read.Listed || read.Hosts != nil {
+				v.Errorf("%s = %q: %+v", field, value, read)
+			}
+			v.set(field, had)
+		}
+		if read := v.board(); !read.Ready || !read.Listed {
+			v.Errorf("mended: %+v", read)
+		}
+	})
+}

@@ -1,0 +1,34 @@
+-- Helpers for a reader's list of replays; they stand after lib.lua and before the scripts that change it.
+-- It is a ZSET of scores 0: the place of each (9 letters of its end in ms, 13 of its show), and its host (5). Its first member is '!'
+-- and the floor, the place of the newest that the list has lost or never had; '#' and the floor while it is being built.
+local NOWHERE = ('0'):rep(22)
+
+-- The list's mark and floor, nil when there is no list.
+local function listed(r)
+  local first = redis.call('ZRANGE', r, 0, 0)[1]
+  if not first or not first:match('^[!#]' .. ('%w'):rep(22) .. '$') then return nil end
+  return { mark = first:sub(1, 1), floor = first:sub(2) }
+end
+
+-- Gives the list another mark or floor. What is below that goes; the key is never empty meanwhile, for it would lose its end.
+local function remark(r, l, mark, floor)
+  redis.call('ZADD', r, 0, mark .. floor)
+  if mark .. floor ~= l.mark .. l.floor then redis.call('ZREM', r, l.mark .. l.floor) end
+  if floor > l.floor then redis.call('ZREMRANGEBYLEX', r, '[0', '[' .. floor .. '~') end
+  l.mark, l.floor = mark, floor
+end
+
+-- Cuts the oldest, so many: the newest of them is the floor.
+local function cutReplays(r, l, many)
+  if many > 0 then remark(r, l, l.mark, redis.call('ZRANGE', r, many, many)[1]:sub(1, 22)) end
+end
+
+-- Takes a host's replays out. A list that has room then for older ones is made anew by who reads it next.
+local function dropHost(r, host)
+  local l, gone = listed(r), {}
+  if not l then return end
+  for _, member in ipairs(redis.call('ZRANGE', r, 1, -1)) do if member:sub(23) == host then gone[#gone + 1] = member end end
+  if #gone == 0 then return end
+  redis.call('ZREM', r, unpack(gone))
+  if l.floor > NOWHERE and redis.call('ZCARD', r) - 1 < KEEP then redis.call('DEL', r) end
+end

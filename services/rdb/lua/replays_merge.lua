@@ -1,0 +1,20 @@
+-- Merges replays into a list: all that SQL has, which ends its rebuild, or those of one show or host.
+-- KEYS[1] {u}:b  KEYS[2] {u}:r
+-- ARGV[1] stamp of the SQL read behind it (us)  ARGV[2] 1 = it ends a rebuild  ARGV[3] place of the newest that SQL has below these,
+-- or NOWHERE  ARGV[4...] replays
+-- Returns {status, '0', 0}
+local rm, l = tonumber(redis.call('HGET', KEYS[1], 'rm') or nil), listed(KEYS[2])
+if not rm or not l then return { 0 } end
+if tonumber(ARGV[1]) <= rm then return { 3 } end
+local added = 0
+for k = 4, #ARGV do
+  if ARGV[k]:sub(1, 22) > l.floor then added = added + redis.call('ZADD', KEYS[2], 0, ARGV[k]) end
+end
+if ARGV[2] == '1' then
+  remark(KEYS[2], l, '!', ARGV[3] > l.floor and ARGV[3] or l.floor)
+elseif added == 0 then
+  return { 2 }
+end
+local over = redis.call('ZCARD', KEYS[2]) - 1 - KEEP - 2 * SLACK
+if over > 0 then cutReplays(KEYS[2], l, over + SLACK) end
+return { 1, '0', 0 }

@@ -1,0 +1,141 @@
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its id (13), so that
+// members sort as boards do, and its host's number (5).
+const (
+	endLength    = 9
+	placeLength  = endLength + idLength
+	replayLength = placeLength + authorLength
+
+	endLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // those of ids
+	maxEnd     = 1<<(5*endLength) - 1
+)
+
+var (
+	replaysBegin = loadScript("replays_begin", replaysLib)
+	replaysMerge = loadScript("replays_merge", replaysLib)
+	replaysTrim  = loadScript("replays_trim", replaysLib)
+)
+
+// ReplayEntry is one line of a list of replays.
+type ReplayEntry struct {
+	Place services.ShowPlace
+	Host  services.UserNumber
+}
+
+// placeText prints the place of a replay, the zero place as the one before all.
+func placeText(place services.ShowPlace) string {
+	var letters [endLength]byte
+	end := min(max(place.Score, 0), maxEnd)
+	for i := endLength - 1; i >= 0; i-- {
+		letters[i] = endLetters[end&31]
+		end >>= 5
+	}
+	return string(letters[:]) + place.ID.String()
+}
+
+func replayText(entry ReplayEntry) string { return placeText(entry.Place) + authorLetters(entry.Host) }
+
+// parseReplayPlace reads what placeText prints.
+func parseReplayPlace(text string) (place services.ShowPlace, ok bool) {
+	if len(text) != placeLength {
+		return place, false
+	}
+	for _, letter := range text[:endLength] {
+		value := strings.IndexRune(endLetters, letter)
+		if value < 0 {
+			return place, false
+		}
+		place.Score = place.Score<<5 | int64(value)
+	}
+	id, err := services.ParsePostID(text[endLength:])
+	place.ID, place.Replay = id, place.Score > 0 || id > 0
+	return place, err == nil
+}
+
+// parseReplay reads a member; ok is false for the sentinel and for anything that is no entry.
+func parseReplay(member string) (entry ReplayEntry, ok bool) {
+	if len(member) != replayLength {
+		return entry, false
+	}
+	if entry.Place, ok = parseReplayPlace(member[:placeLength]); !ok {
+		return entry, false
+	}
+	entry.Host, ok = parseAuthor(member[placeLength:])
+	return entry, ok
+}
+
+// BeginReplays makes the readers' lists that are missing and answers the stamps under which their facts are to be read; 0 for
+// a reader without a document. Until a merge that ends it nobody reads a list.
+func (c *Client) BeginReplays(ctx context.Context, readers []services.UserNumber) ([]Stamp, error) {
+	calls := make([]call, len(readers))
+	for i, reader := range readers {
+		calls[i] = call{keys: []string{badgeKey(reader), replaysKey(reader)}}
+	}
+	replies, err := c.changeViews(ctx, replaysBegin, calls)
+	if err != nil {
+		return nil, err
+	}
+	stamps := make([]Stamp, len(readers))
+	for i, reply := range replies {
+		if stamps[i], err = reply.stamp(); err != nil {
+			return nil, fmt.Errorf("replays_begin of user %d: %w", readers[i], err)
+		}
+	}
+	return stamps, nil
+}
+
+// MergeOfReplays is what was read for one reader, to be merged into his list.
+type MergeOfReplays struct {
+	Reader  services.UserNumber
+	Stamp   Stamp
+	Whole   bool // it is the newest of all that there are, and ends a rebuild
+	Entries []ReplayEntry
+	Floor   services.ShowPlace // with Whole: the newest below Entries; the zero place when there is none
+}
+
+// MergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. A reader of
+// whom anything was removed since the stamp is answered with Retry: his edges are to be read again.
+func (c *Client) MergeReplays(ctx context.Context, merges []MergeOfReplays) ([]Result, error) {
+	calls := make([]call, len(merges))
+	for i, merge := range merges {
+		args := append(make([]any, 0, 3+len(merge.Entries)), merge.Stamp.text(), "0", placeText(merge.Floor))
+		if merge.Whole {
+			args[1] = "1"
+		}
+		for _, entry := range merge.Entries {
+			args = append(args, replayText(entry))
+		}
+		calls[i] = call{keys: []string{badgeKey(merge.Reader), replaysKey(merge.Reader)}, args: args}
+	}
+	return c.results(ctx, replaysMerge, calls)
+}
+
+// DropReplays drops whole lists: who reads one next makes it anew.
+func (c *Client) DropReplays(ctx context.Context, readers []services.UserNumber) error {
+	_, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+		for _, reader := range readers {
+			p.Del(ctx, replaysKey(reader))
+		}
+	})
+	return err
+}
+
+// TrimReplays cuts lists to what is listed of them, and says how many entries went from each.
+func (c *Client) TrimReplays(ctx context.Context, readers []services.UserNumber) (cut []int, err error) {
+	calls := make([]call, len(readers))
+	for i, reader := range readers {
+		calls[i] = call{keys: []string{replaysKey(reader)}}
+	}
+	return c.dropped(ctx, replaysTrim, calls)
+}
