@@ -21,7 +21,7 @@ type auditedPart func(ctx context.Context, user services.UserNumber, shown rdb.S
 
 // auditedParts is the table of all parts: each source adds its own.
 func (f *Fanout) auditedParts() []auditedPart {
-	return []auditedPart{f.auditFeed, f.auditRegisters, f.auditConversations}
+	return []auditedPart{f.auditFeed, f.auditRegisters, f.auditConversations, f.auditBoard}
 }
 
 // compare compares a user's view, which was read before a stamp, with the facts as they are now.
@@ -93,9 +93,7 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 	if document.Seen != facts.seen {
 		differs = append(differs, "home feed: position")
 	}
-	pulled := slices.Clone(document.Pulled)
-	slices.SortFunc(pulled, func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
-	if !slices.Equal(pulled, facts.pulled) {
+	if !sameAuthors(document.Pulled, facts.pulled) {
 		differs = append(differs, "home feed: pulled authors")
 	}
 	listed := facts.entries
@@ -123,6 +121,13 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 		differs = append(differs, "home feed: marks of the list")
 	}
 	return differs
+}
+
+// sameAuthors says whether a document names those whom the facts have, who are in the order of their numbers.
+func sameAuthors(named, facts []services.FollowedAuthor) bool {
+	named = slices.Clone(named)
+	slices.SortFunc(named, func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
+	return slices.Equal(named, facts)
 }
 
 func (f *Fanout) auditRegisters(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {

@@ -118,7 +118,8 @@ func later(value string) string { return "9" + value }
 func corruptions(fields map[string]string) map[string][]string {
 	wrong := map[string][]string{
 		"T": {"0000000000000", fields["HL"][strings.IndexByte(fields["HL"], ';')+1:]}, "fc": {"0", "2", "4", "3+", "300+"},
-		"F":  {"", fields["F"][:11] + "\x00", fields["F"] + "\x00\x00\x00\x4d\x00\x00\x00\x00\x00\x00\x00\x01"},
+		"F": {"", fields["F"][:11] + "\x00", fields["F"] + "\x00\x00\x00\x4d\x00\x00\x00\x00\x00\x00\x00\x01"},
+		"L": {"\x00\x00\x00\x4d\x00\x00\x00\x00\x00\x00\x00\x01"}, "B": {"7;"},
 		"fq": {"0000000000000"}, "ft": {"0000000000001"}, "rm": {"9000000000000000"}, "d": {"99999"},
 		"Cu": {"0", "2", "7"}, "Cm": {"0", "9"}, "R": {"", "\x00\x00\x00\x01\x00\x00\x00\x09"},
 		"P": {"0", later(fields["P"]), strings.TrimSuffix(fields["P"], ";0") + ";60"}, "A": {"0", later(fields["A"]), fields["A"] + "0"},

@@ -27,10 +27,10 @@ type script struct {
 // loaded are the scripts of the package, in the order of their loading; every Client brings them to its masters.
 var loaded []*script
 
-// loadScript makes a script of lua/lib.lua, lua/lib_named.lua, lua/lib_inbox.lua, further parts and lua/NAME.lua. It is for
+// loadScript makes a script of lua/lib.lua, lua/lib_named.lua, lua/lib_inbox.lua, lua/lib_count.lua, further parts and lua/NAME.lua. It is for
 // package variables: without the file it panics.
 func loadScript(name string, parts ...string) *script {
-	source := luaFile("lib") + luaFile("lib_named") + luaFile("lib_inbox")
+	source := luaFile("lib") + luaFile("lib_named") + luaFile("lib_inbox") + luaFile("lib_count")
 	for _, part := range parts {
 		source += luaFile(part)
 	}
@@ -41,6 +41,9 @@ func loadScript(name string, parts ...string) *script {
 
 // replaysLib is the part of scripts that change lists of replays.
 const replaysLib = "lib_replays"
+
+// viewsLib is the part of scripts that add to views.
+const viewsLib = "lib_views"
 
 // loadConversationScript makes a script of lua/lib.lua, lua/lib_conversations.lua and lua/NAME.lua.
 func loadConversationScript(name string) *script {

@@ -27,8 +27,8 @@ const (
 
 var (
 	viewBegin  = loadScript("view_begin")
-	viewMerge  = loadScript("view_merge")
-	viewAdd    = loadScript("view_add")
+	viewMerge  = loadScript("view_merge", viewsLib)
+	viewAdd    = loadScript("view_add", viewsLib)
 	viewRemove = loadScript("view_remove")
 	viewStamp  = loadScript("view_stamp")
 )

@@ -1,0 +1,11 @@
+-- Helpers for views; they stand after lib_count.lua and before the scripts that add to one.
+
+-- Cuts a view when it holds KEEP items and 2 * SLACK more, down to KEEP and SLACK more; the time of the newest cut is the floor.
+local function viewTrim(v, keep)
+  local over = redis.call('ZCARD', v) - 3 - keep - 2 * SLACK
+  if over <= 0 then return end
+  local last = over + SLACK + 2 -- the three marks come first
+  local floor = redis.call('ZRANGE', v, last, last, 'WITHSCORES')[2]
+  redis.call('ZREMRANGEBYRANK', v, 3, last)
+  redis.call('ZADD', v, string.format('%.0f', -1 - tonumber(floor)), '!f')
+end
