@@ -347,21 +347,21 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,
 		Input: in, Out: out, Terminal: isTerminal(file),
 	}
-	lines, bad, report, err := importFile(ctx, db, command, opts)
-	if lines > 0 || err == nil {
+	report, err := importFile(ctx, db, command, opts)
+	if report.Lines > 0 || err == nil {
 		_, _ = fmt.Fprintln(out, report)
 	}
 	if err != nil {
 		return tell(err)
 	}
-	if bad > 0 {
+	if report.Bad > 0 {
 		return 1
 	}
 	return 0
 }
 
-// importFile answers how many lines were looked at, how many were bad, and the report.
-func importFile(ctx context.Context, db *store.Store, command Command, opts social.ImportOptions) (lines, bad int64, report fmt.Stringer, err error) {
+// importFile does what the command says to the file.
+func importFile(ctx context.Context, db *store.Store, command Command, opts social.ImportOptions) (report social.ImportReport, err error) {
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	refill := func(err error) error {
 		// Feeds that stand in a Redis of their own do not know of what is new.
@@ -371,21 +371,20 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 	}
 	switch command.Name {
 	case "import-messages":
-		report, err := social.ImportMessages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
-		return report.Lines, report.Bad, report, err
+		return social.ImportMessages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
 	case "import-posts":
 		kinds, _ := feedKinds(command.Config.FeedKinds) // checked with the settings
-		posts, err := social.ImportPosts(ctx, db, ids, kinds, opts)
-		if posts.Posts > 0 || posts.ResumedAfter > 0 {
+		report, err = social.ImportPosts(ctx, db, ids, kinds, opts)
+		if report.New > 0 || report.ResumedAfter > 0 {
 			err = refill(err)
 		}
-		return posts.Lines, posts.Bad, posts, err
+		return report, err
 	}
-	follows, err := social.ImportFollows(ctx, db, ids, opts)
-	if follows.Follows > 0 || follows.ResumedAfter > 0 {
+	report, err = social.ImportFollows(ctx, db, ids, opts)
+	if report.New > 0 || report.ResumedAfter > 0 {
 		err = errors.Join(refill(err), fanout.QueueModes(context.WithoutCancel(ctx), db))
 	}
-	return follows.Lines, follows.Bad, follows, err
+	return report, err
 }
 
 // isTerminal says whether a bar can be drawn: on a character device, which may also be /dev/null, where it does no harm.

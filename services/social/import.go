@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"tidings/services"
@@ -68,32 +67,6 @@ func (o ImportOptions) withDefaults() ImportOptions {
 	return o
 }
 
-// ImportReport says what became of an import. It stands also beside an error.
-type ImportReport struct {
-	ResumedAfter int64         // the line after which this run went on; 0: from the start
-	Lines        int64         // the last line that was looked at
-	Rows         int64         // good rows of this run
-	Follows      int64         // follows that are new
-	Duplicates   int64         // follows that existed, stood in the file twice, or were kept out by a block
-	Bad          int64         // lines that could not be used, those of the runs before included
-	BadFile      string        // where they are; "" when there are none
-	Took         time.Duration // this run
-}
-
-// String is the report for a person, in one line.
-func (r ImportReport) String() string {
-	var text strings.Builder
-	if r.ResumedAfter > 0 {
-		fmt.Fprintf(&text, "after line %s: ", grouped(r.ResumedAfter))
-	}
-	fmt.Fprintf(&text, "%s rows: %s follows are new, %s existed already", grouped(r.Rows), grouped(r.Follows), grouped(r.Duplicates))
-	if r.Bad > 0 {
-		fmt.Fprintf(&text, "; %s bad lines are in %s", grouped(r.Bad), r.BadFile)
-	}
-	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
-	return text.String()
-}
-
 const (
 	defaultBatch = 20_000
 	// mostKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
@@ -115,43 +88,23 @@ const (
 // INVALID when the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what
 // was read until then is in.
 func ImportFollows(ctx context.Context, db ImportStore, ids interface{ Next() services.PostID }, opts ImportOptions) (ImportReport, error) {
-	opts = opts.withDefaults()
-	source, err := openSource(opts)
+	run, err := newRun(db, opts, follows)
 	if err != nil {
 		return ImportReport{}, err
 	}
-	im := &followImport{
-		db: db, ids: ids, opts: opts, source: source, keys: newKeyTable(opts.Prefix),
-		bad: &badLines{path: source.badPath, out: opts.Out}, started: opts.Clock.Now(),
-	}
-	im.progress = newProgress(opts, source.size, im.started)
-	err = im.run(ctx)
-	im.progress.end()
-	if fault := im.bad.close(); err == nil && fault != nil {
-		err = fault
-	}
-	if fault := source.close(); err == nil && fault != nil {
-		err = fault
-	}
-	im.report.Took = opts.Clock.Now().Sub(im.started)
-	return im.report, err
+	im := &followImport{importRun: run, ids: ids, keys: newKeyTable(opts.Prefix)}
+	im.newest = im.latestSince()
+	return run.all(ctx, im)
 }
 
-// followImport is one import under way.
+// followImport is one import of follows under way.
 type followImport struct {
-	db       ImportStore
-	ids      interface{ Next() services.PostID }
-	opts     ImportOptions
-	source   *source
-	keys     *keyTable
-	bad      *badLines
-	progress *progress
-	started  time.Time
-	report   ImportReport
+	*importRun
+	ids  interface{ Next() services.PostID }
+	keys *keyTable
 
-	batch   []row           // since the last commit
-	newest  services.PostID // no since may be later
-	hasGood bool
+	batch  []row           // since the last commit
+	newest services.PostID // no since may be later
 }
 
 // row is one good row; its keys are places in the key table.
@@ -160,80 +113,8 @@ type row struct {
 	since              services.PostID // 0: the time of the import
 }
 
-func (im *followImport) run(ctx context.Context) error {
-	if err := im.resume(ctx); err != nil {
-		return err
-	}
-	im.newest = im.latestSince()
-	return eachLine(ctx, im, im.opts, im.source, &im.report.Lines)
-}
-
 func (im *followImport) full() bool {
 	return len(im.batch)*im.edgesPerRow() >= im.opts.Batch || im.bad.waiting() >= im.opts.Batch
-}
-
-// resume passes over what an earlier run has done.
-func (im *followImport) resume(ctx context.Context) error {
-	done, err := resume(ctx, im.db, im.opts, im.source, im.bad, im.progress)
-	im.report.ResumedAfter, im.hasGood = done, done > 0
-	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
-	return err
-}
-
-// lineImport is what an import does with the lines of its file.
-type lineImport interface {
-	// take looks at one line: a good one enters the batch, a bad one is put aside.
-	take(ctx context.Context, line []byte) error
-	// full says that the batch is to be written.
-	full() bool
-	// commit writes the batch and the place in the file, 0 when the file has come to its end.
-	commit(ctx context.Context, line int64) error
-}
-
-// eachLine gives an import the lines of its file, to the end or to where it breaks off; lines is the last one looked at.
-func eachLine(ctx context.Context, im lineImport, opts ImportOptions, source *source, lines *int64) error {
-	for {
-		line, err := source.next()
-		*lines = source.line
-		if err == io.EOF {
-			return im.commit(ctx, 0)
-		}
-		if err != nil {
-			*lines-- // the line that broke off was not whole, all before it were
-			if fault := im.commit(ctx, *lines); fault != nil {
-				return fault
-			}
-			return services.Wrapf(services.Invalid, err, "%s breaks off after line %d: what stands before is in", opts.File, *lines)
-		}
-		if err := im.take(ctx, line); err != nil {
-			return err
-		}
-		if im.full() {
-			if err := im.commit(ctx, *lines); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// resume passes over what an earlier run of the same file has done, and answers its last line.
-func resume(ctx context.Context, db ImportStore, opts ImportOptions, source *source, bad *badLines, progress *progress) (done int64, err error) {
-	if source.identity != "" {
-		if done, err = db.ImportProgress(ctx, source.identity); err != nil {
-			return 0, fmt.Errorf("the progress of %s: %w", opts.File, err)
-		}
-	}
-	if done == 0 {
-		return 0, bad.startAfter(0)
-	}
-	for source.line < done {
-		if _, err := source.next(); err != nil {
-			return 0, services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", opts.File, source.line, done)
-		}
-	}
-	progress.resumed(source.bytes())
-	_, _ = fmt.Fprintf(opts.Out, "%s: going on after line %s\n", opts.File, grouped(done))
-	return done, bad.startAfter(done)
 }
 
 // errOpenRow is of the last row of a plain file that does not end with a line break. Where such a file was cut off, half a
@@ -260,17 +141,11 @@ func (im *followImport) take(_ context.Context, line []byte) error {
 	} else {
 		next, err = im.keys.row(line, im.newest)
 	}
-	if err == nil {
-		im.batch = append(im.batch, next)
-		im.hasGood = true
-		return nil
+	if err != nil {
+		return im.refuse(line, err)
 	}
-	im.progress.end()
-	im.bad.add(im.source.line, line, err)
-	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
-	if !im.hasGood && im.bad.count >= hopeless {
-		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", im.opts.File, hopeless, follows.lines)
-	}
+	im.batch = append(im.batch, next)
+	im.hasGood = true
 	return nil
 }
 
@@ -295,15 +170,15 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 		return tx.SetImportProgress(ctx, im.source.identity, line)
 	})
 	if err != nil {
-		return fmt.Errorf("%s, lines to %d: %w", im.opts.File, im.report.Lines, err)
+		return im.at(err)
 	}
 	im.keys.learn(numbers)
 	im.report.Rows += int64(len(im.batch))
-	im.report.Follows += int64(inserted)
+	im.report.New += int64(inserted)
 	im.report.Duplicates += int64(len(edges) - inserted)
 	im.batch = im.batch[:0]
 	im.newest = im.latestSince()
-	im.progress.show(im.report, im.source.bytes())
+	im.tell()
 	return nil
 }
 

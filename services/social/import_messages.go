@@ -2,10 +2,7 @@ package social
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"tidings/services"
 	"tidings/services/fanout"
@@ -22,32 +19,6 @@ type MessageStore interface {
 	ImportStore
 	// SiteMessageByKey finds a message by the name that an import gave it.
 	SiteMessageByKey(ctx context.Context, importKey string) (m services.SiteMessage, found bool, err error)
-}
-
-// MessagesReport says what became of an import of site messages. It stands also beside an error.
-type MessagesReport struct {
-	ResumedAfter int64 // the line after which this run went on; 0: from the start
-	Lines        int64 // the last line that was looked at
-	Rows         int64 // good rows of this run
-	Messages     int64 // messages that are new
-	Recipients   int64 // named by the rows of this run; who has a message already does not get it again
-	Bad          int64 // lines that could not be used, those of the runs before included
-	BadFile      string
-	Took         time.Duration
-}
-
-// String is the report for a person, in one line.
-func (r MessagesReport) String() string {
-	var text strings.Builder
-	if r.ResumedAfter > 0 {
-		fmt.Fprintf(&text, "after line %s: ", grouped(r.ResumedAfter))
-	}
-	fmt.Fprintf(&text, "%s rows: %s messages are new, to %s recipients", grouped(r.Rows), grouped(r.Messages), grouped(r.Recipients))
-	if r.Bad > 0 {
-		fmt.Fprintf(&text, "; %s bad lines are in %s", grouped(r.Bad), r.BadFile)
-	}
-	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
-	return text.String()
 }
 
 // messageRow is one line: a message and some of its recipients. Further lines of the same key name more of them, and need
@@ -68,15 +39,10 @@ type messageText struct{ kind, title, content string }
 
 // messageImport is one import of site messages under way.
 type messageImport struct {
-	db       MessageStore
-	ids      interface{ Next() services.PostID }
-	types    []string
-	opts     ImportOptions
-	source   *source
-	bad      *badLines
-	progress *progress
-	started  time.Time
-	report   MessagesReport
+	*importRun
+	stored MessageStore
+	ids    interface{ Next() services.PostID }
+	types  []string
 
 	batch      []messageRow // since the last commit
 	recipients int          // of the batch
@@ -91,35 +57,12 @@ const mostText = 8 << 20
 // that lines, runs and files may share one, and nobody gets it twice. What is in is sent when the server runs: the
 // database has the text and the list of recipients. Bad lines, and what stands after a file that broke off, are as in
 // ImportFollows; types are the types of messages that there are, the default first.
-func ImportMessages(ctx context.Context, db MessageStore, ids interface{ Next() services.PostID }, types []string, opts ImportOptions) (MessagesReport, error) {
-	opts.form = messages
-	opts = opts.withDefaults()
-	source, err := openSource(opts)
+func ImportMessages(ctx context.Context, db MessageStore, ids interface{ Next() services.PostID }, types []string, opts ImportOptions) (ImportReport, error) {
+	run, err := newRun(db, opts, messages)
 	if err != nil {
-		return MessagesReport{}, err
+		return ImportReport{}, err
 	}
-	im := &messageImport{
-		db: db, ids: ids, types: types, opts: opts, source: source, started: opts.Clock.Now(), fresh: map[string]messageRow{},
-		bad: &badLines{path: source.badPath, out: opts.Out, longest: messages.longest},
-	}
-	im.progress = newProgress(opts, source.size, im.started)
-	err = im.run(ctx)
-	im.progress.end()
-	for _, closing := range []func() error{im.bad.close, source.close} {
-		if fault := closing(); err == nil {
-			err = fault
-		}
-	}
-	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
-	im.report.Took = opts.Clock.Now().Sub(im.started)
-	return im.report, err
-}
-
-func (im *messageImport) run(ctx context.Context) (err error) {
-	if im.report.ResumedAfter, err = resume(ctx, im.db, im.opts, im.source, im.bad, im.progress); err != nil {
-		return err
-	}
-	return eachLine(ctx, im, im.opts, im.source, &im.report.Lines)
+	return run.all(ctx, &messageImport{importRun: run, stored: db, ids: ids, types: types, fresh: map[string]messageRow{}})
 }
 
 func (im *messageImport) full() bool {
@@ -135,16 +78,12 @@ func (im *messageImport) take(ctx context.Context, line []byte) error {
 	if services.IsUnavailable(err) {
 		return err
 	}
-	if err == nil {
-		im.batch = append(im.batch, row)
-		im.recipients += len(row.To)
-		return nil
+	if err != nil {
+		return im.refuse(line, err)
 	}
-	im.progress.end()
-	im.bad.add(im.source.line, line, err)
-	if len(im.batch) == 0 && im.report.Rows == 0 && im.report.ResumedAfter == 0 && im.bad.count >= hopeless {
-		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", im.opts.File, hopeless, messages.lines)
-	}
+	im.batch = append(im.batch, row)
+	im.recipients += len(row.To)
+	im.hasGood = true
 	return nil
 }
 
@@ -171,7 +110,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	given := messageText{row.Type, row.Title, row.Content}
 	known, found := im.fresh[row.Key]
 	if !found {
-		stored, ok, err := im.db.SiteMessageByKey(ctx, row.Key)
+		stored, ok, err := im.stored.SiteMessageByKey(ctx, row.Key)
 		if err != nil {
 			return row, err
 		}
@@ -256,14 +195,14 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 		return tx.SetImportProgress(ctx, im.source.identity, line)
 	})
 	if err != nil {
-		return fmt.Errorf("%s, lines to %d: %w", im.opts.File, im.report.Lines, err)
+		return im.at(err)
 	}
 	im.report.Rows += int64(len(im.batch))
-	im.report.Messages += int64(len(im.fresh))
+	im.report.New += int64(len(im.fresh))
 	im.report.Recipients += int64(im.recipients)
 	im.batch, im.recipients = im.batch[:0], 0
 	clear(im.fresh)
 	im.bytes = 0
-	im.progress.show(ImportReport{Rows: im.report.Rows, Follows: im.report.Recipients}, im.source.bytes())
+	im.tell()
 	return nil
 }

@@ -17,13 +17,13 @@ import (
 
 var messageTypes = []string{"general", "offer"}
 
-func (im *importer) messages(opts ImportOptions) (MessagesReport, error) {
+func (im *importer) messages(opts ImportOptions) (ImportReport, error) {
 	im.now = im.now.Add(time.Minute) // ids are of their moment
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	return ImportMessages(im.t.Context(), im.db, services.NewIDClock(im, 1), messageTypes, opts)
 }
 
-func (im *importer) mustImport(opts ImportOptions) MessagesReport {
+func (im *importer) mustImport(opts ImportOptions) ImportReport {
 	im.t.Helper()
 	report, err := im.messages(opts)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.file("spring.jsonl", spring)
-		want := MessagesReport{Lines: 4, Rows: 3, Messages: 2, Recipients: 6}
+		want := ImportReport{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
 		if diff := cmp.Diff(want, im.mustImport(ImportOptions{File: file, Batch: 1})); diff != "" {
 			t.Errorf("the report (-want +got):\n%s", diff)
 		}
@@ -71,7 +71,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 		if diff := cmp.Diff(has, given(t, w, "ann", "bob", "carl", "dora")); diff != "" {
 			t.Errorf("they have (-want +got):\n%s", diff)
 		}
-		want.Messages = 0
+		want.New = 0
 		if diff := cmp.Diff(want, im.mustImport(ImportOptions{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
@@ -79,7 +79,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 			t.Errorf("after the second time they have (-want +got):\n%s", diff)
 		}
 		more := im.mustImport(ImportOptions{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
-		if more.Messages != 0 || more.Rows != 1 {
+		if more.New != 0 || more.Rows != 1 {
 			t.Errorf("another file of the same key: %+v", more)
 		}
 		if got := given(t, w, "dora")["dora"]; got != text {
@@ -110,7 +110,7 @@ func TestAnImportOfMessagesGoesOnWhereItStopped(t *testing.T) {
 		t.Fatalf("broken off: %v", err)
 	}
 	got := im.mustImport(ImportOptions{File: file})
-	if diff := cmp.Diff(MessagesReport{ResumedAfter: 1, Lines: 4, Rows: 2, Messages: 1, Recipients: 3}, got); diff != "" {
+	if diff := cmp.Diff(ImportReport{What: "messages", ResumedAfter: 1, Lines: 4, Rows: 2, New: 1, Recipients: 3}, got); diff != "" {
 		t.Errorf("the report of the rest (-want +got):\n%s", diff)
 	}
 	if text := got.String(); text != "after line 1: 2 rows: 1 messages are new, to 3 recipients; 0.0 s" {
@@ -146,7 +146,7 @@ func TestBadLinesOfMessages(t *testing.T) {
 	lines = append(lines, `{"key":"last","title":"Last","to":["y"]}`)
 	file := im.file("m.jsonl", strings.Join(lines, "\n"))
 	report := im.mustImport(ImportOptions{File: file})
-	if diff := cmp.Diff(MessagesReport{Lines: 14, Rows: 2, Messages: 2, Recipients: 2, Bad: 12, BadFile: file + ".bad"}, report); diff != "" {
+	if diff := cmp.Diff(ImportReport{What: "messages", Lines: 14, Rows: 2, New: 2, Recipients: 2, Bad: 12, BadFile: file + ".bad"}, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
 	told, aside := im.out.String(), im.read(file+".bad")

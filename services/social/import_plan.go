@@ -87,19 +87,19 @@ func (im *postImport) mentioned(ctx context.Context) (map[string]services.Post, 
 		}
 	}
 	slices.Sort(keys)
-	known, err := im.db.ImportedPosts(ctx, slices.Compact(keys))
+	known, err := im.stored.ImportedPosts(ctx, slices.Compact(keys))
 	if err != nil || len(ids) == 0 {
 		return known, nil, err
 	}
 	slices.Sort(ids)
-	byID, err := im.db.Posts(ctx, slices.Compact(ids))
+	byID, err := im.stored.Posts(ctx, slices.Compact(ids))
 	return known, byID, err
 }
 
 // lastOfMoments is the greatest id that is taken of each millisecond of the batch. Of what is newer than every post nothing
 // is.
 func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]services.PostID, error) {
-	newest, err := im.db.NewestPost(ctx)
+	newest, err := im.stored.NewestPost(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -110,5 +110,5 @@ func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]se
 		}
 	}
 	slices.Sort(moments)
-	return im.db.NewestPostsAt(ctx, slices.Compact(moments))
+	return im.stored.NewestPostsAt(ctx, slices.Compact(moments))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -31,32 +30,6 @@ type PostStore interface {
 	NewestPostsAt(ctx context.Context, moments []services.PostID) (map[services.PostID]services.PostID, error)
 }
 
-// PostsReport says what became of an import of posts. It stands also beside an error.
-type PostsReport struct {
-	ResumedAfter int64 // the line after which this run went on; 0: from the start
-	Lines        int64 // the last line that was looked at
-	Rows         int64 // good rows of this run
-	Posts        int64 // posts that are new
-	Duplicates   int64 // rows whose key a post had already
-	Bad          int64 // lines that could not be used, those of the runs before included
-	BadFile      string
-	Took         time.Duration
-}
-
-// String is the report for a person, in one line.
-func (r PostsReport) String() string {
-	var text strings.Builder
-	if r.ResumedAfter > 0 {
-		fmt.Fprintf(&text, "after line %s: ", grouped(r.ResumedAfter))
-	}
-	fmt.Fprintf(&text, "%s rows: %s posts are new, %s existed already", grouped(r.Rows), grouped(r.Posts), grouped(r.Duplicates))
-	if r.Bad > 0 {
-		fmt.Fprintf(&text, "; %s bad lines are in %s", grouped(r.Bad), r.BadFile)
-	}
-	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
-	return text.String()
-}
-
 // postRow is one line: a post, with the host application's own name for it if it has one.
 type postRow struct {
 	Key    string `json:"key"`
@@ -73,16 +46,11 @@ type postRow struct {
 
 // postImport is one import of posts under way.
 type postImport struct {
-	db       PostStore
-	ids      interface{ Next() services.PostID }
-	kinds    []services.PostKind // that enter home feeds
-	opts     ImportOptions
-	source   *source
-	keys     *keyTable
-	bad      *badLines
-	progress *progress
-	started  time.Time
-	report   PostsReport
+	*importRun
+	stored PostStore
+	ids    interface{ Next() services.PostID }
+	kinds  []services.PostKind // that enter home feeds
+	keys   *keyTable
 
 	batch []postRow // since the last commit
 	bytes int       // of its lines
@@ -93,30 +61,12 @@ type postImport struct {
 // goes in once, however often a file names it, and further lines can answer it; what answers a post is a comment, what
 // answers a comment or a reply is a reply. Nobody is notified of anything, and no jobs are queued: what is imported is the
 // past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines, and what stands after a file that broke off, are as in ImportFollows.
-func ImportPosts(ctx context.Context, db PostStore, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts ImportOptions) (PostsReport, error) {
-	opts.form = posts
-	opts = opts.withDefaults()
-	source, err := openSource(opts)
+func ImportPosts(ctx context.Context, db PostStore, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts ImportOptions) (ImportReport, error) {
+	run, err := newRun(db, opts, posts)
 	if err != nil {
-		return PostsReport{}, err
+		return ImportReport{}, err
 	}
-	im := &postImport{
-		db: db, ids: ids, kinds: kinds, opts: opts, source: source, keys: newKeyTable(opts.Prefix), started: opts.Clock.Now(),
-		bad: &badLines{path: source.badPath, out: opts.Out, longest: posts.longest},
-	}
-	im.progress = newProgress(opts, source.size, im.started)
-	if im.report.ResumedAfter, err = resume(ctx, db, opts, source, im.bad, im.progress); err == nil {
-		err = eachLine(ctx, im, opts, source, &im.report.Lines)
-	}
-	im.progress.end()
-	for _, closing := range []func() error{im.bad.close, source.close} {
-		if fault := closing(); err == nil {
-			err = fault
-		}
-	}
-	im.report.Bad, im.report.BadFile = im.bad.count, im.bad.file()
-	im.report.Took = opts.Clock.Now().Sub(im.started)
-	return im.report, err
+	return run.all(ctx, &postImport{importRun: run, stored: db, ids: ids, kinds: kinds, keys: newKeyTable(opts.Prefix)})
 }
 
 func (im *postImport) full() bool {
@@ -128,22 +78,14 @@ func (im *postImport) take(_ context.Context, line []byte) error {
 		return nil
 	}
 	row, err := im.row(line)
-	if err == nil {
-		row.number, row.line = im.source.line, bytes.Clone(line)
-		im.batch = append(im.batch, row)
-		im.bytes += len(line)
-		return nil
+	if err != nil {
+		return im.refuse(line, err)
 	}
-	im.putAside(im.source.line, line, err)
-	if len(im.batch) == 0 && im.report.Rows == 0 && im.report.ResumedAfter == 0 && im.bad.count >= hopeless {
-		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", im.opts.File, hopeless, posts.lines)
-	}
+	row.number, row.line = im.source.line, bytes.Clone(line)
+	im.batch = append(im.batch, row)
+	im.bytes += len(line)
+	im.hasGood = true
 	return nil
-}
-
-func (im *postImport) putAside(number int64, line []byte, reason error) {
-	im.progress.end()
-	im.bad.add(number, line, reason)
 }
 
 // row reads a line, as far as that can be done by itself.
@@ -210,13 +152,13 @@ func (im *postImport) commit(ctx context.Context, line int64) (err error) {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s, lines to %d: %w", im.opts.File, im.report.Lines, err)
+		return im.at(err)
 	}
 	im.report.Rows += int64(len(im.batch))
-	im.report.Posts += int64(len(planned))
+	im.report.New += int64(len(planned))
 	im.report.Duplicates += int64(len(im.batch) - len(planned))
 	im.batch, im.bytes = im.batch[:0], 0
-	im.progress.show(ImportReport{Rows: im.report.Rows, Follows: im.report.Posts, Duplicates: im.report.Duplicates}, im.source.bytes())
+	im.tell()
 	return nil
 }
 

@@ -18,14 +18,14 @@ import (
 	"tidings/services/store/storetest"
 )
 
-func (im *importer) posts(db PostStore, opts ImportOptions) (PostsReport, error) {
+func (im *importer) posts(db PostStore, opts ImportOptions) (ImportReport, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	report, err := ImportPosts(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
 	report.Took = 0
 	return report, err
 }
 
-func (im *importer) mustPosts(opts ImportOptions) PostsReport {
+func (im *importer) mustPosts(opts ImportOptions) ImportReport {
 	im.t.Helper()
 	report, err := im.posts(im.db, opts)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestImportedPosts(t *testing.T) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.file("archive.jsonl", archive)
-		want := PostsReport{Lines: 7, Rows: 6, Posts: 6}
+		want := ImportReport{What: "posts", Lines: 7, Rows: 6, New: 6}
 		if diff := cmp.Diff(want, im.mustPosts(ImportOptions{File: file, Batch: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
 		}
@@ -101,17 +101,17 @@ func TestImportedPosts(t *testing.T) {
 				t.Errorf("somebody was notified: %+v, %v", states, err)
 			}
 		}
-		if diff := cmp.Diff(PostsReport{ResumedAfter: 7, Lines: 7}, im.mustPosts(ImportOptions{File: file})); diff != "" {
+		if diff := cmp.Diff(ImportReport{What: "posts", ResumedAfter: 7, Lines: 7}, im.mustPosts(ImportOptions{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000")
-		want = PostsReport{Lines: 7, Rows: 6, Posts: 1, Duplicates: 5}
+		want = ImportReport{What: "posts", Lines: 7, Rows: 6, New: 1, Duplicates: 5}
 		if diff := cmp.Diff(want, im.mustPosts(ImportOptions{File: im.file("copy.jsonl", archive)})); diff != "" {
 			t.Errorf("the report of a copy (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000", "without a key 09:33:00.000")
 		answer := fmt.Sprintf(`{"author":"carl","at":"2026-01-30T10:00:00Z","body":"x","parent":"post:%s"}`, known["c2"].ID)
-		if got := im.mustPosts(ImportOptions{File: "-", Input: strings.NewReader(answer), Prefix: "u-"}); got.Posts != 1 {
+		if got := im.mustPosts(ImportOptions{File: "-", Input: strings.NewReader(answer), Prefix: "u-"}); got.New != 1 {
 			t.Errorf("an answer to an id: %+v\n%s", got, im.out.String())
 		}
 	})
@@ -132,7 +132,7 @@ func TestBrokenImportOfPostsGoesOn(t *testing.T) {
 		whole := sqliteImporter(t)
 		counter := &breaking{Store: whole.db}
 		want, err := whole.posts(counter, ImportOptions{File: whole.file("f.jsonl", text.String()), Batch: 7})
-		if err != nil || want.Posts != 44 || want.Bad != 4 || counter.writes < 5 {
+		if err != nil || want.New != 44 || want.Bad != 4 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 		}
 		wantBad := whole.read(want.BadFile)
@@ -172,11 +172,11 @@ func TestAnImportOfPostsThatBreaksOff(t *testing.T) {
 	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz breaks off after line %d: what stands before is in", got.Lines)) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got.Posts == 0 || got.Posts != got.Lines || got.Bad != 0 {
+	if got.New == 0 || got.New != got.Lines || got.Bad != 0 {
 		t.Errorf("of the half: %+v", got)
 	}
-	if rest := im.mustPosts(ImportOptions{File: im.file("a.jsonl.gz", packed)}); rest.Posts+got.Posts != 3000 || rest.Duplicates != got.Posts {
-		t.Errorf("of the whole after %d: %+v", got.Posts, rest)
+	if rest := im.mustPosts(ImportOptions{File: im.file("a.jsonl.gz", packed)}); rest.New+got.New != 3000 || rest.Duplicates != got.New {
+		t.Errorf("of the whole after %d: %+v", got.New, rest)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 	lines = append(lines, line(`"key":"later"`), line(`"key":"last","parent":"good"`))
 	file := im.file("p.jsonl", strings.Join(lines, "\n"))
 	report := im.mustPosts(ImportOptions{File: file})
-	want := PostsReport{Lines: int64(len(lines)), Rows: 3, Posts: 3, Bad: int64(len(bad)), BadFile: file + ".bad"}
+	want := ImportReport{What: "posts", Lines: int64(len(lines)), Rows: 3, New: 3, Bad: int64(len(bad)), BadFile: file + ".bad"}
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
@@ -280,7 +280,7 @@ func TestPostsArePublishedMeanwhile(t *testing.T) {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
 		got, err := im.posts(&publishing{im.db, t, 5}, ImportOptions{File: im.file("a.jsonl", text.String())})
-		if err != nil || got.Posts != 100 || len(im.feedOf("ann")) != 100 {
+		if err != nil || got.New != 100 || len(im.feedOf("ann")) != 100 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		im2 := newImporter(t, im.db)

@@ -73,7 +73,7 @@ func (p *progress) text(report ImportReport, bytes int64, took time.Duration) st
 		}
 		fmt.Fprintf(&text, "%3.0f %%  ", done*100)
 	}
-	perSecond := float64(report.Follows+report.Duplicates) / max(took.Seconds(), 0.001)
+	perSecond := float64(report.counted()) / max(took.Seconds(), 0.001)
 	fmt.Fprintf(&text, "%s rows  %s %s/s", grouped(report.Rows), grouped(int64(perSecond)), p.unit)
 	if worked := bytes - p.skipped; p.size > 0 && worked > 0 {
 		left := time.Duration(float64(took) * float64(p.size-bytes) / float64(worked))

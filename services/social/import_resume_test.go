@@ -66,7 +66,7 @@ func TestBrokenImportGoesOn(t *testing.T) {
 		counter := &breaking{Store: whole.db}
 		want, err := whole.run(counter, ImportOptions{File: whole.file("f.csv", text), Batch: 7})
 		wantPairs, wantBad := whole.pairs(keys...), whole.read(want.BadFile)
-		if err != nil || want.Follows != 40 || want.Bad != 10 || len(wantPairs) != 40 || counter.writes < 5 {
+		if err != nil || want.New != 40 || want.Bad != 10 || len(wantPairs) != 40 || counter.writes < 5 {
 			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
 		}
 		im := newImporter(t, storetest.Open(t, store.Config{URL: url}))
@@ -115,7 +115,6 @@ func TestAnotherImportStartsAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			t.Chdir(im.dir)
 			opts := ImportOptions{File: im.file("f.csv", text), Batch: 10}
 			if _, err := im.run(&breaking{Store: im.db, failAt: 3}, opts); !errors.Is(err, errBroken) {
 				t.Fatal(err)
@@ -138,7 +137,6 @@ func TestAnotherImportStartsAnew(t *testing.T) {
 func TestStandardInputKeepsNoProgress(t *testing.T) {
 	text, _ := longFile()
 	im := sqliteImporter(t)
-	t.Chdir(im.dir)
 	for range 2 {
 		_, err := im.run(&breaking{Store: im.db, failAt: 3}, ImportOptions{File: "-", Input: strings.NewReader(text), Batch: 10})
 		if !errors.Is(err, errBroken) {
@@ -161,15 +159,15 @@ func TestFileThatBreaksOff(t *testing.T) {
 	path := im.file("f.csv.gz", packed[:len(packed)*2/3])
 	first, err := im.run(im.db, ImportOptions{File: path, Batch: 1000})
 	want := fmt.Sprintf("breaks off after line %d", first.Lines)
-	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.Follows != first.Lines || first.Lines < 5_000 {
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.New != first.Lines || first.Lines < 5_000 {
 		t.Fatalf("%v; %+v", err, first)
 	}
 	second, err := im.run(im.db, ImportOptions{File: path, Batch: 1000})
-	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.Lines || second.Follows != 0 {
+	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.Lines || second.New != 0 {
 		t.Errorf("again: %v; %+v", err, second)
 	}
 	third := im.must(ImportOptions{File: im.file("f.csv.gz", packed), Batch: 1000})
-	if third.Follows != 20_000-first.Follows || third.Duplicates != first.Follows {
+	if third.New != 20_000-first.New || third.Duplicates != first.New {
 		t.Errorf("the whole file: %+v after %+v", third, first)
 	}
 }
@@ -285,7 +283,7 @@ func TestKilledImportGoesOn(t *testing.T) {
 			t.Fatalf("%d of 40 follows are in when the import is killed", before)
 		}
 		got := im.must(ImportOptions{File: path, Batch: 10})
-		if got.ResumedAfter == 0 || got.Duplicates != 0 || int(got.Follows) != 40-before || got.Bad != 10 {
+		if got.ResumedAfter == 0 || got.Duplicates != 0 || int(got.New) != 40-before || got.Bad != 10 {
 			t.Errorf("after %d follows: %+v", before, got)
 		}
 		if n := len(im.pairs(keys...)); n != 40 {

@@ -29,8 +29,12 @@ type importer struct {
 	out bytes.Buffer
 }
 
+// newImporter makes its folder the one in which bad lines of the standard input are put aside.
 func newImporter(t *testing.T, db *store.Store) *importer {
-	return &importer{t: t, db: db, dir: t.TempDir(), now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	t.Helper()
+	im := &importer{t: t, db: db, dir: t.TempDir(), now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	t.Chdir(im.dir)
+	return im
 }
 
 func sqliteImporter(t *testing.T) *importer {
@@ -121,7 +125,7 @@ func TestImportFollows(t *testing.T) {
 		im := newImporter(t, open())
 		path := im.file("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob\n")
 		got := im.must(ImportOptions{File: path})
-		if want := (ImportReport{Lines: 8, Rows: 5, Follows: 4, Duplicates: 1}); got != want {
+		if want := (ImportReport{What: "follows", Lines: 8, Rows: 5, New: 4, Duplicates: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		now := services.PostIDAt(im.now)
@@ -141,7 +145,7 @@ func TestImportFollows(t *testing.T) {
 		// What exists stays as it is, and an import that came to its end starts anew.
 		im.now = im.now.Add(time.Hour)
 		again := im.must(ImportOptions{File: path})
-		if want := (ImportReport{Lines: 8, Rows: 5, Duplicates: 5}); again != want {
+		if want := (ImportReport{What: "follows", Lines: 8, Rows: 5, Duplicates: 5}); again != want {
 			t.Errorf("again: got %+v, want %+v", again, want)
 		}
 		if diff := cmp.Diff(follows, im.follows("alice", "bob", "carol")); diff != "" {
@@ -155,7 +159,7 @@ func TestImportBothWaysWithPrefix(t *testing.T) {
 		im := newImporter(t, open())
 		path := im.file("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
 		got := im.must(ImportOptions{File: path, Both: true, Prefix: "u-"})
-		if want := (ImportReport{Lines: 4, Rows: 3, Follows: 4, Duplicates: 2}); got != want {
+		if want := (ImportReport{What: "follows", Lines: 4, Rows: 3, New: 4, Duplicates: 2}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		if diff := cmp.Diff([]string{"u-1>u-2", "u-1>u-3", "u-2>u-1", "u-3>u-1"}, im.pairs("u-1", "u-2", "u-3", "1", "2", "3")); diff != "" {
@@ -182,7 +186,7 @@ func TestImportFormsOfFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
 			got := im.must(ImportOptions{File: im.file("f", text)})
-			if got.Rows != 2 || got.Follows != 2 || got.Bad != 0 {
+			if got.Rows != 2 || got.New != 2 || got.Bad != 0 {
 				t.Errorf("got %+v\n%s", got, im.out.String())
 			}
 			if diff := cmp.Diff([]string{"alice>bob", "bob>carol"}, im.pairs("alice", "bob", "carol")); diff != "" {
@@ -221,16 +225,15 @@ func TestImportIsNotLimited(t *testing.T) {
 	for i := range 2_500 {
 		fmt.Fprintf(&text, "alice,friend%d\n", i)
 	}
-	if got := im.must(ImportOptions{File: im.file("f", text.String()), Batch: 700}); got.Follows != 2_500 {
+	if got := im.must(ImportOptions{File: im.file("f", text.String()), Batch: 700}); got.New != 2_500 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestImportFromStandardInput(t *testing.T) {
 	im := sqliteImporter(t)
-	t.Chdir(im.dir)
 	got := im.must(ImportOptions{File: "-", Input: strings.NewReader(zip(t, "alice,bob\nalice,alice\n"))})
-	if want := (ImportReport{Lines: 2, Rows: 1, Follows: 1, Bad: 1, BadFile: "import-follows.bad"}); got != want {
+	if want := (ImportReport{What: "follows", Lines: 2, Rows: 1, New: 1, Bad: 1, BadFile: "import-follows.bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if text := im.read("import-follows.bad"); !strings.Contains(text, "alice,alice\n") {
@@ -281,9 +284,10 @@ func TestImportFaults(t *testing.T) {
 
 func TestReportForPersons(t *testing.T) {
 	for want, report := range map[string]ImportReport{
-		"289,003 rows: 578,006 follows are new, 0 existed already; 15.2 s": {Rows: 289_003, Follows: 578_006, Took: 15_240 * time.Millisecond},
-		"after line 1,000: 7 rows: 3 follows are new, 4 existed already; 1,234,567 bad lines are in f.bad; 0.0 s": {
-			ResumedAfter: 1000, Rows: 7, Follows: 3, Duplicates: 4, Bad: 1_234_567, BadFile: "f.bad"},
+		"289,003 rows: 578,006 follows are new, 0 existed already; 15.2 s": {What: "follows", Rows: 289_003, New: 578_006, Took: 15_240 * time.Millisecond},
+		"after line 1,000: 7 rows: 3 posts are new, 4 existed already; 1,234,567 bad lines are in f.bad; 0.0 s": {
+			What: "posts", ResumedAfter: 1000, Rows: 7, New: 3, Duplicates: 4, Bad: 1_234_567, BadFile: "f.bad"},
+		"3 rows: 2 messages are new, to 1,005 recipients; 0.1 s": {What: "messages", Rows: 3, New: 2, Recipients: 1_005, Took: 100 * time.Millisecond},
 	} {
 		if got := report.String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

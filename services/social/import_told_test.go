@@ -17,7 +17,7 @@ func TestBadLinesArePutAside(t *testing.T) {
 	im := sqliteImporter(t)
 	path := im.file("f.csv", "alice,bob\nalice,alice\nbob\n\"bob,carol\ncarol,da ve\nbob,alice\n")
 	got := im.must(ImportOptions{File: path})
-	if want := (ImportReport{Lines: 6, Rows: 2, Follows: 2, Bad: 4, BadFile: path + ".bad"}); got != want {
+	if want := (ImportReport{What: "follows", Lines: 6, Rows: 2, New: 2, Bad: 4, BadFile: path + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	want := `# line 2: "alice" follows himself
@@ -38,7 +38,7 @@ carol,da ve
 		}
 	}
 	mended := strings.NewReplacer("alice,alice", "alice,carol", "\nbob\n", "\nbob,dave\n", "\"bob", "bob", "da ve", "dave").Replace(want)
-	if got := im.must(ImportOptions{File: im.file("f.csv.bad", mended)}); got.Follows != 4 || got.Bad != 0 {
+	if got := im.must(ImportOptions{File: im.file("f.csv.bad", mended)}); got.New != 4 || got.Bad != 0 {
 		t.Errorf("the mended lines: %+v", got)
 	}
 	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "bob>carol", "bob>dave", "carol>dave"}, im.pairs("alice", "bob", "carol", "dave")); diff != "" {
@@ -54,7 +54,7 @@ carol,da ve
 func TestOnlyTheFirstBadLinesAreTold(t *testing.T) {
 	im := sqliteImporter(t)
 	got := im.must(ImportOptions{File: im.file("f.csv", "alice,bob\n"+strings.Repeat("x\n", 3_000)+strings.Repeat("y", 9_000)+",b\nbob,alice\n"), Batch: 100})
-	if got.Bad != 3_001 || got.Follows != 2 || got.Lines != 3_003 {
+	if got.Bad != 3_001 || got.New != 2 || got.Lines != 3_003 {
 		t.Errorf("got %+v", got)
 	}
 	if n := strings.Count(im.out.String(), "\n"); n != mostTold+1 || !strings.Contains(im.out.String(), "further bad lines are in "+got.BadFile) {
@@ -121,7 +121,6 @@ func TestProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			t.Chdir(im.dir)
 			if c.opts.File == "" {
 				c.opts.File = im.file("f.csv", text)
 			}
@@ -141,7 +140,7 @@ func TestProgress(t *testing.T) {
 func TestProgressText(t *testing.T) {
 	clock := &ticking{now: time.Unix(0, 0)}
 	p := newProgress(ImportOptions{Clock: clock}, 1_000, clock.now)
-	report := ImportReport{Rows: 30_000, Follows: 50_000, Duplicates: 10_000}
+	report := ImportReport{What: "follows", Rows: 30_000, New: 50_000, Duplicates: 10_000}
 	if got, want := p.text(report, 250, 10*time.Second), " 25 %  30,000 rows  6,000 follows/s  30s left"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,0 +1,178 @@
+package social
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"tidings/services"
+)
+
+// ImportReport says what became of an import. It stands also beside an error.
+type ImportReport struct {
+	What         string        // was imported: follows, messages, posts or shows
+	ResumedAfter int64         // the line after which this run went on; 0: from the start
+	Lines        int64         // the last line that was looked at
+	Rows         int64         // good rows of this run
+	New          int64         // those of What that are new
+	Duplicates   int64         // those that existed or stood in the file twice; follows that were kept out by a block too
+	Recipients   int64         // of messages, as the rows name them; who has a message already does not get it again
+	Bad          int64         // lines that could not be used, those of the runs before included
+	BadFile      string        // where they are; "" when there are none
+	Took         time.Duration // this run
+}
+
+// String is the report for a person, in one line.
+func (r ImportReport) String() string {
+	var text strings.Builder
+	if r.ResumedAfter > 0 {
+		fmt.Fprintf(&text, "after line %s: ", grouped(r.ResumedAfter))
+	}
+	fmt.Fprintf(&text, "%s rows: %s %s are new, ", grouped(r.Rows), grouped(r.New), r.What)
+	if r.What == messages.name {
+		fmt.Fprintf(&text, "to %s recipients", grouped(r.Recipients))
+	} else {
+		fmt.Fprintf(&text, "%s existed already", grouped(r.Duplicates))
+	}
+	if r.Bad > 0 {
+		fmt.Fprintf(&text, "; %s bad lines are in %s", grouped(r.Bad), r.BadFile)
+	}
+	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
+	return text.String()
+}
+
+// counted is how much was done, by what the progress counts.
+func (r ImportReport) counted() int64 {
+	if r.What == messages.name {
+		return r.Recipients
+	}
+	return r.New + r.Duplicates
+}
+
+// importRun is one run over a file: what all imports have in common.
+type importRun struct {
+	db       ImportStore
+	opts     ImportOptions
+	form     form
+	source   *source
+	bad      *badLines
+	progress *progress
+	started  time.Time
+	report   ImportReport
+	hasGood  bool // a line was right, in this run or before
+}
+
+// lineImport is what an import does with the lines of its file.
+type lineImport interface {
+	// take looks at one line: a good one enters the batch, a bad one is put aside.
+	take(ctx context.Context, line []byte) error
+	// full says that the batch is to be written.
+	full() bool
+	// commit writes the batch and the place in the file, 0 when the file has come to its end.
+	commit(ctx context.Context, line int64) error
+}
+
+func newRun(db ImportStore, opts ImportOptions, form form) (*importRun, error) {
+	opts.form = form
+	opts = opts.withDefaults()
+	source, err := openSource(opts)
+	if err != nil {
+		return nil, err
+	}
+	run := &importRun{
+		db: db, opts: opts, form: form, source: source, started: opts.Clock.Now(), report: ImportReport{What: form.name},
+		bad: &badLines{path: source.badPath, out: opts.Out, longest: form.longest},
+	}
+	run.progress = newProgress(opts, source.size, run.started)
+	return run, nil
+}
+
+// all gives an import the lines of its file, from where an earlier run of it broke off, and closes what was opened.
+func (r *importRun) all(ctx context.Context, im lineImport) (ImportReport, error) {
+	err := r.resume(ctx)
+	if err == nil {
+		err = r.eachLine(ctx, im)
+	}
+	r.progress.end()
+	for _, closing := range []func() error{r.bad.close, r.source.close} {
+		if fault := closing(); err == nil {
+			err = fault
+		}
+	}
+	r.report.Bad, r.report.BadFile = r.bad.count, r.bad.file()
+	r.report.Took = r.opts.Clock.Now().Sub(r.started)
+	return r.report, err
+}
+
+// eachLine gives an import the lines of its file, to the end or to where it breaks off.
+func (r *importRun) eachLine(ctx context.Context, im lineImport) error {
+	lines := &r.report.Lines
+	for {
+		line, err := r.source.next()
+		*lines = r.source.line
+		if err == io.EOF {
+			return im.commit(ctx, 0)
+		}
+		if err != nil {
+			*lines-- // the line that broke off was not whole, all before it were
+			if fault := im.commit(ctx, *lines); fault != nil {
+				return fault
+			}
+			return services.Wrapf(services.Invalid, err, "%s breaks off after line %d: what stands before is in", r.opts.File, *lines)
+		}
+		if err := im.take(ctx, line); err != nil {
+			return err
+		}
+		if im.full() {
+			if err := im.commit(ctx, *lines); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// resume passes over what an earlier run of the same file has done.
+func (r *importRun) resume(ctx context.Context) (err error) {
+	var done int64
+	if r.source.identity != "" {
+		if done, err = r.db.ImportProgress(ctx, r.source.identity); err != nil {
+			return fmt.Errorf("the progress of %s: %w", r.opts.File, err)
+		}
+	}
+	if done == 0 {
+		return r.bad.startAfter(0)
+	}
+	for r.source.line < done {
+		if _, err := r.source.next(); err != nil {
+			return services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", r.opts.File, r.source.line, done)
+		}
+	}
+	r.progress.resumed(r.source.bytes())
+	_, _ = fmt.Fprintf(r.opts.Out, "%s: going on after line %s\n", r.opts.File, grouped(done))
+	r.report.ResumedAfter, r.hasGood = done, true
+	return r.bad.startAfter(done)
+}
+
+// refuse puts the line that was read last aside. It is an error when nothing of the file was right so far, and much was not.
+func (r *importRun) refuse(line []byte, reason error) error {
+	r.putAside(r.source.line, line, reason)
+	if !r.hasGood && r.bad.count >= hopeless {
+		return services.Errorf(services.Invalid, "%s: not one of its first %d lines is right: it should be %s", r.opts.File, hopeless, r.form.lines)
+	}
+	return nil
+}
+
+func (r *importRun) putAside(number int64, line []byte, reason error) {
+	r.progress.end()
+	r.bad.add(number, line, reason)
+}
+
+// at says of an error where in the file it happened.
+func (r *importRun) at(err error) error {
+	return fmt.Errorf("%s, lines to %d: %w", r.opts.File, r.report.Lines, err)
+}
+
+// tell shows how far the import is.
+func (r *importRun) tell() { r.progress.show(r.report, r.source.bytes()) }
