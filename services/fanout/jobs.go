@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,13 +57,14 @@ func ProfileJob(user services.UserNumber) store.NewJob {
 	return keyed(jobProfile, mirror.UserNumberText(user))
 }
 
-// NotifyJob lets a cause count, or no longer count, for its recipient, whichever the facts say when it runs.
+// NotifyJob lets a cause count, or no longer count, for its recipient, whichever the facts say when it runs. Many that are
+// committed together are one job for each recipient.
 func NotifyJob(cause store.Cause) (store.NewJob, error) {
 	payload, err := json.Marshal(cause)
 	if err != nil {
 		return store.NewJob{}, fmt.Errorf("notify job: %w", err)
 	}
-	return store.NewJob{Kind: jobNotify, Payload: payload}, nil
+	return store.NewJob{Kind: jobNotify, Group: mirror.UserNumberText(cause.Recipient), Payload: payload}, nil
 }
 
 // NotifyJobs are the jobs of several causes.
@@ -124,32 +126,71 @@ func (f *Fanout) carryCounts(ctx context.Context, user services.UserNumber) erro
 	return f.carry(ctx, user, f.notificationRegisters)
 }
 
-// notifyEach applies the causes together; when one of them is at fault, each by itself, so that it fails alone.
+// causesAtOnce bounds what one transaction applies, but for a single job: it has what was committed together.
+const causesAtOnce = 1000
+
+// notifyEach applies the causes together, about a thousand at once; when one of the jobs is at fault, each by itself, so that
+// it fails alone.
 func (f *Fanout) notifyEach(ctx context.Context, jobs []store.Job) (outcomes []error) {
 	outcomes = make([]error, len(jobs))
-	err := f.notify(ctx, jobs)
-	for i := range jobs {
-		if outcomes[i] = err; err != nil && !services.IsUnavailable(err) && len(jobs) > 1 {
-			outcomes[i] = f.notify(ctx, jobs[i:i+1])
+	causes := make([][]store.Cause, len(jobs))
+	var batch []int
+	size := 0
+	apply := func() {
+		f.notifyTogether(ctx, jobs, causes, batch, outcomes)
+		batch, size = nil, 0
+	}
+	for i, job := range jobs {
+		if causes[i], outcomes[i] = causesOf(job); outcomes[i] != nil {
+			continue
+		}
+		if size > 0 && size+len(causes[i]) > causesAtOnce {
+			apply()
+		}
+		batch, size = append(batch, i), size+len(causes[i])
+	}
+	apply()
+	return outcomes
+}
+
+// causesOf reads the payload of a job: a cause a line.
+func causesOf(job store.Job) (causes []store.Cause, err error) {
+	for line := range bytes.Lines(job.Payload) {
+		var cause store.Cause
+		if err := json.Unmarshal(line, &cause); err != nil {
+			return nil, fmt.Errorf("payload of %s: %w", job.Kind, err)
+		}
+		causes = append(causes, cause)
+	}
+	return causes, nil
+}
+
+// notifyTogether applies the causes of the jobs at some places, and says at theirs what became of them.
+func (f *Fanout) notifyTogether(ctx context.Context, jobs []store.Job, causes [][]store.Cause, places []int, outcomes []error) {
+	try := func(places []int) error {
+		var those []store.Job
+		var all []store.Cause
+		for _, i := range places {
+			those, all = append(those, jobs[i]), append(all, causes[i]...)
+		}
+		return f.notify(ctx, those, all)
+	}
+	err := try(places)
+	for _, i := range places {
+		if outcomes[i] = err; err != nil && !services.IsUnavailable(err) && len(places) > 1 {
+			outcomes[i] = try([]int{i})
 		}
 		if outcomes[i] == nil {
 			outcomes[i] = errFinished
 		}
 	}
-	return outcomes
 }
 
 // notify applies causes: one transaction brings the facts into the recipients' rows and leaves a job a recipient that
 // carries the counts, so that a crash between SQL and Redis loses nothing; then the counts are carried at once.
-func (f *Fanout) notify(ctx context.Context, jobs []store.Job) error {
+func (f *Fanout) notify(ctx context.Context, jobs []store.Job, causes []store.Cause) error {
 	if len(jobs) == 0 {
 		return nil
-	}
-	causes := make([]store.Cause, len(jobs))
-	for i, job := range jobs {
-		if err := json.Unmarshal(job.Payload, &causes[i]); err != nil {
-			return fmt.Errorf("payload of %s: %w", job.Kind, err)
-		}
 	}
 	var states []store.NotificationState
 	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {

@@ -13,6 +13,9 @@ type NewJob struct {
 	Kind, Key string
 	Payload   []byte
 	NotBefore time.Time
+	// Group names jobs of a kind that become one where they are committed together: its payload has theirs, a line each.
+	// Such a job has no key and no NotBefore. "" is a job by itself.
+	Group string
 }
 
 // Job is work that this process holds a lease on. Tries is how often it has failed. Token fences the lease: after it
@@ -53,10 +56,14 @@ var (
 	countJobs = newStatement("count jobs", `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dead_jobs), (SELECT min(created_at) FROM jobs)`)
 )
 
-// Enqueue adds jobs, in the transaction of the fact that causes them.
+// Enqueue adds jobs, in the transaction of the fact that causes them: those with a group at its end, the others now.
 func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
-	all := make([][]any, len(jobs))
-	for i, job := range jobs {
+	all := make([][]any, 0, len(jobs))
+	for _, job := range jobs {
+		if job.Group != "" {
+			tx.grouped = append(tx.grouped, job)
+			continue
+		}
 		due := job.NotBefore
 		if due.IsZero() {
 			due = tx.Now
@@ -65,10 +72,31 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
 		if payload == nil {
 			payload = []byte{}
 		}
-		all[i] = []any{job.Kind, job.Key, payload, due, tx.Now}
+		all = append(all, []any{job.Kind, job.Key, payload, due, tx.Now})
 	}
 	_, err := tx.insert(ctx, insertJobs, all)
 	return err
+}
+
+// enqueueGrouped adds the jobs that have a group, one for each, in the order in which the groups came.
+func (tx *Tx) enqueueGrouped(ctx context.Context) error {
+	type group struct{ kind, name string }
+	places := map[group]int{}
+	var jobs []NewJob
+	for _, job := range tx.grouped {
+		of := group{job.Kind, job.Group}
+		place, known := places[of]
+		if !known {
+			place = len(jobs)
+			places[of] = place
+			jobs = append(jobs, NewJob{Kind: job.Kind})
+		} else {
+			jobs[place].Payload = append(jobs[place].Payload, '\n')
+		}
+		jobs[place].Payload = append(jobs[place].Payload, job.Payload...)
+	}
+	tx.grouped = nil
+	return tx.Enqueue(ctx, jobs...)
 }
 
 // Extend renews the leases from now on. Jobs that this process no longer holds are left alone.

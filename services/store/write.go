@@ -16,6 +16,7 @@ import (
 type Tx struct {
 	Now time.Time // the one time of everything in it: UTC, to the microsecond
 
+	grouped []NewJob // to be added at its end
 	runner
 }
 
@@ -102,6 +103,9 @@ func (s *Store) tryPostgres(ctx context.Context, fns []func(*Tx) error, last boo
 	if len(fns) == 1 && errs[0] != nil {
 		return errs, false
 	}
+	if err := tx.enqueueGrouped(ctx); err != nil {
+		return repeat(err, len(fns)), conflicting(err) && !last
+	}
 	if err := dbTx.Commit(); err != nil {
 		return repeat(fault("commit", err), len(fns)), conflicting(err) && !last
 	}
@@ -123,8 +127,10 @@ func (s *Store) part(ctx context.Context, tx *Tx, fn func(*Tx) error, guarded bo
 	if err := tx.control(ctx, savepoint); err != nil {
 		return nil, err
 	}
+	before := len(tx.grouped)
 	failed = s.call(fn, tx)
 	if failed != nil {
+		tx.grouped = tx.grouped[:before]
 		if err := tx.control(ctx, undo); err != nil {
 			return failed, err
 		}

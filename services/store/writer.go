@@ -178,6 +178,10 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			}
 			r.errs[i] = failed
 		}
+		if err := tx.enqueueGrouped(r.ctx); err != nil {
+			fail(err)
+			return true
+		}
 	}
 	if err := w.control("COMMIT"); err != nil {
 		fail(err)
