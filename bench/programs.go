@@ -93,6 +93,21 @@ func (b *bench) aside(name string, database int) (place, error) {
 	return p, os.MkdirAll(filepath.Join(p.folder, "data"), 0o700)
 }
 
+// alone runs a row on a server of its own, which is gone afterwards with all that it had.
+func (b *bench) alone(ctx context.Context, name string, database int, row func(ctx context.Context, server *program) error) (err error) {
+	p, err := b.aside(name, database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	server, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	return row(ctx, server)
+}
+
 // file is the database.
 func (p place) file() string { return filepath.Join(p.folder, "data", "tidings.db") }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 )
@@ -34,17 +33,11 @@ func mixtures() (all []mixture) {
 
 func huge(i int) string { return "huge-" + strconv.Itoa(i) }
 
-func (b *bench) measureHuge(ctx context.Context) (err error) {
-	p, err := b.aside("huge", hugeDatabase)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	server, err := p.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer server.stop()
+func (b *bench) measureHuge(ctx context.Context) error {
+	return b.alone(ctx, "huge", hugeDatabase, b.raceHuge)
+}
+
+func (b *bench) raceHuge(ctx context.Context, server *program) error {
 	all := mixtures()
 	b.say("huge: seeding the follows of %d readers", len(all)*b.readers)
 	if err := seedMixtures(ctx, server.api, all, b.readers); err != nil {

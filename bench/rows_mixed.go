@@ -23,17 +23,11 @@ const (
 
 var mixedKinds = []string{kindBadge: "badge query", kindFeed: "home feed page of 20", kindPublish: "publishing"}
 
-func (b *bench) measureMixed(ctx context.Context) (err error) {
-	p, err := b.aside("mixed", mixedDatabase)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	server, err := p.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer server.stop()
+func (b *bench) measureMixed(ctx context.Context) error {
+	return b.alone(ctx, "mixed", mixedDatabase, b.raceMixed)
+}
+
+func (b *bench) raceMixed(ctx context.Context, server *program) error {
 	readers := b.worlds.readersOfOne / 10
 	b.say("mixed: seeding %s readers who follow 10", thousands(int64(readers)))
 	if err := seedMixed(ctx, server.api, readers); err != nil {

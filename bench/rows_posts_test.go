@@ -37,7 +37,7 @@ func TestTheRawRowsAreWhatIsImported(t *testing.T) {
 	}
 	ids := services.NewIDClock(services.SystemClock{}, 1)
 	report, err := social.ImportPosts(t.Context(), s, ids, []services.PostKind{services.PostKindPost}, social.ImportOptions{File: file, Quiet: true})
-	if err != nil || report.Posts != count {
+	if err != nil || report.New != count {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	if err := s.Close(); err != nil {

@@ -152,17 +152,11 @@ func (h *hotRecipient) post(ctx context.Context, posts int) (err error) {
 }
 
 // measureRecipient takes the row of likes on one person.
-func (b *bench) measureRecipient(ctx context.Context) (err error) {
-	p, err := b.aside("recipient", recipientDatabase)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	server, err := p.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer server.stop()
+func (b *bench) measureRecipient(ctx context.Context) error {
+	return b.alone(ctx, "recipient", recipientDatabase, b.raceRecipient)
+}
+
+func (b *bench) raceRecipient(ctx context.Context, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: likeClients}
 	b.say("recipient: seeding %d people who like", b.worlds.likers)
 	if err := seedOthers(ctx, server.api); err != nil {

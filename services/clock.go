@@ -1,6 +1,7 @@
 package services
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -13,6 +14,20 @@ type SystemClock struct{}
 
 // Now is the machine's time.
 func (SystemClock) Now() time.Time { return time.Now() }
+
+// AtEach does something after each so long, until ctx ends. What takes longer is not made up for.
+func AtEach(ctx context.Context, period time.Duration, do func(ctx context.Context)) error {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			do(ctx)
+		}
+	}
+}
 
 // maxAhead bounds how far an id seen elsewhere may push our clock: beyond it the id is not to be trusted.
 const maxAhead = 5 * time.Minute

@@ -52,21 +52,14 @@ func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Se
 
 // Run writes down who was here and lets guesses be passed, each second, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	ticker := time.NewTicker(visitsEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-			if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
-				s.log.Warn("visits were not written; they are noted again", "error", err)
-			}
-			if _, err := s.PassGuesses(ctx); err != nil && ctx.Err() == nil {
-				s.log.Debug("Redis is not back yet for those who were answered from SQL", "error", err)
-			}
+	return services.AtEach(ctx, visitsEvery, func(ctx context.Context) {
+		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("visits were not written; they are noted again", "error", err)
 		}
-	}
+		if _, err := s.PassGuesses(ctx); err != nil && ctx.Err() == nil {
+			s.log.Debug("Redis is not back yet for those who were answered from SQL", "error", err)
+		}
+	})
 }
 
 // WriteVisits writes down who was here since the last call and answers how many: SQL first, so that nobody's keys

@@ -3,6 +3,8 @@ package rdb
 import (
 	"context"
 	"time"
+
+	"tidings/services"
 )
 
 const watchEvery = time.Second
@@ -10,18 +12,11 @@ const watchEvery = time.Second
 // Watch asks the masters each second until ctx ends: for their lineages, which say whether they have lost anything, and
 // to take a write.
 func (c *Client) Watch(ctx context.Context) error {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
+	return services.AtEach(ctx, watchEvery, func(ctx context.Context) {
 		for _, check := range []func(context.Context) error{c.CheckEpoch, c.CheckWrites} {
 			if err := check(ctx); err != nil && ctx.Err() == nil {
 				c.log.Debug("a look at the masters of Redis failed; the next second tries again", "error", err)
 			}
 		}
-	}
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	sqlitedriver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"tidings/services"
 )
 
 // An engine whose disk is full, or that became read only, still answers reads. From its first refusal on the Store says
@@ -73,16 +75,9 @@ func (s *Store) CheckWrites(ctx context.Context) error {
 
 // Watch looks each second whether writes that were refused are taken again, until ctx ends.
 func (s *Store) Watch(ctx context.Context) error {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
+	return services.AtEach(ctx, watchEvery, func(ctx context.Context) {
 		if err := s.CheckWrites(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("the database takes no writes still", "error", err)
 		}
-	}
+	})
 }
