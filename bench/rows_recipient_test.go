@@ -49,7 +49,7 @@ func newHot(t *testing.T, likers, posts int) (*hotRecipient, *liked) {
 }
 
 func TestEveryLikeIsAnotherOne(t *testing.T) {
-	h, l := newHot(t, 1000, 20)
+	h, l := newHot(t, 10_000, 20)
 	ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer end()
 	result, err := h.measure(func() error { return h.like(ctx, 0) })
