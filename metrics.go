@@ -117,6 +117,7 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 // readiness answers whether this node takes traffic.
 type readiness struct {
 	yes     atomic.Bool
+	knows   func() bool   // whether it has read what it serves from memory
 	refuses func() bool   // whether SQL takes no writes: somebody else may have room
 	remark  func() string // on what a node that takes traffic cannot do; "" for nothing
 }
@@ -127,6 +128,10 @@ func (r *readiness) set(yes bool) { r.yes.Store(yes) }
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if !r.yes.Load() {
 		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	if !r.knows() {
+		http.Error(w, "not ready: the shows of the live board are being read", http.StatusServiceUnavailable)
 		return
 	}
 	if r.refuses() {

@@ -153,6 +153,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return ""
 	}
 	root := s.wire()
+	s.ready.knows = s.mirror.ShowsReady
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Identity: identity, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,

@@ -40,6 +40,7 @@ type Facts interface {
 	PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error)
 	PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]store.PulledPosts, error)
 	UnfinishedFanouts(ctx context.Context) ([]store.UnfinishedFanout, error)
+	ShowFacts
 	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
 }
 

@@ -115,9 +115,10 @@ func (m *Mirror) ShowAt(id services.PostID, version uint64) (frozen services.Sho
 	return services.Show{}, true, false
 }
 
-// CountLive counts the shows of hosts that run, and went live after a viewer looked last and after he followed their host.
+// CountLive counts the shows of hosts that run, and went live after a viewer looked last and after he followed their host. It
+// is behind while nothing was read yet, which CatchUpShows with any version does.
 func (m *Mirror) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
-	if count.Behind = !m.ShowsReady(); count.Behind {
+	if count.Behind = len(hosts) > 0 && !m.ShowsReady(); count.Behind {
 		return count
 	}
 	m.shows.mu.RLock()

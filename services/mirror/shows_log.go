@@ -20,7 +20,8 @@ type ShowFacts interface {
 	ActiveShows(ctx context.Context, after services.UserNumber, limit int) ([]services.Show, error)
 	// EndedShows lists the shows that are over or cancelled and of which ShowHistory has something.
 	EndedShows(ctx context.Context, since time.Time) ([]services.Show, error)
-	// ShowHistory lists where shows stood that moved since.
+	// ShowHistory lists where shows stood that moved since. One that came to boards when it was over stood nowhere from
+	// version 0 on.
 	ShowHistory(ctx context.Context, since time.Time) ([]store.ShowFormer, error)
 	// PulledReplays lists hosts' newest replays that are in nobody's list, at most limit of each.
 	PulledReplays(ctx context.Context, hosts []services.UserNumber, limit int) ([]services.Show, error)
@@ -52,7 +53,7 @@ type showMemory struct {
 
 func (s *showMemory) begin(cfg Config) {
 	const capacity = 10_000
-	s.facts, _ = cfg.Facts.(ShowFacts)
+	s.facts = cfg.Facts
 	if s.horizon = cfg.ShowHistory; s.horizon == 0 {
 		s.horizon = showsFor
 	}
@@ -83,9 +84,6 @@ func (m *Mirror) RefreshShows(ctx context.Context) error {
 // followShows brings memory to the head of the log, loads it anew where the log does not say what changed, and forgets what
 // no session needs any more.
 func (m *Mirror) followShows(ctx context.Context) (changes int, err error) {
-	if m.shows.facts == nil {
-		return 0, nil
-	}
 	m.shows.tail.Lock()
 	defer m.shows.tail.Unlock()
 	defer tellReaders(m, m.shows.readers)

@@ -28,6 +28,31 @@ type showSQL struct {
 	sqlShows, loads int
 }
 
+// Where a test is not about shows there are none.
+func (e *engines) Shows(context.Context, []services.PostID) (map[services.PostID]services.Show, error) {
+	return nil, e.sqlDown
+}
+
+func (e *engines) ActiveShows(context.Context, services.UserNumber, int) ([]services.Show, error) {
+	return nil, e.sqlDown
+}
+
+func (e *engines) EndedShows(context.Context, time.Time) ([]services.Show, error) {
+	return nil, e.sqlDown
+}
+
+func (e *engines) ShowHistory(context.Context, time.Time) ([]store.ShowFormer, error) {
+	return nil, e.sqlDown
+}
+
+func (e *engines) PulledReplays(context.Context, []services.UserNumber, int) ([]services.Show, error) {
+	return nil, e.sqlDown
+}
+
+func (e *engines) HostStamps(context.Context, services.UserNumber, int) ([]store.HostStamp, error) {
+	return nil, e.sqlDown
+}
+
 func newShowSQL() *showSQL {
 	return &showSQL{
 		engines: newEngines(), shows: map[services.PostID]services.Show{}, stamps: map[services.UserNumber]uint64{},
@@ -56,7 +81,7 @@ func (s *showSQL) move(next services.Show) services.Show {
 	}
 	entry.Stamp = s.stamps[next.Host]
 	s.append(next.ID.String(), entry)
-	if known {
+	if known || next.Status == services.ShowReplay {
 		s.history = append(s.history, store.ShowFormer{
 			Show: next.ID, Host: next.Host, Version: former.Version, Until: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
 		})
@@ -92,6 +117,13 @@ func (s *showSQL) LogHead(ctx context.Context, kind string) (head, oldest uint64
 	return s.head, 0, s.sqlDown
 }
 
+func (s *showSQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error) {
+	if kind == LogShow {
+		s.between("log")
+	}
+	return s.engines.LogAfter(ctx, kind, version, limit)
+}
+
 func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
 	s.sqlShows += len(ids)
 	return pick(s.shows, ids), s.sqlDown
@@ -103,7 +135,9 @@ func (s *showSQL) all(of func(services.Show) bool) (list []services.Show) {
 			list = append(list, one)
 		}
 	}
-	slices.SortFunc(list, func(a, b services.Show) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(b.EndedAt.UnixMilli(), a.EndedAt.UnixMilli())) })
+	slices.SortFunc(list, func(a, b services.Show) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(b.EndedAt.UnixMilli(), a.EndedAt.UnixMilli()))
+	})
 	return list
 }
 

@@ -1,0 +1,146 @@
+package mirror_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// hosting is a host of whom shows are told as mutations tell them.
+type hosting struct {
+	*testing.T
+	*store.Store
+	now time.Time
+}
+
+func (h *hosting) Now() time.Time { return h.now }
+
+// change writes a show down in a transaction, with its entry of the log and where it stood before, and answers it.
+func (h *hosting) change(before, after services.Show) services.Show {
+	h.Helper()
+	ctx := h.Context()
+	h.now = h.now.Add(time.Minute)
+	after.UpdatedAt = h.now
+	err := h.Write(ctx, func(tx *store.Tx) error {
+		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+			return err
+		}
+		if _, err := tx.PutHost(ctx, after.Host); err != nil {
+			return err
+		}
+		change := mirror.ShowChange{Show: after}
+		if (after.Status == services.ShowLive) != (before.Status == services.ShowLive) {
+			change.Show.LiveStamp = services.PostIDAt(h.now)
+			stamp, err := tx.RaiseHostStamp(ctx, after.Host)
+			if err != nil {
+				return err
+			}
+			change.Stamp = stamp
+		}
+		version, err := change.Append(ctx, tx)
+		if err != nil {
+			return err
+		}
+		after = change.Show
+		if before.ID == 0 {
+			return tx.InsertShow(ctx, after, "")
+		}
+		return tx.UpdateShow(ctx, after, &store.ShowFormer{
+			Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,
+		})
+	})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return after
+}
+
+type boardAt struct {
+	Active, Replays []services.Show
+	More            bool
+}
+
+func boards(m *mirror.Mirror, version uint64) (all boardAt) {
+	hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
+	all.Active, all.More = m.ActiveAt(hosts, version, services.ShowPlace{}, 100)
+	all.Replays, _ = m.ReplaysAt(hosts, version, services.ShowPlace{}, 100)
+	return all
+}
+
+// A node that starts late reads from SQL what another one has followed by the log: every board of every version, and counts
+// with the same stamps.
+func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
+		h.Store = storetest.Open(t, store.Config{URL: url, Clock: h})
+		node := func() *mirror.Mirror {
+			return mirror.New(mirror.Config{Facts: h.Store, Log: slog.New(slog.DiscardHandler), Clock: h})
+		}
+		early := node()
+		catchUp := func(m *mirror.Mirror, version uint64) {
+			t.Helper()
+			if err := m.CatchUpShows(context.WithoutCancel(t.Context()), version); err != nil || m.ShowsVersion() != version {
+				t.Fatalf("at %d of %d: %v", m.ShowsVersion(), version, err)
+			}
+		}
+		catchUp(early, 0)
+		var shows []services.Show
+		for i := range 12 {
+			shows = append(shows, h.change(services.Show{}, services.Show{
+				ID: services.PostID(1000 + i), Host: services.UserNumber(7 + i%4), Title: "Ночь", CoverURL: "https://example.org/c",
+				Status: services.ShowUpcoming, PlannedAt: h.now.Add(time.Duration(30+7*(i%5)) * time.Minute),
+			}))
+		}
+		for round := range 4 {
+			for i, one := range shows {
+				next := one
+				switch {
+				case one.Status == services.ShowUpcoming && (i+round)%4 == 0:
+					next.PlannedAt = next.PlannedAt.Add(time.Duration(i) * time.Minute)
+				case one.Status == services.ShowUpcoming && i == 11:
+					next.Status, next.CancelledAt = services.ShowCancelled, h.now
+				case one.Status == services.ShowUpcoming && (i+round)%2 == 0:
+					next.Status, next.StartedAt = services.ShowLive, h.now
+				case one.Status == services.ShowLive:
+					next.Status, next.EndedAt, next.Pull = services.ShowReplay, h.now, one.Host == 9
+				default:
+					continue
+				}
+				shows[i] = h.change(one, next)
+			}
+		}
+		version := uint64(0)
+		for _, one := range shows {
+			version = max(version, one.Version)
+		}
+		late := node()
+		catchUp(early, version)
+		catchUp(late, version)
+		for at := range version + 1 {
+			if diff := cmp.Diff(boards(early, at), boards(late, at)); diff != "" {
+				t.Fatalf("the boards at %d (-of a node that followed +of one that starts):\n%s", at, diff)
+			}
+		}
+		if last := boards(late, version); len(last.Active) == 0 || len(last.Replays) == 0 || last.More {
+			t.Errorf("the last board is %+v", last)
+		}
+		hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
+		if a, b := early.CountLive(hosts, 0), late.CountLive(hosts, 0); a != b || a.Stamp == 0 || a.Behind {
+			t.Errorf("they count %+v and %+v", a, b)
+		}
+		h.now = h.now.Add(24 * time.Hour)
+		later := node()
+		catchUp(later, version)
+		if replays := boards(later, version).Replays; len(replays) == 0 || replays[0].Host != 9 {
+			t.Errorf("a day later the replays are %+v, want those that are in nobody's list", replays)
+		}
+	})
+}

@@ -1,0 +1,287 @@
+package mirror
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// history is what the model knows: every state that was ever committed. A board at a version is a sorted list of it.
+type history struct {
+	r      *rapid.T
+	s      *showSQL
+	states []services.Show // in the order of their versions
+	times  []time.Time     // when each version of the log was written, from version 1 on
+	nextID services.PostID
+	client map[services.UserNumber]services.LiveCount // somebody who asks all nodes, and drops what is not newer
+}
+
+const modelHosts = services.UserNumber(4)
+
+func (h *history) committed(one services.Show) {
+	if one.Version == h.s.head {
+		h.states = append(h.states, one)
+	}
+	h.noted()
+}
+
+func (h *history) noted() {
+	for len(h.times) < int(h.s.head) {
+		h.times = append(h.times, h.s.now)
+	}
+}
+
+// write commits one change of a random show, or none where the show does not allow it.
+func (h *history) write() {
+	r, s := h.r, h.s
+	s.now = s.now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(r, "ms")) * time.Millisecond)
+	what := rapid.IntRange(0, 7).Draw(r, "what")
+	if what < 2 || len(s.shows) == 0 {
+		h.nextID++
+		host := services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(r, "host"))
+		plan := s.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute).Truncate(time.Minute)
+		status := services.ShowUpcoming
+		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
+			status = services.ShowReplay // it came to boards when it was over: its host was new
+		}
+		h.committed(s.move(services.Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
+		return
+	}
+	one := s.shows[services.PostID(rapid.IntRange(1, int(h.nextID)).Draw(r, "show"))]
+	minute := s.now.Truncate(time.Minute) // many are equal
+	switch upcoming, live := one.Status == services.ShowUpcoming, one.Status == services.ShowLive; {
+	case what == 2 && upcoming:
+		one.PlannedAt = minute.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute)
+	case what <= 4 && upcoming:
+		one.Status, one.StartedAt = services.ShowLive, minute
+	case what <= 6 && live, what == 5 && upcoming:
+		one.Status, one.EndedAt = services.ShowReplay, minute
+	case what == 6 && upcoming:
+		one.Status, one.CancelledAt = services.ShowCancelled, minute
+	case what == 7:
+		one.Title += "b"
+		s.text(one)
+		h.noted()
+		return
+	default:
+		return
+	}
+	h.committed(s.move(one))
+}
+
+// imported commits many shows at once, of which the log says only that there are some.
+func (h *history) imported() {
+	s := h.s
+	s.head++
+	s.log = append(s.log, store.LogEntry{Kind: LogShow, Version: s.head, At: s.now})
+	for range rapid.IntRange(0, 3).Draw(h.r, "imported") {
+		h.nextID++
+		one := services.Show{
+			ID: h.nextID, Host: services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(h.r, "host")), Version: s.head, UpdatedAt: s.now,
+			Status: rapid.SampledFrom(services.ShowStatuses[:3]).Draw(h.r, "status"), PlannedAt: s.now.Truncate(time.Minute),
+		}
+		one.Pull = one.Host == 1
+		if one.Status != services.ShowUpcoming {
+			one.StartedAt = one.PlannedAt
+		}
+		switch one.Status {
+		case services.ShowLive:
+			one.LiveVersion, one.LiveStamp = s.head, services.PostIDAt(s.now)
+			s.stamps[one.Host] = max(s.stamps[one.Host]+1, micro(s.now))
+		case services.ShowReplay:
+			one.EndedAt = one.PlannedAt
+			s.history = append(s.history, store.ShowFormer{Show: one.ID, Host: one.Host, Until: s.head, UntilAt: s.now, Status: one.Status})
+		}
+		s.shows[one.ID] = one
+		h.states = append(h.states, one)
+	}
+	h.noted()
+}
+
+// at is every show as it stood at a version.
+func (h *history) at(version uint64) map[services.PostID]services.Show {
+	stood := map[services.PostID]services.Show{}
+	for _, one := range h.states {
+		if one.Version <= version {
+			stood[one.ID] = one
+		}
+	}
+	return stood
+}
+
+func board(stood map[services.PostID]services.Show, replays bool, hosts []services.FollowedAuthor) (list []line) {
+	for _, one := range stood {
+		if place := one.Place(); place != (services.ShowPlace{}) && place.Replay == replays &&
+			slices.ContainsFunc(hosts, func(host services.FollowedAuthor) bool { return host.Author == one.Host }) {
+			list = append(list, line{one.ID, one.Status, place})
+		}
+	}
+	slices.SortFunc(list, func(a, b line) int {
+		return cmp.Or(cmp.Compare(b.place.Score, a.place.Score), cmp.Compare(b.id, a.id))
+	})
+	return list
+}
+
+// check compares memory with the model at all versions that a session can still have.
+func (h *history) check(m *Mirror) {
+	r, s := h.r, h.s
+	cut := s.now.Add(-time.Hour)
+	hosts := of(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) services.UserNumber {
+		return services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(t, "of"))
+	}), 1, int(modelHosts), rapid.ID[services.UserNumber]).Draw(r, "hosts")...)
+	for version := uint64(0); version <= m.ShowsVersion(); version++ {
+		if int(version) < len(h.times) && !h.times[version].After(cut) {
+			continue // who saw this version saw the next one before the horizon
+		}
+		stood := h.at(version)
+		shows, more := m.ActiveAt(hosts, version, services.ShowPlace{}, 1000)
+		if want := board(stood, false, hosts); !slices.Equal(lines(shows), want) || more {
+			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.ShowsVersion(), lines(shows), want)
+		}
+		replays, _ := m.ReplaysAt(hosts, version, services.ShowPlace{}, 1000)
+		h.checkReplays(version, lines(replays), board(stood, true, hosts), cut)
+		for id, want := range stood {
+			got, known, there := m.ShowAt(id, version)
+			if on := want.Place() != (services.ShowPlace{}); known && (there != on || on && (got.Status != want.Status || got.Place() != want.Place())) {
+				r.Fatalf("the show %d at %d: %+v, %t; want %+v", id, version, got, there, want)
+			}
+		}
+	}
+	h.checkCounts(m)
+}
+
+// checkReplays: everything that ended within the horizon and every pulled replay is there, and nothing that is not the truth.
+func (h *history) checkReplays(version uint64, got, truth []line, cut time.Time) {
+	known := got[:0:0]
+	for _, one := range truth {
+		show := h.s.shows[one.id]
+		if needed := show.Pull || h.times[show.Version-1].After(cut); needed || slices.Contains(got, one) {
+			known = append(known, one)
+		}
+	}
+	if !slices.Equal(got, known) {
+		h.r.Fatalf("the replays at %d: %v, want %v", version, got, known)
+	}
+}
+
+// checkCounts compares what badges count, and sees to it that a client who goes by the stamps has the right number.
+func (h *history) checkCounts(m *Mirror) {
+	stood := h.at(m.ShowsVersion())
+	for host := services.UserNumber(1); host <= modelHosts; host++ {
+		since := services.PostIDAt(noon.Add(time.Duration(host) * time.Second))
+		seen := uint64(rapid.IntRange(0, int(h.s.head)).Draw(h.r, "seen"))
+		want := 0
+		all := 0
+		for _, one := range stood {
+			if one.Host == host && one.Status == services.ShowLive {
+				all++
+				if one.LiveVersion > seen && one.LiveStamp > since {
+					want++
+				}
+			}
+		}
+		viewer := []services.FollowedAuthor{{Author: host, Since: since}}
+		if got := m.CountLive(viewer, seen); got.New != want || got.Behind || len(m.LiveSince(viewer, seen)) != want {
+			h.r.Fatalf("of %d since %d there are %+v live, want %d", host, seen, got, want)
+		}
+		if h.ask(m, host); m.ShowsVersion() == h.s.head && h.client[host].New != all {
+			h.r.Fatalf("of %d the client has %+v, and %d are live", host, h.client[host], all)
+		}
+	}
+}
+
+func (h *history) ask(m *Mirror, host services.UserNumber) {
+	if now := m.CountLive(of(host), 0); !now.Behind && now.Stamp > h.client[host].Stamp {
+		h.client[host] = now
+	}
+}
+
+// Whatever happens to shows, and however memory learns of it, it has every board of every version that a session can have:
+// by the log, by a load in the middle of changes, by a log that was cut or is read twice, on a node that starts late or lags.
+func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		h := &history{r: r, s: newShowSQL(), client: map[services.UserNumber]services.LiveCount{}}
+		s := h.s
+		nodes := []*Mirror{s.mirror(), s.mirror()}
+		s.between = func(read string) {
+			if read == "log" {
+				for _, m := range nodes {
+					h.ask(m, services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(r, "asked")))
+				}
+			}
+			for rapid.IntRange(0, 3).Draw(r, "while "+read) == 0 {
+				h.write()
+			}
+		}
+		for range rapid.IntRange(1, 50).Draw(r, "steps") {
+			m := nodes[rapid.IntRange(0, 1).Draw(r, "node")]
+			switch rapid.IntRange(0, 9).Draw(r, "step") {
+			case 0: // it starts anew
+				i := slices.Index(nodes, m)
+				nodes[i] = s.mirror()
+				turn(t, nodes[i])
+				h.check(nodes[i])
+			case 1: // the log is read again from somewhere
+				if m.ShowsReady() {
+					m.shows.version.Store(uint64(rapid.IntRange(max(0, int(m.ShowsVersion())-20), int(m.ShowsVersion())).Draw(r, "again")))
+				}
+			case 2:
+				s.log = s.log[rapid.IntRange(0, max(0, len(s.log)-1)).Draw(r, "cut"):]
+			case 3:
+				h.imported()
+			case 4:
+				s.now = s.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(r, "minutes")) * time.Minute)
+			case 5, 6:
+				turn(t, m)
+				h.check(m)
+			default:
+				for range 4 {
+					h.write()
+				}
+			}
+		}
+		for _, m := range nodes {
+			turn(t, m)
+			h.check(m)
+		}
+		turn(t, nodes[0])
+		if a, b := nodes[0].CountLive(of(1, 2, 3, 4), 0), nodes[1].CountLive(of(1, 2, 3, 4), 0); nodes[0].ShowsVersion() == nodes[1].ShowsVersion() && a != b {
+			r.Fatalf("two nodes count %+v and %+v", a, b)
+		}
+		s.between = func(string) {}
+		s.now = s.now.Add(2 * time.Hour)
+		for _, m := range nodes {
+			turn(t, m)
+			h.checkForgotten(m)
+		}
+	})
+}
+
+// checkForgotten: once no session can need it, nothing is left of the past but pulled replays.
+func (h *history) checkForgotten(m *Mirror) {
+	want := 0
+	for _, one := range h.s.shows {
+		if one.Status == services.ShowUpcoming || one.Status == services.ShowLive || one.Status == services.ShowReplay && one.Pull {
+			want++
+		}
+	}
+	state, spans := m.shows.state, 0
+	for number, known := range state.hosts {
+		if known.shows == nil {
+			continue
+		}
+		if spans += len(known.shows.active) + len(known.shows.replays); len(known.shows.active)+len(known.shows.replays) == 0 {
+			h.r.Fatalf("of the host %d an empty memory is kept", number)
+		}
+	}
+	if len(state.byID) != want || spans != want || len(state.passing) != 0 {
+		h.r.Fatalf("%d shows, %d spans and %d moves are kept of %d: %s", len(state.byID), spans, len(state.passing), want, fmt.Sprint(state.byID))
+	}
+}

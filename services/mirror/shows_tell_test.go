@@ -1,0 +1,278 @@
+package mirror
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// Whole shows come from memory, else from those that were read lately, else from SQL. What no board has is read each time.
+func TestWholeShows(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	s.planned(1, 7, 5)
+	s.planned(2, 7, 1)
+	s.start(2, 1)
+	s.end(2, 2)
+	s.shows[3] = services.Show{ID: 3, Host: 8, Title: "of a host who is new", PlannedAt: noon, UpdatedAt: noon, Status: services.ShowUpcoming}
+	s.now = noon.Add(3 * time.Hour) // the second is beyond the horizon
+	turn(t, m)
+	read := func(wantSQL int, ids ...services.PostID) map[services.PostID]services.Show {
+		t.Helper()
+		before := s.sqlShows
+		found, err := m.Shows(t.Context(), ids)
+		if err != nil || s.sqlShows-before != wantSQL {
+			t.Fatalf("%v: %v, SQL was asked for %d shows, want %d", ids, err, s.sqlShows-before, wantSQL)
+		}
+		return found
+	}
+	if got := read(3, 1, 2, 3, 4, 2); len(got) != 3 || got[1] != s.shows[1] || got[2] != s.shows[2] || got[3] != s.shows[3] {
+		t.Errorf("read %v", got)
+	}
+	read(0, 1, 2)
+	read(1, 3)
+	over := s.shows[2]
+	over.ReplayURL = "https://example.org/replay"
+	s.text(over)
+	planned := s.shows[1]
+	planned.Title, planned.CoverURL, planned.EndedAt = "ночь", "https://example.org/cover", noon // an end before its start
+	s.text(planned)
+	turn(t, m)
+	if got := read(0, 1, 2); got[2].ReplayURL != over.ReplayURL || got[1] != s.shows[1] {
+		t.Errorf("after a change of texts: %+v", got)
+	}
+	board, _ := m.ActiveAt(of(7), m.ShowsVersion(), services.ShowPlace{}, 5)
+	if board[0].Title != "ночь" || !board[0].EndedAt.IsZero() || board[0].Version != 1 {
+		t.Errorf("the board has %+v: its texts are the present ones, and it did not move", board[0])
+	}
+	s.sqlDown = errors.New("away")
+	if _, err := m.Shows(t.Context(), []services.PostID{9}); err == nil {
+		t.Error("SQL is away, and nobody says so")
+	}
+	read(0, 1, 2)
+}
+
+// An older copy of a show, which SQL gave while a newer one came by the log, is not kept.
+func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	s.planned(1, 7, 5)
+	s.start(1, 5)
+	s.end(1, 6)
+	s.now = s.now.Add(3 * time.Hour)
+	turn(t, m)
+	old := s.shows[1]
+	next := old
+	next.Title = "newer"
+	s.text(next)
+	turn(t, m)
+	m.shows.read.keep(1, old)
+	if got, err := m.Shows(t.Context(), []services.PostID{1}); err != nil || got[1].Title != "newer" {
+		t.Errorf("read %+v, %v", got[1], err)
+	}
+}
+
+// Whose badges show a host is told when a show of his begins or ends to run, and not of other changes.
+func TestReadersOfLiveShowsAreTold(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	var told atomic.Int64
+	m.OnMoved(func(readers []services.UserNumber) { told.Add(int64(len(readers))) })
+	turn(t, m)
+	m.Follow(reader, nil, nil, of(7, 8))
+	step := func(want int64, what string) {
+		t.Helper()
+		s.now = s.now.Add(time.Second)
+		if turn(t, m); told.Load() != want {
+			t.Errorf("after %s he was told %d times, want %d", what, told.Load(), want)
+		}
+	}
+	step(0, "nothing")
+	s.planned(1, 7, 5)
+	s.planned(2, 9, 5)
+	step(0, "a plan")
+	live := s.start(1, 5)
+	step(1, "a start")
+	if got := m.CountLive(of(7, 8), 0); got.New != 1 || got.Stamp != s.stamps[7] {
+		t.Errorf("counted %+v", got)
+	}
+	if got := m.CountLive(of(7, 8), live.Version); got.New != 0 {
+		t.Errorf("who has looked counts %+v", got)
+	}
+	s.text(s.shows[1])
+	s.start(2, 5) // of somebody whom he does not follow
+	step(1, "other changes")
+	s.end(1, 6)
+	step(2, "an end")
+	s.head++ // its entry was cut off, and all is loaded: what has changed nobody knows
+	s.planned(3, 7, 9)
+	step(4, "a load, of both hosts")
+	m.Unfollow([]services.UserNumber{reader})
+	s.start(3, 9)
+	step(4, "leaving")
+	stamp := m.CountLive(of(7), 0).Stamp
+	s.head, s.stamps = s.head+1, map[services.UserNumber]uint64{} // SQL was set back
+	s.planned(4, 7, 9)
+	turn(t, m)
+	if got := m.CountLive(of(7), 0).Stamp; got != stamp {
+		t.Errorf("the stamp went from %d to %d", stamp, got)
+	}
+}
+
+// An open board is told of whatever changes of its hosts' shows.
+func TestOpenBoardsAreTold(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	turn(t, m)
+	one, other := m.WatchHosts(), m.WatchHosts()
+	one.Show(of(7, 8))
+	other.Show(of(7))
+	other.Show(of(9))
+	other.Show(of(9))
+	step := func(wantOne, wantOther bool, what string) {
+		t.Helper()
+		turn(t, m)
+		for i, want := range []bool{wantOne, wantOther} {
+			got := false
+			select {
+			case <-[]*HostWatch{one, other}[i].Moved():
+				got = true
+			default:
+			}
+			if got != want {
+				t.Errorf("after %s board %d was told: %t", what, i+1, got)
+			}
+		}
+	}
+	step(false, false, "nothing")
+	s.planned(1, 7, 5)
+	s.planned(2, 8, 5)
+	step(true, false, "two plans")
+	text := s.shows[1]
+	text.Title = "new"
+	s.text(text)
+	step(true, false, "a new title")
+	s.text(text)
+	step(false, false, "nothing new")
+	s.planned(3, 9, 5)
+	step(false, true, "a plan of another host")
+	s.head++ // its entry is cut off
+	s.planned(4, 6, 5)
+	step(true, true, "a load")
+	one.Close()
+	other.Close()
+	s.planned(5, 7, 5)
+	step(false, false, "closing")
+	if len(m.shows.boards.of)+len(m.shows.boards.at) != 0 {
+		t.Errorf("of closed boards is left: %v, %v", m.shows.boards.of, m.shows.boards.at)
+	}
+}
+
+// Of hosts whose replays are in nobody's list the newest are kept, and besides all that a running session may have to leave
+// out or to show.
+func TestPulledReplaysAreKeptToANumber(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	turn(t, m)
+	const many = services.Retention + 50
+	for i := range many {
+		id := services.PostID(i + 1)
+		s.planned(id, 7, i)
+		s.start(id, i)
+		one := s.shows[id]
+		one.Pull = true
+		s.shows[id] = one
+		s.end(id, i+1)
+		s.now = s.now.Add(time.Second)
+	}
+	version := s.head
+	kept := func(m *Mirror, want int) {
+		t.Helper()
+		turn(t, m)
+		replays, more := m.ReplaysAt(of(7), s.head, services.ShowPlace{}, many+1)
+		if len(replays) != want || more || len(m.shows.state.byID) != want {
+			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.shows.state.byID), want)
+		}
+		if newest := showIDs(replays)[:services.Retention]; newest[0] != many || !slices.IsSortedFunc(newest, func(a, b services.PostID) int { return int(b) - int(a) }) {
+			t.Errorf("the newest are %v", newest)
+		}
+	}
+	kept(m, many)
+	kept(s.mirror(), many)
+	s.now = s.now.Add(2 * time.Hour)
+	kept(m, services.Retention)
+	kept(s.mirror(), services.Retention)
+	if m.ShowsVersion() != version {
+		t.Errorf("at %d, want %d", m.ShowsVersion(), version)
+	}
+}
+
+// A change that cannot be read is in what is loaded then.
+func TestAnEntryOfShowsThatCannotBeReadLoadsAll(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	turn(t, m)
+	s.planned(1, 7, 5)
+	s.log[0].Payload = []byte("{")
+	loads := s.loads
+	turn(t, m)
+	if got := active(m, 1, 7); !slices.Equal(got, []services.PostID{1}) || s.loads != loads+1 {
+		t.Errorf("the board has %v after %d loads", got, s.loads-loads)
+	}
+	s.sqlDown = errors.New("away")
+	if _, err := m.RunOnce(t.Context()); err == nil {
+		t.Error("SQL is away, and nobody says so")
+	}
+	if got := active(m, 1, 7); len(got) != 1 {
+		t.Error("memory was lost with SQL")
+	}
+}
+
+// Requests that need a version, the loop that reads the log and readers go on at once.
+func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
+	s := newShowSQL()
+	for i := range services.PostID(200) {
+		s.planned(i+1, services.UserNumber(i%5+1), int(i))
+	}
+	for i := range services.PostID(100) {
+		s.start(i+1, int(i))
+	}
+	m := s.mirror()
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for version := uint64(1); version <= s.head; version += 7 {
+				if err := m.CatchUpShows(t.Context(), version); err != nil {
+					t.Error(err)
+				}
+				m.CountLive(of(1, 2, 3), version)
+				if shows, _ := m.ActiveAt(of(1, 2, 3, 4, 5), version, services.ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
+					t.Errorf("at %d there are %d shows", version, len(shows))
+				}
+				if found, err := m.Shows(t.Context(), []services.PostID{1, 150}); len(found) != 2 || err != nil {
+					t.Errorf("%d shows, %v", len(found), err)
+				}
+				watch := m.WatchHosts()
+				watch.Show(of(1, 2))
+				m.Follow(reader, nil, nil, of(1, 2))
+				watch.Close()
+			}
+		})
+		group.Go(func() {
+			for range 20 {
+				if err := m.RefreshShows(t.Context()); err != nil {
+					t.Error(err)
+				}
+				m.shows.mu.Lock()
+				m.shows.ready.Store(false) // the next one loads
+				m.shows.mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+}
