@@ -161,18 +161,26 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 
 // beginNaming leaves the chunks of an author's followers whose documents are to name him, and tells the nodes of him.
 func beginNaming(ctx context.Context, tx *store.Tx, author services.UserNumber, chunks []audience) error {
-	jobs := make([]store.NewJob, len(chunks))
-	for i, chunk := range chunks {
-		payload, err := json.Marshal(chunk)
-		if err != nil {
-			return fmt.Errorf("chunk of author %d: %w", author, err)
-		}
-		jobs[i] = store.NewJob{Kind: jobName, Payload: payload}
+	jobs, err := chunkJobs(jobName, chunks)
+	if err != nil {
+		return err
 	}
 	if err := tx.Enqueue(ctx, jobs...); err != nil {
 		return err
 	}
 	return mirror.PullChange{Author: author}.Append(ctx, tx)
+}
+
+func chunkJobs(kind string, chunks []audience) ([]store.NewJob, error) {
+	jobs := make([]store.NewJob, len(chunks))
+	for i, chunk := range chunks {
+		payload, err := json.Marshal(chunk)
+		if err != nil {
+			return nil, fmt.Errorf("chunk of author %d: %w", chunk.Author, err)
+		}
+		jobs[i] = store.NewJob{Kind: kind, Payload: payload}
+	}
+	return jobs, nil
 }
 
 // audiences cuts an author's followers into chunks.
@@ -189,17 +197,7 @@ func (f *Fanout) audiences(ctx context.Context, author services.UserNumber) (chu
 // runName lets the documents of one chunk of followers name the author. Who begins to follow meanwhile, or returns, is
 // named by that: from the first chunk on every document that is written names him.
 func (f *Fanout) runName(ctx context.Context, job store.Job) error {
-	var chunk audience
-	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
-		return fmt.Errorf("payload of %s: %w", job.Kind, err)
-	}
-	stamp, err := f.redis.Now(ctx)
-	if err != nil {
-		return err
-	}
-	err = f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, f.activeSince(), func(edges []services.Edge) error {
-		return f.name(ctx, stamp, edges)
-	})
+	chunk, err := f.nameChunk(ctx, rdb.PulledAuthors, job)
 	if err != nil {
 		return err
 	}
@@ -220,12 +218,26 @@ func (f *Fanout) runName(ctx context.Context, job store.Job) error {
 	return errFinished
 }
 
-func (f *Fanout) name(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
+// nameChunk lets the documents of one chunk of followers name its author in a field, as the follows are now.
+func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job store.Job) (chunk audience, err error) {
+	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+		return chunk, fmt.Errorf("payload of %s: %w", job.Kind, err)
+	}
+	stamp, err := f.redis.Now(ctx)
+	if err != nil {
+		return chunk, err
+	}
+	return chunk, f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, f.activeSince(), func(edges []services.Edge) error {
+		return f.name(ctx, field, stamp, edges)
+	})
+}
+
+func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp rdb.Stamp, edges []services.Edge) error {
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
 		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}}
 	}
-	results, err := f.redis.MergeNamed(ctx, rdb.PulledAuthors, stamp, adds)
+	results, err := f.redis.MergeNamed(ctx, field, stamp, adds)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ const (
 	cleanerLeast = 5 * time.Millisecond
 )
 
-// Cleaner takes out of Redis what nobody asks for any more: entries of inboxes that are not listed, all that is kept of users
+// Cleaner takes out of Redis what nobody asks for any more: entries of inboxes and of lists of replays that are not listed, all that is kept of users
 // who are dormant or not in SQL, parts of a view that has no document, and copies that nothing would ever end. It walks
 // along all keys in runs, in small steps. Several nodes may have one each: they take turns, and one that dies is stood in for.
 // What is not Tidings' by its name is not touched. Nothing that is dropped is a number: whoever comes back is rebuilt.
@@ -34,7 +34,7 @@ type Cleaner struct {
 
 // Freed is what a cleaner has freed.
 type Freed struct {
-	Inboxes uint64 `json:"inboxes"` // that held more than is listed
+	Inboxes uint64 `json:"inboxes"` // and lists of replays that held more than is listed
 	Entries uint64 `json:"entries"` // of these
 	Dormant uint64 `json:"dormant"` // users who were not seen for long
 	Unknown uint64 `json:"unknown"` // users who are not in SQL
@@ -167,6 +167,9 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 		}
 		freed.add(Freed{Orphans: uint64(orphans), Endless: uint64(endless), Keys: uint64(orphans + endless)})
 	}
+	if err := c.trimReplays(ctx, found.Replays, &freed); err != nil {
+		return from, false, err
+	}
 	if len(found.Long) == 0 {
 		return to, ended, nil
 	}
@@ -181,6 +184,23 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 	}
 	c.fanout.hint(ctx, found.Long, results)
 	return to, ended, nil
+}
+
+// trimReplays cuts lists of replays. What is shown stays the same.
+func (c *Cleaner) trimReplays(ctx context.Context, users []services.UserNumber, freed *Freed) error {
+	if len(users) == 0 {
+		return nil
+	}
+	cut, err := c.fanout.redis.TrimReplays(ctx, users)
+	if err != nil {
+		return err
+	}
+	for _, entries := range cut {
+		if entries > 0 {
+			freed.add(Freed{Inboxes: 1, Entries: uint64(entries)})
+		}
+	}
+	return nil
 }
 
 // dropUsers drops what is kept of those users who are dormant or unknown. SQL is read after their documents were found: whoever

@@ -48,5 +48,5 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job store.Job) error {
 
 // Name lets followers' documents name the author, with a stamp and edges that were read before.
 func (f *Fanout) Name(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
-	return f.name(ctx, stamp, edges)
+	return f.name(ctx, rdb.PulledAuthors, stamp, edges)
 }

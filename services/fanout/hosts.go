@@ -4,23 +4,171 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/store"
 )
 
-// hostsBy are the hosts whom a user's document names.
-func (f *Fanout) hostsBy(context.Context, services.UserNumber) ([]services.FollowedAuthor, error) {
-	return nil, nil // nobody has a show yet
+// The kinds of jobs of those who host shows.
+const (
+	jobHost      = "host.name"  // key: host. His followers' documents are to name him
+	jobHostChunk = "host.chunk" // a chunk of them; payload: audience
+	jobLiveSeen  = "live.seen"  // key: user. How far he has seen the live board moved
+)
+
+func (f *Fanout) hostKinds() map[string]kind {
+	return map[string]kind{
+		jobHost:      {lane: laneQuick, each: f.runHost},
+		jobHostChunk: {lane: laneBulk, each: f.runHostChunk},
+		jobLiveSeen:  {lane: laneQuick, each: ofUser(f.CarryLiveSeen)},
+	}
 }
 
-// auditBoard compares the hosts whom a document names.
-func (f *Fanout) auditBoard(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
-	hosts, err := f.hostsBy(ctx, user)
+// HostJob lets the documents of all followers name somebody who has a show for the first time. His shows come onto boards
+// when all do: whoever knows of a show is then told of it whatever he reads.
+func HostJob(host services.UserNumber) store.NewJob {
+	return keyed(jobHost, mirror.UserNumberText(host))
+}
+
+// LiveSeenJob brings how far a user has seen the live board into his document.
+func LiveSeenJob(user services.UserNumber) store.NewJob {
+	return keyed(jobLiveSeen, mirror.UserNumberText(user))
+}
+
+// CarryLiveSeen brings how far a user has seen the live board into his document.
+func (f *Fanout) CarryLiveSeen(ctx context.Context, user services.UserNumber) error {
+	return f.carry(ctx, user, f.liveRegisters)
+}
+
+func (f *Fanout) liveRegisters(ctx context.Context, user services.UserNumber) ([]rdb.Register, error) {
+	seen, err := f.store.Position(ctx, user, store.LiveBoard, "")
+	if err != nil || seen == 0 {
+		return nil, err
+	}
+	return []rdb.Register{rdb.LiveSeenRegister(uint64(seen))}, nil
+}
+
+// HostsBy are the hosts whom a user follows and is shown, as his document names them: by their numbers.
+func (f *Fanout) HostsBy(ctx context.Context, user services.UserNumber) ([]services.FollowedAuthor, error) {
+	edges, err := f.store.HostsBy(ctx, user)
+	return followedAuthors(edges), err
+}
+
+// runHost cuts a host's followers into chunks. Of whoever has none, or whose chunks are under way, nothing is left to name.
+func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
+	host, err := mirror.ParseUserNumber(job.Key)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	var differs []string
-	if !sameAuthors(shown.Document.Hosts, hosts) {
-		differs = append(differs, "live board: hosts")
+	chunks, err := f.audiences(ctx, host)
+	if err != nil {
+		return err
 	}
-	return hosts, differs, nil
+	jobs, err := chunkJobs(jobHostChunk, chunks)
+	if err != nil {
+		return err
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+			return err
+		}
+		if err := finish(ctx, tx, job); err != nil {
+			return err
+		}
+		begun, err := tx.BeginHostChunks(ctx, host, len(jobs))
+		if err != nil || !begun {
+			return err
+		}
+		if len(jobs) == 0 {
+			return f.publishShows(ctx, tx, host)
+		}
+		return tx.Enqueue(ctx, jobs...)
+	})
+	if err != nil {
+		return err
+	}
+	f.Wake()
+	return errFinished
+}
+
+// runHostChunk lets the documents of one chunk of followers name the host. Who begins to follow meanwhile, or returns, is
+// named by that. The last chunk brings his shows onto boards.
+func (f *Fanout) runHostChunk(ctx context.Context, job store.Job) error {
+	chunk, err := f.nameChunk(ctx, rdb.Hosts, job)
+	if err != nil {
+		return err
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		// Before any row, as whoever changes a show: no two wait for each other.
+		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+			return err
+		}
+		if err := finish(ctx, tx, job); err != nil {
+			return err
+		}
+		last, err := tx.EndHostChunk(ctx, chunk.Author)
+		if err != nil || !last {
+			return err
+		}
+		return f.publishShows(ctx, tx, chunk.Author)
+	})
+	if err != nil {
+		return err
+	}
+	f.Wake()
+	return errFinished
+}
+
+// publishShows brings the shows onto boards that a host had before all documents named him, each as if it had just come to
+// where it stands. The log of shows is locked.
+func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.UserNumber) error {
+	shows, err := tx.PublishShows(ctx, host)
+	if err != nil {
+		return err
+	}
+	_, stamp, _, err := tx.Host(ctx, host)
+	if err != nil {
+		return err
+	}
+	for _, show := range shows {
+		if show.Status == services.ShowLive {
+			show.LiveStamp = f.ids.Next()
+			if stamp, err = tx.RaiseHostStamp(ctx, host); err != nil {
+				return err
+			}
+		}
+		change := mirror.ShowChange{Show: show, Stamp: stamp}
+		if _, err := change.Append(ctx, tx); err != nil {
+			return err
+		}
+		if err := tx.UpdateShow(ctx, change.Show, nil); err != nil {
+			return err
+		}
+		if show.Status == services.ShowReplay && !show.Pull {
+			if err := tx.Enqueue(ctx, EndJob(show.ID)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mergeHost merges what a follower is to be shown of a host's shows: his newest replays into the list, and himself, as who is
+// to be named in the document. refused says that something was removed since the stamp.
+func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp rdb.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
+	known, _, err := f.store.IsHost(ctx, edge.Followee)
+	if err != nil || !known {
+		return nil, false, err
+	}
+	shows, err := f.store.HostReplays(ctx, edge.Followee, rebuildEntries+1)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(shows) > 0 {
+		results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{{Reader: edge.Follower, Stamp: stamp, Entries: replayEntries(shows)}})
+		if err != nil || results[0].Status == rdb.Retry {
+			return nil, true, err
+		}
+	}
+	return followedAuthors([]services.Edge{edge}), false, nil
 }

@@ -59,6 +59,8 @@ func (f *Fanout) makeKinds() map[string]kind {
 	maps.Copy(kinds, f.chatKinds())
 	maps.Copy(kinds, f.viewKinds())
 	maps.Copy(kinds, f.restrictionKinds())
+	maps.Copy(kinds, f.hostKinds())
+	maps.Copy(kinds, f.replayKinds())
 	return kinds
 }
 

@@ -147,17 +147,19 @@ func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserNu
 	return registers, err
 }
 
-// pulledBy are the authors whom a user's document names.
+// pulledBy are the authors whose posts are pulled, as a user's document names them.
 func (f *Fanout) pulledBy(ctx context.Context, user services.UserNumber) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.PulledBy(ctx, user)
-	if err != nil {
-		return nil, err
-	}
+	return followedAuthors(edges), err
+}
+
+// followedAuthors is what a follower's document has of the edges to those whom it names.
+func followedAuthors(edges []services.Edge) []services.FollowedAuthor {
 	authors := make([]services.FollowedAuthor, len(edges))
 	for i, edge := range edges {
 		authors[i] = services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}
 	}
-	return authors, nil
+	return authors
 }
 
 func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts rdb.FeedFacts, err error) {
@@ -166,6 +168,9 @@ func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts
 		return facts, err
 	}
 	if facts.Pulled, err = f.pulledBy(ctx, user); err != nil {
+		return facts, err
+	}
+	if facts.Hosts, err = f.HostsBy(ctx, user); err != nil {
 		return facts, err
 	}
 	if facts.Entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {

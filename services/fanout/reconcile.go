@@ -15,7 +15,7 @@ const maxRounds = 20
 
 // Reconcile brings what a reader's inbox has of one author in line with the edge as SQL has it now: the follow, the
 // unfollow and every repetition of both. Edge there: the author's newest posts are merged in, those from after
-// the follow counting, and he is named where his posts are pulled. No edge: everything of his goes, and the edge is read again after that.
+// the follow counting, the replays of his shows, and he is named where his posts are pulled or he is a host. No edge: everything of his goes, and the edge is read again after that.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumber) error {
 	for range maxRounds {
 		stamp, err := f.redis.StampOf(ctx, reader)
@@ -37,6 +37,13 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 		if err != nil {
 			return err
 		}
+		hosts, refused, err := f.mergeHost(ctx, edge, stamp)
+		if err != nil {
+			return err
+		}
+		if refused {
+			continue
+		}
 		// More than an inbox holds: it trims itself then, and knows from its floor that older posts exist.
 		posts, err := f.store.AuthorPosts(ctx, author, rebuildEntries+1)
 		if err != nil {
@@ -46,7 +53,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumb
 		for i, post := range posts {
 			entries[i] = services.FeedEntry{Post: post, Author: author, Counts: post > edge.Since}
 		}
-		result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Entries: entries})
+		result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
 		if err != nil {
 			return err
 		}

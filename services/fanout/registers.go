@@ -12,7 +12,7 @@ type registerSource func(ctx context.Context, user services.UserNumber) ([]rdb.R
 
 // registers are all of a user's registers: each source adds its own.
 func (f *Fanout) registers(ctx context.Context, user services.UserNumber) (all []rdb.Register, err error) {
-	for _, source := range []registerSource{f.notificationRegisters, f.messageRegisters, f.policyRegisters, f.noticeRegisters} {
+	for _, source := range []registerSource{f.notificationRegisters, f.messageRegisters, f.policyRegisters, f.noticeRegisters, f.liveRegisters} {
 		registers, err := source(ctx, user)
 		if err != nil {
 			return nil, err

@@ -18,7 +18,8 @@ var (
 
 	oneHost = newStatement("a host", `SELECT named, stamp FROM hosts WHERE host = $1`)
 
-	beginHostChunks = newStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2 WHERE host = $1 AND NOT named`)
+	beginHostChunks = newStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
+		WHERE host = $1 AND NOT named AND unnamed = 0`)
 
 	lowerHostUnnamed = newStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
 		WHERE host = $1 AND NOT named AND unnamed > 0 RETURNING unnamed`)
@@ -69,10 +70,11 @@ func (s *Store) IsHost(ctx context.Context, host services.UserNumber) (known, na
 	return known, named, err
 }
 
-// BeginHostChunks notes in how many chunks of followers documents are to name a host.
-func (tx *Tx) BeginHostChunks(ctx context.Context, host services.UserNumber, chunks int) error {
-	_, err := tx.run(ctx, beginHostChunks, host, chunks)
-	return err
+// BeginHostChunks notes in how many chunks of followers documents are to name a host. It is begun once: false when it was, or
+// when they name him.
+func (tx *Tx) BeginHostChunks(ctx context.Context, host services.UserNumber, chunks int) (begun bool, err error) {
+	changed, err := tx.run(ctx, beginHostChunks, host, chunks)
+	return changed > 0, err
 }
 
 // EndHostChunk notes that the documents of one more chunk of a host's followers name him, and answers whether it was the last.

@@ -44,7 +44,11 @@ func TestAHostIsNamedAndThenPublished(t *testing.T) {
 		waiting := []services.Show{unpublished(2, services.ShowReplay), unpublished(3, services.ShowUpcoming), unpublished(5, services.ShowLive)}
 		b.show(waiting...)
 		b.show(unpublished(4, services.ShowCancelled))
-		b.write(func(tx *store.Tx) error { return tx.BeginHostChunks(b.ctx, 7, 2) })
+		b.write(func(tx *store.Tx) error {
+			equal(b.t, must(tx.BeginHostChunks(b.ctx, 7, 2))(b.t), true)
+			equal(b.t, must(tx.BeginHostChunks(b.ctx, 7, 3))(b.t), false)
+			return nil
+		})
 		end := func() (last bool) {
 			b.write(func(tx *store.Tx) (err error) { last, err = tx.EndHostChunk(b.ctx, 7); return err })
 			return last
@@ -67,7 +71,8 @@ func TestAHostIsNamedAndThenPublished(t *testing.T) {
 		equal(b.t, is(7), [2]bool{true, true})
 		b.write(func(tx *store.Tx) error {
 			equal(b.t, len(must(tx.PublishShows(b.ctx, 7))(b.t)), 0)
-			return tx.BeginHostChunks(b.ctx, 7, 2) // a job that runs again when he is named changes nothing
+			equal(b.t, must(tx.BeginHostChunks(b.ctx, 7, 2))(b.t), false) // a job that runs again when he is named changes nothing
+			return nil
 		})
 		equal(b.t, []bool{end(), end()}, []bool{false, false})
 	})

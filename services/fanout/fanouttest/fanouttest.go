@@ -5,7 +5,6 @@
 package fanouttest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -329,6 +328,7 @@ type shown struct {
 	More    bool
 	Counts  []services.CategoryCounts
 	Pulled  []services.FollowedAuthor // in the order of their numbers
+	Board   boardShown
 }
 
 // Difference is what a user is shown against the facts, "" when there is none: the pushed part, and whose posts are pulled.
@@ -352,7 +352,8 @@ func (w *World) Difference(user services.UserNumber) string {
 	for _, edge := range pulled {
 		want.Pulled = append(want.Pulled, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})
 	}
-	got.Pulled = slices.SortedFunc(slices.Values(document.Pulled), func(a, b services.FollowedAuthor) int { return cmp.Compare(a.Author, b.Author) })
+	got.Pulled = sorted(document.Pulled)
+	got.Board, want.Board = w.boards(user, document)
 	states, err := w.Store.NotificationStates(ctx, user)
 	w.Must(err)
 	for i, category := range services.Categories {

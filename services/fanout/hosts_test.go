@@ -1,0 +1,207 @@
+package fanout_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// hosted says whether a reader's document names a host.
+func hosted(w *fanouttest.World, reader, host services.UserNumber) bool {
+	w.TB.Helper()
+	return slices.ContainsFunc(w.Document(reader).Hosts, func(f services.FollowedAuthor) bool { return f.Author == host })
+}
+
+// version is since which version of the log boards have a show as it is; 0: none has it.
+func version(w *fanouttest.World, show services.PostID) uint64 {
+	w.TB.Helper()
+	shows, err := w.Store.Shows(w.TB.Context(), []services.PostID{show})
+	w.Must(err)
+	return shows[show].Version
+}
+
+// runJobs does the jobs of one kind that wait, and says how many there were.
+func runJobs(w *fanouttest.World, kind string, most int) (done int) {
+	w.TB.Helper()
+	for _, job := range claim(w) {
+		if job.Kind == kind && done < most {
+			done++
+			w.Must(w.Fanout.RunJobs(w.TB.Context(), []store.Job{job}))
+		}
+	}
+	w.Clock.Advance(31 * time.Second)
+	return done
+}
+
+// No board has a show before every follower's document names its host, however many chunks they are, and whoever comes in
+// between; then all of them have all that he ever had and did not cancel.
+func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(7)
+		host, late := users[0], users[6]
+		w.Follow(host, users[1:6]...)
+		w.Quiet(w.Fanout)
+		dormant := users[5]
+		w.Must(w.Redis.Reset(t.Context(), dormant))
+		upcoming, live, cancelled, over := w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour)
+		w.Start(live, over)
+		w.End(over)
+		w.MoveShows([]services.PostID{cancelled}, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Cancel(now) })
+		if n := runJobs(w, "host.name", 9); n != 1 {
+			t.Fatalf("a host with four shows is named by %d jobs", n)
+		}
+		if n := runJobs(w, "host.chunk", 2); n != 2 || version(w, upcoming) != 0 || version(w, live) != 0 {
+			t.Fatalf("%d chunks were done, the shows have the versions %d and %d", n, version(w, upcoming), version(w, live))
+		}
+		w.Follow(host, late)
+		w.Must(w.Fanout.Reconcile(t.Context(), late, host))
+		w.Must(w.Fanout.Rebuild(t.Context(), dormant))
+		if !hosted(w, late, host) || !hosted(w, dormant, host) {
+			t.Error("who follows or returns meanwhile is not shown the host")
+		}
+		enqueue(w, fanout.HostJob(host)) // a job that is there again begins nothing
+		w.Quiet(w.Fanout)
+		for _, user := range users {
+			if got, want := hosted(w, user, host), user != host; got != want {
+				t.Errorf("the document of %d names the host: %v, want %v", user, got, want)
+			}
+		}
+		if known, named, err := w.Store.IsHost(t.Context(), host); err != nil || !known || !named {
+			t.Errorf("the host is known %v, named %v: %v", known, named, err)
+		}
+		if version(w, upcoming) != 1 || version(w, live) != 2 || version(w, over) != 3 || version(w, cancelled) != 0 {
+			t.Errorf("the versions are %d, %d, %d and %d", version(w, upcoming), version(w, live), version(w, over), version(w, cancelled))
+		}
+		if _, err := w.Mirror.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if count := w.Mirror.CountLive(w.Document(late).Hosts, 0); count.New != 1 || count.Stamp == 0 {
+			t.Errorf("a follower has %+v shows to see", count)
+		}
+		if count := w.Mirror.CountLive(w.Document(late).Hosts, 2); count.New != 0 {
+			t.Errorf("who has seen the board up to then has %+v", count)
+		}
+		if read := w.Board(late); len(read.Replays) != 1 || read.Replays[0].Place.ID != over {
+			t.Errorf("the replays are %+v, want that of %s", read.Replays, over)
+		}
+		w.Agree(users...)
+	})
+}
+
+func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(2)
+		show := w.Schedule(users[0], time.Hour)
+		w.Quiet(w.Fanout)
+		if version(w, show) != 1 {
+			t.Errorf("the show has the version %d", version(w, show))
+		}
+		if next := w.Schedule(users[0], time.Hour); version(w, next) != 2 {
+			t.Errorf("the next show has the version %d", version(w, next))
+		}
+		w.Follow(users[0], users[1])
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+		w.Unfollow(users[0], users[1])
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+		if hosted(w, users[1], users[0]) {
+			t.Error("who follows no longer has the host")
+		}
+	})
+}
+
+// How far a board was seen is in the document after its job, and after a loss.
+func TestTheMarkOfTheBoardIsCarried(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		user := w.Users(1)[0]
+		see := func(version services.PostID) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				_, err := tx.RaisePosition(ctx, user, store.LiveBoard, "", version)
+				return err
+			})
+		}
+		want := func(seen uint64) {
+			t.Helper()
+			if d := w.Document(user); !d.Ready || d.LiveSeen != seen {
+				t.Errorf("seen up to %d, want %d", d.LiveSeen, seen)
+			}
+		}
+		see(7)
+		want(0)
+		enqueue(w, fanout.LiveSeenJob(user))
+		w.Quiet(w.Fanout)
+		want(7)
+		see(5)
+		w.Must(w.Fanout.CarryLiveSeen(t.Context(), user))
+		want(7)
+		w.Must(w.Redis.Reset(t.Context(), user))
+		w.Must(w.Fanout.Rebuild(t.Context(), user))
+		want(7)
+	})
+}
+
+// The audit finds a host too many or too few, a mark and a list that are wrong, and what nothing is wrong with.
+func TestTheAuditKnowsBoards(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(4)
+	reader := users[0]
+	for _, host := range users[1:3] {
+		w.Follow(host, reader)
+		w.Replay(host)
+	}
+	w.Replay(users[3])
+	w.Quiet(w.Fanout)
+	first := w.Board(reader)
+	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", reader, part) }
+	differed := func(what string, want ...string) {
+		t.Helper()
+		got, err := w.Fanout.Recount(t.Context(), reader)
+		w.Must(err)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: it differed in %q, want %q", what, got, want)
+		}
+		w.Agree(reader)
+		if read := w.Board(reader); !slices.Equal(read.Replays, first.Replays) {
+			t.Errorf("%s: the replays are %v after that", what, read.Replays)
+		}
+	}
+	differed("right")
+	host := func(number services.UserNumber) {
+		stamp, err := w.Redis.StampOf(t.Context(), reader)
+		w.Must(err)
+		_, err = w.Redis.MergeNamed(t.Context(), rdb.Hosts, stamp, []rdb.AddNamed{{Reader: reader, Author: services.FollowedAuthor{Author: number, Since: 1}}})
+		w.Must(err)
+	}
+	host(users[3])
+	differed("one too many", "live board: hosts")
+	host(users[2])
+	differed("since another time", "live board: hosts")
+	merge := func(entry rdb.ReplayEntry) {
+		stamp, err := w.Redis.StampOf(t.Context(), reader)
+		w.Must(err)
+		_, err = w.Redis.MergeReplays(t.Context(), []rdb.MergeOfReplays{{Reader: reader, Stamp: stamp, Entries: []rdb.ReplayEntry{entry}}})
+		w.Must(err)
+	}
+	merge(rdb.ReplayEntry{Place: services.ShowPlace{Replay: true, Score: 1, ID: 1}, Host: users[3]})
+	differed("a replay too many", "live board: replays")
+	w.Server.Do("ZREMRANGEBYRANK", key("r"), "1", "1")
+	differed("one too few", "live board: replays")
+	w.Server.Do("ZADD", key("r"), "0", "0stray")
+	differed("what is none", "live board: replays")
+	w.Server.Do("HSET", key("b"), "B", "7;")
+	differed("a mark", "register B")
+	w.Server.Do("SET", key("r"), "x")
+	differed("a key of another type", "a key that cannot be read")
+	if _, err := w.Mirror.RunOnce(t.Context()); err != nil || w.Mirror.ShowsVersion() == 0 {
+		t.Errorf("memory is at version %d: %v", w.Mirror.ShowsVersion(), err)
+	}
+}

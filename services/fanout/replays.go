@@ -1,0 +1,253 @@
+package fanout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// The kinds of jobs of replays.
+const (
+	jobEnd    = "show.end"    // key: show. It has become a replay
+	jobReplay = "show.replay" // a chunk of its host's followers; payload: replayChunk
+)
+
+func (f *Fanout) replayKinds() map[string]kind {
+	return map[string]kind{
+		jobEnd:    {lane: laneQuick, each: ofPost(f.spreadReplay)}, // the ids of shows and of posts look alike
+		jobReplay: {lane: laneBulk, each: f.runReplayChunk},
+	}
+}
+
+// replayChunk is a show and a chunk of its host's followers.
+type replayChunk struct {
+	Show services.PostID `json:"show"`
+	audience
+}
+
+// EndJob brings a show that has become a replay into the lists of its host's followers.
+func EndJob(show services.PostID) store.NewJob { return keyed(jobEnd, show.String()) }
+
+func replayEntry(show services.Show) rdb.ReplayEntry {
+	return rdb.ReplayEntry{Place: show.Place(), Host: show.Host}
+}
+
+func replayEntries(shows []services.Show) []rdb.ReplayEntry {
+	entries := make([]rdb.ReplayEntry, len(shows))
+	for i, show := range shows {
+		entries[i] = replayEntry(show)
+	}
+	return entries
+}
+
+// listed says whether a show belongs into lists of replays.
+func listed(show services.Show) bool {
+	return show.Status == services.ShowReplay && show.Version > 0 && !show.Pull
+}
+
+// spreadReplay brings a replay to the followers as a post is brought: at once when they are one chunk, else by a job a chunk.
+// Nobody waits for it, because nodes remember for as long as a session lives what has ended.
+func (f *Fanout) spreadReplay(ctx context.Context, job store.Job, id services.PostID) error {
+	show, err := f.show(ctx, id)
+	if err != nil || !listed(show) {
+		return err
+	}
+	since, err := f.reach(ctx, jobPush, services.Post{Author: show.Host})
+	if err != nil {
+		return err
+	}
+	ends, err := f.cut(ctx, show.Host, since)
+	if err != nil || len(ends) == 0 {
+		return err
+	}
+	chunks, after := make([]replayChunk, len(ends)), services.UserNumber(0)
+	for i, to := range ends {
+		chunks[i] = replayChunk{Show: id, audience: audience{Author: show.Host, After: after, To: to}}
+		after = to
+	}
+	if len(chunks) == 1 {
+		return f.pushReplays(ctx, chunks[0])
+	}
+	jobs := make([]store.NewJob, len(chunks))
+	for i, chunk := range chunks {
+		payload, err := json.Marshal(chunk)
+		if err != nil {
+			return fmt.Errorf("chunk of show %s: %w", id, err)
+		}
+		jobs[i] = store.NewJob{Kind: jobReplay, Payload: payload}
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := finish(ctx, tx, job); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, jobs...)
+	})
+	if err != nil {
+		return err
+	}
+	f.Wake()
+	return errFinished
+}
+
+func (f *Fanout) runReplayChunk(ctx context.Context, job store.Job) error {
+	var chunk replayChunk
+	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	}
+	return f.pushReplays(ctx, chunk)
+}
+
+func (f *Fanout) show(ctx context.Context, id services.PostID) (services.Show, error) {
+	shows, err := f.store.Shows(ctx, []services.PostID{id})
+	if err == nil && shows[id].ID == 0 {
+		err = fmt.Errorf("show %s is not there", id)
+	}
+	return shows[id], err
+}
+
+// pushReplays serves one chunk of followers, as SQL has them when it runs. Whoever has no list needs none yet: it is made when
+// his board is read.
+func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
+	stamp, err := f.redis.Now(ctx)
+	if err != nil {
+		return err
+	}
+	show, err := f.show(ctx, chunk.Show)
+	if err != nil || !listed(show) {
+		return err
+	}
+	since, err := f.reach(ctx, jobPush, services.Post{Author: show.Host})
+	if err != nil {
+		return err
+	}
+	return f.eachFollower(ctx, show.Host, chunk.After, chunk.To, since, func(edges []services.Edge) error {
+		merges := make([]rdb.MergeOfReplays, len(edges))
+		for i, edge := range edges {
+			merges[i] = rdb.MergeOfReplays{Reader: edge.Follower, Stamp: stamp, Entries: []rdb.ReplayEntry{replayEntry(show)}}
+		}
+		results, err := f.redis.MergeReplays(ctx, merges)
+		if err != nil {
+			return err
+		}
+		for i, result := range results {
+			if result.Status == rdb.Retry {
+				if err := f.addReplayAgain(ctx, edges[i].Follower, show); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// addReplayAgain reads the edge again for a follower whose list refused a replay. A replay itself does not change.
+func (f *Fanout) addReplayAgain(ctx context.Context, reader services.UserNumber, show services.Show) error {
+	for range maxRounds {
+		stamp, err := f.redis.StampOf(ctx, reader)
+		if err != nil || stamp == 0 {
+			return err
+		}
+		_, follows, err := f.store.Edge(ctx, reader, show.Host)
+		if err != nil || !follows {
+			return err
+		}
+		results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{{Reader: reader, Stamp: stamp, Entries: []rdb.ReplayEntry{replayEntry(show)}}})
+		if err != nil || results[0].Status != rdb.Retry {
+			return err
+		}
+	}
+	return fmt.Errorf("replay %s for reader %d: the list changed %d times meanwhile", show.ID, reader, maxRounds)
+}
+
+// RebuildReplays makes a user's list of replays from the facts, one that is missing: for when a board is read that has hosts and
+// no list. Callers at the same time share one rebuild. Without a document nothing is made: that is rebuilt first.
+func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserNumber) error {
+	done := f.rebuilds.DoChan("replays "+strconv.FormatUint(uint64(user), 10), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
+		defer cancel()
+		return nil, f.rebuildReplays(ctx, user)
+	})
+	select {
+	case <-ctx.Done():
+		return services.Wrapf(services.Unavailable, ctx.Err(), "the list of replays is being rebuilt: try again")
+	case result := <-done:
+		return result.Err
+	}
+}
+
+// rebuildReplays follows the one rule: mark, then read, then merge.
+func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserNumber) error {
+	for range maxRounds {
+		stamps, err := f.redis.BeginReplays(ctx, []services.UserNumber{user})
+		if err != nil || stamps[0] == 0 {
+			return err
+		}
+		facts, err := f.replayFacts(ctx, user)
+		if err != nil {
+			return err
+		}
+		facts.Stamp = stamps[0]
+		results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{facts})
+		if err != nil || results[0].Status == rdb.Applied {
+			return err
+		}
+	}
+	return fmt.Errorf("replays of user %d: they changed %d times meanwhile", user, maxRounds)
+}
+
+func (f *Fanout) replayFacts(ctx context.Context, user services.UserNumber) (facts rdb.MergeOfReplays, err error) {
+	facts = rdb.MergeOfReplays{Reader: user, Whole: true}
+	shows, err := f.store.ReplaysFeed(ctx, user, services.ShowPlace{}, rebuildEntries+1)
+	if len(shows) > rebuildEntries {
+		facts.Floor, shows = shows[rebuildEntries].Place(), shows[:rebuildEntries]
+	}
+	facts.Entries = replayEntries(shows)
+	return facts, err
+}
+
+// boardFacts is what the facts say of a user's board, as it is kept in Redis.
+type boardFacts struct {
+	hosts   []services.FollowedAuthor
+	replays []rdb.ReplayEntry
+}
+
+// auditBoard compares the hosts whom a document names, and the list of replays where there is one.
+func (f *Fanout) auditBoard(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
+	var facts boardFacts
+	var err error
+	if facts.hosts, err = f.HostsBy(ctx, user); err != nil {
+		return nil, nil, err
+	}
+	var differs []string
+	if !sameAuthors(shown.Document.Hosts, facts.hosts) {
+		differs = append(differs, "live board: hosts")
+	}
+	// Big hosts' replays are not pushed to who is idle: his list is made anew when he returns.
+	if !shown.Listed || f.Away(shown.Document) {
+		return facts, differs, nil
+	}
+	found, err := f.replayFacts(ctx, user)
+	if err != nil {
+		return nil, nil, err
+	}
+	above := func(entry rdb.ReplayEntry) bool {
+		return shown.ReplayFloor.ID == 0 || entry.Place.Before(shown.ReplayFloor)
+	}
+	for _, entry := range found.Entries {
+		if above(entry) {
+			facts.replays = append(facts.replays, entry)
+		}
+	}
+	// A list says what it lacks. One that lacks what it could hold is made anew.
+	short := len(shown.Replays) < services.Retention && shown.ReplayFloor.ID > 0
+	if shown.ReplayStrays > 0 || short || !slices.Equal(facts.replays, shown.Replays) {
+		differs = append(differs, "live board: replays")
+	}
+	return facts, differs, nil
+}

@@ -1,0 +1,231 @@
+package fanout_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// replaysOf are the shows that a user's board lists as replays.
+func replaysOf(w *fanouttest.World, user services.UserNumber) (ids []services.PostID) {
+	w.TB.Helper()
+	for _, entry := range w.Board(user).Replays {
+		ids = append(ids, entry.Place.ID)
+	}
+	return ids
+}
+
+// A show that ends is in the lists that there are, whatever chunk a follower is in; following, unfollowing and what users put
+// between each other bring a host's replays in and take them out.
+func TestReplaysFollowTheFollows(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(7)
+		host, other, readers := users[0], users[1], users[2:]
+		w.Follow(host, readers...)
+		w.Follow(other, readers[:2]...)
+		first, second := w.Replay(host), w.Replay(other)
+		w.Quiet(w.Fanout)
+		want := func(user services.UserNumber, ids ...services.PostID) {
+			t.Helper()
+			if got := replaysOf(w, user); !slices.Equal(got, ids) {
+				t.Errorf("user %d has the replays %v, want %v", user, got, ids)
+			}
+		}
+		for _, reader := range readers[:4] { // the fifth has no list
+			w.Board(reader)
+		}
+		w.Clock.Advance(time.Minute)
+		third := w.Replay(host)
+		w.Quiet(w.Fanout)
+		want(readers[0], third, second, first)
+		want(readers[2], third, first)
+		want(readers[4], third, first)
+		want(host)
+		w.Follow(other, readers[2])
+		w.Unfollow(host, readers[0])
+		w.Quiet(w.Fanout)
+		want(readers[2], third, second, first)
+		want(readers[0], second)
+		w.Follow(host, readers[0])
+		w.Quiet(w.Fanout)
+		want(readers[0], third, second, first)
+		for _, kind := range []services.RestrictionKind{services.Mute, services.Hide} {
+			restriction := services.Restriction{Kind: kind, Owner: readers[1], Other: host, Made: w.IDs.Next()}
+			if kind == services.Hide {
+				restriction.Owner, restriction.Other = host, readers[1]
+			}
+			restrict(w, restriction, false)
+			want(readers[1], second)
+			w.Agree(users...)
+			restrict(w, restriction, true)
+			want(readers[1], third, second, first)
+		}
+		w.Agree(users...)
+	})
+}
+
+// Big hosts' replays are pushed to who is active, and whoever was idle has them when he returns; those of huge hosts are in
+// nobody's list.
+func TestReplaysOfBigAndHugeHosts(t *testing.T) {
+	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(4)
+		host, idle := users[0], users[3]
+		w.Follow(host, users[1:]...)
+		first := w.Replay(host)
+		w.Quiet(w.Fanout)
+		pin := func(mode services.AuthorMode) { w.Must(w.Fanout.PinMode(t.Context(), host, &mode)); w.Quiet(w.Fanout) }
+		pin(services.AuthorBig)
+		for _, user := range users {
+			w.Board(user)
+		}
+		w.Clock.Advance(10 * 24 * time.Hour)
+		for _, user := range users[:3] {
+			w.Must(w.Fanout.Rebuild(t.Context(), user))
+			w.Board(user)
+		}
+		second := w.Replay(host)
+		w.Quiet(w.Fanout)
+		read, err := w.Redis.Board(t.Context(), boardOf(idle))
+		w.Must(err)
+		if len(read.Replays) != 1 || !w.Fanout.AwaySince(read.Day) {
+			t.Errorf("who is idle was pushed %+v", read)
+		}
+		both := []services.PostID{second, first}
+		for _, user := range users[1:] {
+			if got := replaysOf(w, user); !slices.Equal(got, both) {
+				t.Errorf("user %d has the replays %v, want %v", user, got, both)
+			}
+		}
+		w.Agree(users...)
+		pin(services.AuthorHuge)
+		w.Replay(host)
+		w.Quiet(w.Fanout)
+		for _, user := range users[1:] {
+			if got := replaysOf(w, user); !slices.Equal(got, both) {
+				t.Errorf("user %d has the replays %v, want %v: that of a huge host is pulled", user, got, both)
+			}
+		}
+		w.Agree(users...)
+	})
+}
+
+// A list keeps the newest 300 and says from where on it does not know; the cleaner cuts it to these, and when a host leaves
+// it is made anew where older ones are due.
+func TestLongListsOfReplays(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(3)
+		reader, host, other := users[0], users[1], users[2]
+		w.Follow(host, reader)
+		w.Follow(other, reader)
+		w.Quiet(w.Fanout)
+		many := func(host services.UserNumber, count int) {
+			ids := make([]services.PostID, count)
+			for i := range ids {
+				ids[i] = w.Schedule(host, time.Minute)
+			}
+			w.Quiet(w.Fanout)
+			w.Start(ids...)
+			w.End(ids...) // at one moment: their ids say which is first
+			w.Clock.Advance(time.Second)
+		}
+		many(other, 40)
+		many(host, 310)
+		w.Board(reader)
+		w.Work(w.Fanout)
+		w.Agree(users...)
+		many(other, 5)
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+		if read := w.Board(reader); len(read.Replays) != services.Retention || !read.Floor.Replay {
+			t.Errorf("%d are listed, the floor is %v", len(read.Replays), read.Floor)
+		}
+		before := shownOf(w, reader)
+		clean(w)
+		if after := shownOf(w, reader); len(after.Replays) != services.Retention || len(before.Replays) <= services.Retention {
+			t.Errorf("the cleaner left %d of %d", len(after.Replays), len(before.Replays))
+		}
+		w.Agree(users...)
+		w.Unfollow(host, reader)
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+		if read := w.Board(reader); len(read.Replays) != 45 || read.Floor.Replay {
+			t.Errorf("after an unfollow %d are listed, the floor is %v", len(read.Replays), read.Floor)
+		}
+		w.Agree(users...)
+	})
+}
+
+// Whoever asks at the same time, and after every loss, there is one list, and it is whole.
+func TestListsOfReplaysAreMadeWhenTheyAreMissing(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(2)
+		w.Follow(users[0], users[1])
+		ids := []services.PostID{w.Replay(users[0])}
+		w.Quiet(w.Fanout)
+		w.Must(w.Fanout.RebuildReplays(t.Context(), 99)) // who has no document has no list
+		done := make(chan error)
+		for range 8 {
+			go func() { done <- w.Fanout.RebuildReplays(t.Context(), users[1]) }()
+		}
+		for range 8 {
+			w.Must(<-done)
+		}
+		for what, lose := range map[string]func(){
+			"nothing":  func() {},
+			"the list": func() { w.Must(w.Redis.DropReplays(t.Context(), users)) },
+			"the view": func() { w.Must(w.Redis.Reset(t.Context(), users[1])) },
+			"a begun list": func() {
+				w.Must(w.Redis.DropReplays(t.Context(), users))
+				_, err := w.Redis.BeginReplays(t.Context(), users)
+				w.Must(err)
+			},
+		} {
+			lose()
+			w.Clock.Advance(time.Minute)
+			ids = slices.Insert(ids, 0, w.Replay(users[0]))
+			w.Quiet(w.Fanout)
+			if got := replaysOf(w, users[1]); !slices.Equal(got, ids) {
+				t.Errorf("%s was lost: the replays are %v, want %v", what, got, ids)
+			}
+		}
+		enqueue(w, fanout.EndJob(ids[0]))
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+	})
+}
+
+// restrict puts a restriction between two users, or takes it away, and carries it.
+func restrict(w *fanouttest.World, restriction services.Restriction, away bool) {
+	w.TB.Helper()
+	reader, author := restriction.Owner, restriction.Other
+	if restriction.Kind == services.Hide {
+		reader, author = author, reader
+	}
+	w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+		if away {
+			_, err = tx.Unrestrict(ctx, restriction)
+		} else {
+			_, _, err = tx.Restrict(ctx, restriction)
+		}
+		return err
+	})
+	enqueue(w, fanout.FollowJob(reader, author))
+	w.Quiet(w.Fanout)
+}
+
+func boardOf(user services.UserNumber) rdb.BoardQuery {
+	return rdb.BoardQuery{Reader: user, Limit: services.Retention}
+}
+
+// clean lets a cleaner make one run.
+func clean(w *fanouttest.World) {
+	w.TB.Helper()
+	run(w, w.Fanout.Cleaner(cleanEvery))
+}
