@@ -10,5 +10,6 @@ func init() {
 		"unpublishedShows": unpublishedShows, "raiseHostStamp": raiseHostStamp, "hostStamps": hostStamps, "hostsBy": hostsBy,
 		"unfollowedSince": unfollowedSince, "forgetPastFollows": forgetPastFollows,
 		"remindersOf": remindersOf, "remindsOf": remindsOf, "countReminders": countReminders,
+		"unnamedHosts": unnamedHosts, "importedShows": importedShows,
 	})
 }

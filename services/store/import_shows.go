@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+const importedShow = `id BIGINT, import_key TEXT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
+	ver BIGINT, live_ver BIGINT, live_stamp BIGINT, pull BOOLEAN, updated_at BIGINT`
+
+// A statement for each status, because a list of times cannot hold null.
+var (
+	importShows = map[services.ShowStatus]insertion{
+		services.ShowUpcoming:  newInsertion("import upcoming shows", "shows", importedShow, "ON CONFLICT DO NOTHING"),
+		services.ShowLive:      newInsertion("import live shows", "shows", importedShow+", started_at BIGINT", "ON CONFLICT DO NOTHING"),
+		services.ShowReplay:    newInsertion("import replays", "shows", importedShow+", started_at BIGINT, ended_at BIGINT", "ON CONFLICT DO NOTHING"),
+		services.ShowCancelled: newInsertion("import cancelled shows", "shows", importedShow+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
+	}
+
+	importFormers = newInsertion("note that imported shows stood nowhere", "show_history",
+		"show BIGINT, ver BIGINT, until_ver BIGINT, until_at BIGINT, host BIGINT, status BIGINT, score BIGINT", "ON CONFLICT DO NOTHING")
+
+	importHosts = newInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, stamp BIGINT", "ON CONFLICT (host) DO NOTHING")
+
+	unnamedHosts = newStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
+
+	importedShows = newStatement("imported shows", `SELECT s.import_key, `+showColumnsOf+`shows s WHERE {in s.import_key $1 TEXT} AND s.import_key <> ''`)
+
+	nameImportedShow = newStatement("name an imported show", `UPDATE shows SET import_key = $2 WHERE id = $1`)
+)
+
+// ImportedShow is a show with the host application's own name for it.
+type ImportedShow struct {
+	services.Show
+	ImportKey string
+}
+
+// ImportHosts notes that these users have shows, and answers those whom not all documents of their followers name: whoever is
+// new among them.
+func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserNumber) (unnamed map[services.UserNumber]bool, err error) {
+	list := make([][]any, len(hosts))
+	for i, host := range hosts {
+		list[i] = []any{host, false, int64(0), int64(0)}
+	}
+	if _, err := tx.insert(ctx, importHosts, list); err != nil {
+		return nil, err
+	}
+	unnamed = map[services.UserNumber]bool{}
+	err = tx.each(ctx, unnamedHosts, []any{hosts}, func(scan func(...any) error) error {
+		var host services.UserNumber
+		err := scan(&host)
+		unnamed[host] = true
+		return err
+	})
+	return unnamed, err
+}
+
+// ImportShows puts shows in and says how many. One whose id or name is taken is left out: then the others are to be undone.
+// Those with a version were on no board before it.
+func (tx *Tx) ImportShows(ctx context.Context, shows []ImportedShow) (inserted int, err error) {
+	byStatus := map[services.ShowStatus][][]any{}
+	var formers [][]any
+	for _, show := range shows {
+		row := []any{
+			show.ID, show.ImportKey, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status), show.PlannedAt,
+			int64(show.Version), int64(show.LiveVersion), show.LiveStamp, show.Pull, show.UpdatedAt,
+		}
+		switch show.Status {
+		case services.ShowLive:
+			row = append(row, show.StartedAt)
+		case services.ShowReplay:
+			row = append(row, show.StartedAt, show.EndedAt)
+		case services.ShowCancelled:
+			row = append(row, show.CancelledAt)
+		}
+		byStatus[show.Status] = append(byStatus[show.Status], row)
+		if show.Status == services.ShowReplay && show.Version > 0 {
+			formers = append(formers, []any{show.ID, int64(0), int64(show.Version), tx.Now, show.Host, numberOf(services.ShowCancelled), int64(0)})
+		}
+	}
+	for _, status := range services.ShowStatuses {
+		more, err := tx.insert(ctx, importShows[status], byStatus[status])
+		if inserted += more; err != nil {
+			return inserted, err
+		}
+	}
+	_, err = tx.insert(ctx, importFormers, formers)
+	return inserted, err
+}
+
+// NameImportedShow gives a show the name that an import knows it by.
+func (tx *Tx) NameImportedShow(ctx context.Context, id services.PostID, importKey string) error {
+	_, err := tx.run(ctx, nameImportedShow, id, importKey)
+	return err
+}
+
+// ImportedShows finds shows by the names that an import gave them. A name that nothing has is absent.
+func (s *Store) ImportedShows(ctx context.Context, keys []string) (map[string]services.Show, error) {
+	shows := make(map[string]services.Show, len(keys))
+	if len(keys) == 0 {
+		return shows, nil
+	}
+	err := s.each(ctx, importedShows, []any{keys}, func(scan func(...any) error) error {
+		var key string
+		show, err := scanShow(func(columns ...any) error { return scan(append([]any{&key}, columns...)...) })
+		shows[key] = show
+		return err
+	})
+	return shows, err
+}
