@@ -63,10 +63,6 @@ type Config struct {
 	SweepInterval    time.Duration `flag:"sweep-interval" env:"TIDINGS_SWEEP_INTERVAL" default:"1s" unit:"DURATION" min:"100ms" max:"1m" help:"how often the open subscriptions are compared with Redis, which mends what a lost hint left"`
 	AuditEvery       time.Duration `flag:"audit-every" env:"TIDINGS_AUDIT_EVERY" default:"10m" unit:"DURATION" min:"10s" max:"24h" help:"how often each active user's badges are compared with the facts at least, and repaired"`
 	CleanEvery       time.Duration `flag:"clean-every" env:"TIDINGS_CLEAN_EVERY" default:"10m" unit:"DURATION" min:"10s" max:"24h" help:"how often Redis is cleaned: inboxes cut to what is listed, users who are dormant and keys that belong to nobody dropped"`
-
-	// fanoutChunk is fanout.Config's Chunk: no setting, for only tests want posts on their way in several chunks without
-	// thousands of followers.
-	fanoutChunk int
 }
 
 // ImportOptions is what "tidings import" is told beside the database.

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store/storetest"
@@ -206,7 +207,7 @@ func (h *home) actions() map[string]func(*rapid.T) {
 }
 
 // smallChunks let a post with two followers be carried by two jobs.
-func smallChunks(cfg *Config) { cfg.fanoutChunk = 1 }
+func smallChunks(cfg *fanout.Config) { cfg.Chunk = 1 }
 
 // Feeds, and what is new in them, equal the model after every history of people who follow, mute, block and hide, while
 // authors become small, big and huge.
@@ -221,7 +222,7 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 	}
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := rdbtest.NewServer(t)
-		n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), manual: true, change: smallChunks})
+		n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: server.URL(), manual: true, carrying: smallChunks})
 		check(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {
 				server.Do("DEL", key)
@@ -229,6 +230,6 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 		})
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
-		check(t, startNode(t, nodeOptions{database: storetest.Postgres(t), redis: "embedded", manual: true, change: smallChunks}), nil, nil)
+		check(t, startNode(t, nodeOptions{database: storetest.Postgres(t), redis: "embedded", manual: true, carrying: smallChunks}), nil, nil)
 	})
 }

@@ -38,6 +38,7 @@ type nodeOptions struct {
 	database, redis string
 	manual          bool
 	change          func(*Config)
+	carrying        func(*fanout.Config)
 }
 
 // startNode starts a node in development mode; the test's end drains it.
@@ -54,7 +55,11 @@ func startNode(tb testing.TB, options nodeOptions) *node {
 	}
 	n := &node{tb: tb, clock: &stepClock{}}
 	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-	if n.server, err = newServer(tb.Context(), cfg, n.clock, log); err != nil {
+	var changes []func(*fanout.Config)
+	if options.carrying != nil {
+		changes = append(changes, options.carrying)
+	}
+	if n.server, err = newServer(tb.Context(), cfg, n.clock, log, changes...); err != nil {
 		tb.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -127,8 +127,9 @@ func spareProcessors(env func(string) string) {
 	}
 }
 
-// newServer opens the engines and wires the parts. What was opened is closed again when a later part fails.
-func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger) (s *server, err error) {
+// newServer opens the engines and wires the parts. What was opened is closed again when a later part fails. changes are for
+// tests, which want of a few followers what takes thousands.
+func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *server, err error) {
 	s = &server{cfg: cfg, log: log, clock: clock}
 	// Keys come first: one that cannot be read leaves no database behind.
 	identity, err := transport.NewIdentity(ctx, transport.IdentityConfig{
@@ -152,7 +153,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		}
 		return ""
 	}
-	root := s.wire()
+	root := s.wire(changes)
 	s.ready.knows = s.mirror.ShowsReady
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Identity: identity, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
@@ -173,17 +174,20 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 }
 
 // wire makes the services, from the bottom up.
-func (s *server) wire() *resolvers.Resolver {
+func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	caps, _ := displayCaps(s.cfg.DisplayCaps) // checked with the settings, as are the next
 	expiry, _ := notificationExpiry(s.cfg.NotifyFor)
 	kinds, _ := feedKinds(s.cfg.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log})
-	s.fanout = fanout.New(fanout.Config{
+	carrying := fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
-		Chunk: s.cfg.fanoutChunk,
-	})
+	}
+	for _, change := range changes {
+		change(&carrying)
+	}
+	s.fanout = fanout.New(carrying)
 	s.audit, s.cleaner = s.fanout.Audit(s.cfg.AuditEvery), s.fanout.Cleaner(s.cfg.CleanEvery)
 	s.badge = badge.New(badge.Config{
 		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor, Caps: caps,
