@@ -25,6 +25,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
+	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/notice"
 	"tidings/services/notify"
@@ -183,6 +184,7 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	carrying := fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
+		Shows: services.ShowLimits{LateAfter: s.cfg.ShowLateAfter, Longest: s.cfg.ShowLongest},
 	}
 	for _, change := range changes {
 		change(&carrying)
@@ -207,15 +209,14 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Feed: feed.New(feed.Config{
 			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
-		Notice: notice.New(notice.Config{
-			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
-		}),
+		Notice:   notice.New(notice.Config{Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock}),
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: s.store, Fanout: s.fanout, IDs: ids, Types: s.cfg.SiteMessageTypes}),
 		Views:    views.New(views.Config{Store: s.store, Redis: s.redis, Fanout: s.fanout, Log: s.log}),
 		Chat: chat.New(chat.Config{
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, Clock: s.clock, MaxGroup: s.cfg.MaxGroup,
 			MaxWriteMembers: s.cfg.MaxWriteMembers, MaxWriteLoad: s.cfg.MaxWriteLoad, Lease: s.cfg.InsideLease,
 		}),
+		Live:  live.New(live.Config{Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock}),
 		Badge: s.badge, Notify: notify.New(notify.Config{Store: s.store, Fanout: s.fanout, Expiry: expiry}), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
 	}
 }

@@ -13,9 +13,10 @@ import (
 	"tidings/services"
 )
 
-// Source reads posts and people, both kinds in one round trip: the mirror.
+// Source reads posts and people, both kinds in one round trip, and shows: the mirror.
 type Source interface {
 	Read(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error)
+	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
 }
 
 // Loader remembers what one response has read. It is safe for concurrent use.
@@ -25,6 +26,10 @@ type Loader struct {
 	mu    sync.Mutex
 	posts map[services.PostID]services.Post
 	users map[services.UserNumber]services.User
+	shows map[services.PostID]services.Show
+
+	asking  sync.Mutex // of who asks which shows remind the viewer, so that it is asked once for all; before mu
+	reminds map[services.PostID]bool
 }
 
 type loaderKey struct{}
@@ -36,7 +41,10 @@ func With(ctx context.Context, source Source) context.Context {
 
 // New makes an empty loader.
 func New(source Source) *Loader {
-	return &Loader{source: source, posts: map[services.PostID]services.Post{}, users: map[services.UserNumber]services.User{}}
+	return &Loader{
+		source: source, posts: map[services.PostID]services.Post{}, users: map[services.UserNumber]services.User{},
+		shows: map[services.PostID]services.Show{}, reminds: map[services.PostID]bool{},
+	}
 }
 
 // From takes the loader out of the context of a response. It panics where none was put: that is a fault of the wiring.

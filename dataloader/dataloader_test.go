@@ -41,6 +41,20 @@ func (s *source) Read(_ context.Context, posts []services.PostID, users []servic
 	return foundPosts, foundUsers, s.err
 }
 
+// Shows knows shows below 100. Show n is of user n+1.
+func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	found := map[services.PostID]services.Show{}
+	for _, id := range ids {
+		if id < 100 {
+			found[id] = services.Show{ID: id, Host: services.UserNumber(id) + 1}
+		}
+	}
+	return found, s.err
+}
+
 func TestPostsComeWithTheirAuthors(t *testing.T) {
 	s := newSource()
 	posts, users, err := New(s).Posts(t.Context(), []services.PostID{1, 2, 10, 500})

@@ -707,6 +707,38 @@ func (ec *executionContext) fieldContext_NotificationBadges_follow(_ context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _NotificationBadges_reminder(ctx context.Context, field graphql.CollectedField, obj *services.NotificationCounts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_NotificationBadges_reminder(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reminder, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.Count) graphql.Marshaler {
+			return ec.marshalNBadgeCount2tidingsᚋservicesᚐCount(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_NotificationBadges_reminder(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "NotificationBadges",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BadgeCount(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _NotificationBadges_older(ctx context.Context, field graphql.CollectedField, obj *services.NotificationCounts) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -828,6 +860,29 @@ func (ec *executionContext) _OlderNotifications_follow(ctx context.Context, fiel
 	)
 }
 func (ec *executionContext) fieldContext_OlderNotifications_follow(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OlderNotifications", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _OlderNotifications_reminder(ctx context.Context, field graphql.CollectedField, obj *services.OlderCounts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OlderNotifications_reminder(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reminder, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OlderNotifications_reminder(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("OlderNotifications", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
@@ -1259,6 +1314,11 @@ func (ec *executionContext) _NotificationBadges(ctx context.Context, sel ast.Sel
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "reminder":
+			out.Values[i] = ec._NotificationBadges_reminder(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "older":
 			out.Values[i] = ec._NotificationBadges_older(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -1314,6 +1374,11 @@ func (ec *executionContext) _OlderNotifications(ctx context.Context, sel ast.Sel
 			}
 		case "follow":
 			out.Values[i] = ec._OlderNotifications_follow(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reminder":
+			out.Values[i] = ec._OlderNotifications_reminder(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -2,7 +2,11 @@
 // Only this file and scalars.go are written by hand.
 package graph
 
-import "tidings/services"
+import (
+	"time"
+
+	"tidings/services"
+)
 
 //go:generate go run github.com/99designs/gqlgen generate
 
@@ -29,3 +33,23 @@ type Conversation struct {
 
 // IsNode says that it can be fetched by its id.
 func (Conversation) IsNode() {}
+
+// Show is a show as a viewer sees it; a time that is zero is null. Whether it reminds him is read when it is asked for.
+type Show struct {
+	ID          string
+	Host        User
+	Title       string
+	CoverURL    *string
+	Status      services.ShowStatus
+	PlannedAt   time.Time
+	StartedAt   time.Time
+	EndedAt     time.Time
+	CancelledAt time.Time
+	ReplayURL   *string
+	Late        bool
+
+	Key services.PostID
+}
+
+// IsNode says that it can be fetched by its id.
+func (Show) IsNode() {}

@@ -273,7 +273,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "touchView", "addViewItem", "removeViewItem"}
+	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -434,6 +434,55 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.MuteConversation = data
+		case "scheduleShow":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("scheduleShow"))
+			data, err := ec.unmarshalOIngestScheduleShow2ᚖtidingsᚋgraphᚐIngestScheduleShow(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ScheduleShow = data
+		case "rescheduleShow":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rescheduleShow"))
+			data, err := ec.unmarshalOIngestRescheduleShow2ᚖtidingsᚋgraphᚐIngestRescheduleShow(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RescheduleShow = data
+		case "startShow":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("startShow"))
+			data, err := ec.unmarshalOIngestStartShow2ᚖtidingsᚋgraphᚐIngestStartShow(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.StartShow = data
+		case "endShow":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("endShow"))
+			data, err := ec.unmarshalOIngestEndShow2ᚖtidingsᚋgraphᚐIngestEndShow(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EndShow = data
+		case "cancelShow":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cancelShow"))
+			data, err := ec.unmarshalOIngestCancelShow2ᚖtidingsᚋgraphᚐIngestCancelShow(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CancelShow = data
+		case "setReplay":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setReplay"))
+			data, err := ec.unmarshalOIngestSetReplay2ᚖtidingsᚋgraphᚐIngestSetReplay(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SetReplay = data
+		case "remindMe":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("remindMe"))
+			data, err := ec.unmarshalOIngestRemindMe2ᚖtidingsᚋgraphᚐIngestRemindMe(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RemindMe = data
 		case "sendSiteMessage":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sendSiteMessage"))
 			data, err := ec.unmarshalOIngestSendSiteMessage2ᚖtidingsᚋgraphᚐIngestSendSiteMessage(ctx, v)

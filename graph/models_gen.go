@@ -107,6 +107,20 @@ type BlockPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+type CancelShowInput struct {
+	// The viewer's own show: show:KEY.
+	ShowID string `json:"showId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type CancelShowPayload struct {
+	// The show as it is now.
+	Show Show `json:"show"`
+	// The viewer's badges; one's own shows change none.
+	Badges services.Badges `json:"badges"`
+}
+
 type CleanNowPayload struct {
 	// The cleaner as it is now: the run begins within a second, on some node.
 	Cleaner Cleaner `json:"cleaner"`
@@ -280,6 +294,24 @@ type EditSiteMessagePayload struct {
 	Message SiteMessageReport `json:"message"`
 }
 
+type EndShowInput struct {
+	// The viewer's own show: show:KEY.
+	ShowID string `json:"showId"`
+	// When it ended, now when left out: neither in the future nor before it started.
+	At *time.Time `json:"at,omitempty"`
+	// Where it can be seen from now on, if that is ready: an http or https address of up to 2,048 characters.
+	ReplayURL *string `json:"replayUrl,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type EndShowPayload struct {
+	// The show as it is now.
+	Show Show `json:"show"`
+	// The viewer's badges; one's own shows change none.
+	Badges services.Badges `json:"badges"`
+}
+
 type EnterConversationInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -381,6 +413,15 @@ type IngestBlock struct {
 	UserID string `json:"userId"`
 }
 
+type IngestCancelShow struct {
+	// Who does it: user:KEY, the host.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which show: show:KEY.
+	ShowID string `json:"showId"`
+}
+
 type IngestClearDot struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -459,6 +500,19 @@ type IngestEditSiteMessage struct {
 	Content *string `json:"content,omitempty"`
 }
 
+type IngestEndShow struct {
+	// Who does it: user:KEY, the host.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which show: show:KEY.
+	ShowID string `json:"showId"`
+	// When it ended; now when left out.
+	At *time.Time `json:"at,omitempty"`
+	// Where it can be seen from now on, if that is ready.
+	ReplayURL *string `json:"replayUrl,omitempty"`
+}
+
 type IngestEnterConversation struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -502,6 +556,13 @@ type IngestEvent struct {
 	MarkConversationRead   *IngestMarkConversationRead   `json:"markConversationRead,omitempty"`
 	MarkConversationUnread *IngestMarkConversationUnread `json:"markConversationUnread,omitempty"`
 	MuteConversation       *IngestMuteConversation       `json:"muteConversation,omitempty"`
+	ScheduleShow           *IngestScheduleShow           `json:"scheduleShow,omitempty"`
+	RescheduleShow         *IngestRescheduleShow         `json:"rescheduleShow,omitempty"`
+	StartShow              *IngestStartShow              `json:"startShow,omitempty"`
+	EndShow                *IngestEndShow                `json:"endShow,omitempty"`
+	CancelShow             *IngestCancelShow             `json:"cancelShow,omitempty"`
+	SetReplay              *IngestSetReplay              `json:"setReplay,omitempty"`
+	RemindMe               *IngestRemindMe               `json:"remindMe,omitempty"`
 	SendSiteMessage        *IngestSendSiteMessage        `json:"sendSiteMessage,omitempty"`
 	EditSiteMessage        *IngestEditSiteMessage        `json:"editSiteMessage,omitempty"`
 	MarkSiteMessagesRead   *IngestMarkSiteMessagesRead   `json:"markSiteMessagesRead,omitempty"`
@@ -770,6 +831,17 @@ type IngestRecallMessage struct {
 	MessageID string `json:"messageId"`
 }
 
+type IngestRemindMe struct {
+	// Who wants to be told: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which show: show:KEY.
+	ShowID string `json:"showId"`
+	// Whether he wants to be told when it starts.
+	Remind bool `json:"remind"`
+}
+
 type IngestRemoveMembers struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -792,12 +864,40 @@ type IngestRemoveViewItem struct {
 	Item string `json:"item"`
 }
 
+type IngestRescheduleShow struct {
+	// Who does it: user:KEY, the host.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which show: show:KEY.
+	ShowID string `json:"showId"`
+	// When it is to start.
+	PlannedAt *time.Time `json:"plannedAt,omitempty"`
+	// What it is called, 1 to 255 characters.
+	Title *string `json:"title,omitempty"`
+	// A picture of it; an empty text removes it.
+	CoverURL *string `json:"coverUrl,omitempty"`
+}
+
 // What became of one event.
 type IngestResult struct {
 	// The id of what it made or named: the post, the user; null when it failed or there is none.
 	ID *string `json:"id,omitempty"`
 	// Why it failed; null when it did not.
 	Error *IngestError `json:"error,omitempty"`
+}
+
+type IngestScheduleShow struct {
+	// Who does it: user:KEY, the host.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// What it is called, 1 to 255 characters.
+	Title string `json:"title"`
+	// When it is to start: in the future, at most 366 days ahead.
+	PlannedAt time.Time `json:"plannedAt"`
+	// A picture of it: an http or https address.
+	CoverURL *string `json:"coverUrl,omitempty"`
 }
 
 type IngestSendMessage struct {
@@ -848,6 +948,17 @@ type IngestSetProfile struct {
 	AvatarURL *string `json:"avatarUrl,omitempty"`
 }
 
+type IngestSetReplay struct {
+	// Who does it: user:KEY, the host.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which show: show:KEY.
+	ShowID string `json:"showId"`
+	// Where it can be seen when it is over; an empty text takes it away.
+	ReplayURL string `json:"replayUrl"`
+}
+
 type IngestSetSegments struct {
 	// Whose: user:KEY.
 	UserID string `json:"userId"`
@@ -855,6 +966,17 @@ type IngestSetSegments struct {
 	Key *string `json:"key,omitempty"`
 	// Every segment that the user belongs to, and no others.
 	Segments []string `json:"segments"`
+}
+
+type IngestStartShow struct {
+	// Who does it: user:KEY, the host.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which show: show:KEY.
+	ShowID string `json:"showId"`
+	// When it started; now when left out.
+	At *time.Time `json:"at,omitempty"`
 }
 
 type IngestTouchView struct {
@@ -1188,9 +1310,11 @@ type Notification struct {
 	ID string `json:"id"`
 	// What they did.
 	Category services.Category `json:"category"`
-	// With what: LIKE and COMMENT the viewer's own post, MENTION the post that mentions him; null for FOLLOW, and when the post is gone.
+	// With what: LIKE and COMMENT the viewer's own post, MENTION the post that mentions him; null for FOLLOW and REMINDER, and when the post is gone.
 	Subject *Post `json:"subject,omitempty"`
-	// Who, the newest first: at most 8. Of comments by very few people on one post it can be fewer than there are.
+	// REMINDER: the show that has started; else null.
+	Show *Show `json:"show,omitempty"`
+	// Who, the newest first; of REMINDER the host: at most 8. Of comments by very few people on one post it can be fewer than there are.
 	Actors []User `json:"actors"`
 	// How many people.
 	ActorCount int `json:"actorCount"`
@@ -1398,6 +1522,22 @@ type RecountBadgesPayload struct {
 	Differed []string `json:"differed"`
 }
 
+type RemindMeInput struct {
+	// An upcoming show of somebody else's: show:KEY.
+	ShowID string `json:"showId"`
+	// Whether the viewer wants to be told when it starts.
+	Remind bool `json:"remind"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type RemindMePayload struct {
+	// The show, which reminds the viewer now, or no longer.
+	Show Show `json:"show"`
+	// The viewer's badges.
+	Badges services.Badges `json:"badges"`
+}
+
 type RemoveMembersInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -1423,6 +1563,27 @@ type RemoveViewItemPayload struct {
 	Item string `json:"item"`
 }
 
+// What to change of a show: at least one thing. What is left out stays.
+type RescheduleShowInput struct {
+	// The viewer's own show: show:KEY.
+	ShowID string `json:"showId"`
+	// When it is to start, as for scheduleShow. CONFLICT unless the show is upcoming.
+	PlannedAt *time.Time `json:"plannedAt,omitempty"`
+	// What it is called, 1 to 255 characters.
+	Title *string `json:"title,omitempty"`
+	// A picture of it, as for scheduleShow; an empty text removes it.
+	CoverURL *string `json:"coverUrl,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type RescheduleShowPayload struct {
+	// The show as it is now.
+	Show Show `json:"show"`
+	// The viewer's badges; one's own shows change none.
+	Badges services.Badges `json:"badges"`
+}
+
 // A page of those whom the viewer mutes, blocks or hides from, the newest first.
 type RestrictionConnection struct {
 	// The people of this page.
@@ -1441,6 +1602,24 @@ type RestrictionEdge struct {
 	Since time.Time `json:"since"`
 	// When a mute ends by itself; null for never, and for what is no mute.
 	Until *time.Time `json:"until,omitempty"`
+}
+
+type ScheduleShowInput struct {
+	// What it is called, 1 to 255 characters.
+	Title string `json:"title"`
+	// When it is to start: in the future, at most 366 days ahead.
+	PlannedAt time.Time `json:"plannedAt"`
+	// A picture of it: an http or https address of up to 2,048 characters.
+	CoverURL *string `json:"coverUrl,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type ScheduleShowPayload struct {
+	// The new show.
+	Show Show `json:"show"`
+	// The viewer's badges; one's own shows change none.
+	Badges services.Badges `json:"badges"`
 }
 
 type SendMessageInput struct {
@@ -1521,6 +1700,22 @@ type SetProfileInput struct {
 type SetProfilePayload struct {
 	// The viewer as others see him now.
 	User User `json:"user"`
+}
+
+type SetReplayInput struct {
+	// The viewer's own show: show:KEY.
+	ShowID string `json:"showId"`
+	// Where it can be seen when it is over: an http or https address of up to 2,048 characters; an empty text takes it away.
+	ReplayURL string `json:"replayUrl"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type SetReplayPayload struct {
+	// The show as it is now.
+	Show Show `json:"show"`
+	// The viewer's badges; one's own shows change none.
+	Badges services.Badges `json:"badges"`
 }
 
 type SetSegmentsInput struct {
@@ -1611,6 +1806,22 @@ type SourcePolicyInput struct {
 	InTotal *bool `json:"inTotal,omitempty"`
 	// As a number or as a dot; left out: as it was.
 	Style *BadgeStyle `json:"style,omitempty"`
+}
+
+type StartShowInput struct {
+	// The viewer's own show: show:KEY.
+	ShowID string `json:"showId"`
+	// When it started, now when left out: neither in the future nor before it was scheduled, give or take a minute.
+	At *time.Time `json:"at,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type StartShowPayload struct {
+	// The show as it is now.
+	Show Show `json:"show"`
+	// The viewer's badges; one's own shows change none.
+	Badges services.Badges `json:"badges"`
 }
 
 type TouchViewInput struct {

@@ -32,6 +32,7 @@ type ResolverRoot interface {
 	Mutation() MutationResolver
 	NotificationBadges() NotificationBadgesResolver
 	Query() QueryResolver
+	Show() ShowResolver
 	Subscription() SubscriptionResolver
 	Viewer() ViewerResolver
 }
@@ -122,6 +123,11 @@ type ComplexityRoot struct {
 	BlockPayload struct {
 		Badges func(childComplexity int) int
 		User   func(childComplexity int) int
+	}
+
+	CancelShowPayload struct {
+		Badges func(childComplexity int) int
+		Show   func(childComplexity int) int
 	}
 
 	CleanNowPayload struct {
@@ -219,6 +225,11 @@ type ComplexityRoot struct {
 
 	EditSiteMessagePayload struct {
 		Message func(childComplexity int) int
+	}
+
+	EndShowPayload struct {
+		Badges func(childComplexity int) int
+		Show   func(childComplexity int) int
 	}
 
 	EnterConversationPayload struct {
@@ -344,6 +355,7 @@ type ComplexityRoot struct {
 		AddMembers             func(childComplexity int, input AddMembersInput) int
 		AddViewItem            func(childComplexity int, input AddViewItemInput) int
 		Block                  func(childComplexity int, input BlockInput) int
+		CancelShow             func(childComplexity int, input CancelShowInput) int
 		CleanNow               func(childComplexity int) int
 		ClearDot               func(childComplexity int, input ClearDotInput) int
 		CreateConversation     func(childComplexity int, input CreateConversationInput) int
@@ -351,6 +363,7 @@ type ComplexityRoot struct {
 		EditAnnouncement       func(childComplexity int, input EditAnnouncementInput) int
 		EditPost               func(childComplexity int, input EditPostInput) int
 		EditSiteMessage        func(childComplexity int, input EditSiteMessageInput) int
+		EndShow                func(childComplexity int, input EndShowInput) int
 		EnterConversation      func(childComplexity int, input EnterConversationInput) int
 		Follow                 func(childComplexity int, input FollowInput) int
 		HideFrom               func(childComplexity int, input HideFromInput) int
@@ -377,14 +390,19 @@ type ComplexityRoot struct {
 		RaiseDot               func(childComplexity int, input RaiseDotInput) int
 		RecallMessage          func(childComplexity int, input RecallMessageInput) int
 		RecountBadges          func(childComplexity int, input RecountBadgesInput) int
+		RemindMe               func(childComplexity int, input RemindMeInput) int
 		RemoveMembers          func(childComplexity int, input RemoveMembersInput) int
 		RemoveViewItem         func(childComplexity int, input RemoveViewItemInput) int
+		RescheduleShow         func(childComplexity int, input RescheduleShowInput) int
+		ScheduleShow           func(childComplexity int, input ScheduleShowInput) int
 		SendMessage            func(childComplexity int, input SendMessageInput) int
 		SendSiteMessage        func(childComplexity int, input SendSiteMessageInput) int
 		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
 		SetFanoutThresholds    func(childComplexity int, input SetFanoutThresholdsInput) int
 		SetProfile             func(childComplexity int, input SetProfileInput) int
+		SetReplay              func(childComplexity int, input SetReplayInput) int
 		SetSegments            func(childComplexity int, input SetSegmentsInput) int
+		StartShow              func(childComplexity int, input StartShowInput) int
 		TouchView              func(childComplexity int, input TouchViewInput) int
 		Unblock                func(childComplexity int, input UnblockInput) int
 		UndoMarkAllRead        func(childComplexity int, input UndoMarkAllReadInput) int
@@ -409,17 +427,19 @@ type ComplexityRoot struct {
 		Older      func(childComplexity int) int
 		Read       func(childComplexity int) int
 		Seen       func(childComplexity int) int
+		Show       func(childComplexity int) int
 		Subject    func(childComplexity int) int
 	}
 
 	NotificationBadges struct {
-		Comment func(childComplexity int) int
-		Follow  func(childComplexity int) int
-		Like    func(childComplexity int) int
-		Mention func(childComplexity int) int
-		Newest  func(childComplexity int) int
-		Older   func(childComplexity int) int
-		Total   func(childComplexity int) int
+		Comment  func(childComplexity int) int
+		Follow   func(childComplexity int) int
+		Like     func(childComplexity int) int
+		Mention  func(childComplexity int) int
+		Newest   func(childComplexity int) int
+		Older    func(childComplexity int) int
+		Reminder func(childComplexity int) int
+		Total    func(childComplexity int) int
 	}
 
 	NotificationConnection struct {
@@ -434,10 +454,11 @@ type ComplexityRoot struct {
 	}
 
 	OlderNotifications struct {
-		Comment func(childComplexity int) int
-		Follow  func(childComplexity int) int
-		Like    func(childComplexity int) int
-		Mention func(childComplexity int) int
+		Comment  func(childComplexity int) int
+		Follow   func(childComplexity int) int
+		Like     func(childComplexity int) int
+		Mention  func(childComplexity int) int
+		Reminder func(childComplexity int) int
 	}
 
 	PageInfo struct {
@@ -514,8 +535,18 @@ type ComplexityRoot struct {
 		Differed func(childComplexity int) int
 	}
 
+	RemindMePayload struct {
+		Badges func(childComplexity int) int
+		Show   func(childComplexity int) int
+	}
+
 	RemoveViewItemPayload struct {
 		Item func(childComplexity int) int
+	}
+
+	RescheduleShowPayload struct {
+		Badges func(childComplexity int) int
+		Show   func(childComplexity int) int
 	}
 
 	RestrictionConnection struct {
@@ -528,6 +559,11 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 		Since  func(childComplexity int) int
 		Until  func(childComplexity int) int
+	}
+
+	ScheduleShowPayload struct {
+		Badges func(childComplexity int) int
+		Show   func(childComplexity int) int
 	}
 
 	SendMessagePayload struct {
@@ -553,8 +589,28 @@ type ComplexityRoot struct {
 		User func(childComplexity int) int
 	}
 
+	SetReplayPayload struct {
+		Badges func(childComplexity int) int
+		Show   func(childComplexity int) int
+	}
+
 	SetSegmentsPayload struct {
 		User func(childComplexity int) int
+	}
+
+	Show struct {
+		CancelledAt func(childComplexity int) int
+		CoverURL    func(childComplexity int) int
+		EndedAt     func(childComplexity int) int
+		Host        func(childComplexity int) int
+		ID          func(childComplexity int) int
+		Late        func(childComplexity int) int
+		PlannedAt   func(childComplexity int) int
+		RemindsMe   func(childComplexity int) int
+		ReplayURL   func(childComplexity int) int
+		StartedAt   func(childComplexity int) int
+		Status      func(childComplexity int) int
+		Title       func(childComplexity int) int
 	}
 
 	SiteMessage struct {
@@ -603,6 +659,11 @@ type ComplexityRoot struct {
 		InTotal func(childComplexity int) int
 		Source  func(childComplexity int) int
 		Style   func(childComplexity int) int
+	}
+
+	StartShowPayload struct {
+		Badges func(childComplexity int) int
+		Show   func(childComplexity int) int
 	}
 
 	Subscription struct {
@@ -1016,6 +1077,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.BlockPayload.User(childComplexity), true
 
+	case "CancelShowPayload.badges":
+		if e.ComplexityRoot.CancelShowPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelShowPayload.Badges(childComplexity), true
+	case "CancelShowPayload.show":
+		if e.ComplexityRoot.CancelShowPayload.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelShowPayload.Show(childComplexity), true
+
 	case "CleanNowPayload.cleaner":
 		if e.ComplexityRoot.CleanNowPayload.Cleaner == nil {
 			break
@@ -1318,6 +1392,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EditSiteMessagePayload.Message(childComplexity), true
+
+	case "EndShowPayload.badges":
+		if e.ComplexityRoot.EndShowPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EndShowPayload.Badges(childComplexity), true
+	case "EndShowPayload.show":
+		if e.ComplexityRoot.EndShowPayload.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EndShowPayload.Show(childComplexity), true
 
 	case "EnterConversationPayload.badges":
 		if e.ComplexityRoot.EnterConversationPayload.Badges == nil {
@@ -1675,6 +1762,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Block(childComplexity, args["input"].(BlockInput)), true
+	case "Mutation.cancelShow":
+		if e.ComplexityRoot.Mutation.CancelShow == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_cancelShow_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CancelShow(childComplexity, args["input"].(CancelShowInput)), true
 	case "Mutation.cleanNow":
 		if e.ComplexityRoot.Mutation.CleanNow == nil {
 			break
@@ -1747,6 +1845,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.EditSiteMessage(childComplexity, args["input"].(EditSiteMessageInput)), true
+	case "Mutation.endShow":
+		if e.ComplexityRoot.Mutation.EndShow == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_endShow_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EndShow(childComplexity, args["input"].(EndShowInput)), true
 	case "Mutation.enterConversation":
 		if e.ComplexityRoot.Mutation.EnterConversation == nil {
 			break
@@ -2033,6 +2142,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RecountBadges(childComplexity, args["input"].(RecountBadgesInput)), true
+	case "Mutation.remindMe":
+		if e.ComplexityRoot.Mutation.RemindMe == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_remindMe_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemindMe(childComplexity, args["input"].(RemindMeInput)), true
 	case "Mutation.removeMembers":
 		if e.ComplexityRoot.Mutation.RemoveMembers == nil {
 			break
@@ -2055,6 +2175,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveViewItem(childComplexity, args["input"].(RemoveViewItemInput)), true
+	case "Mutation.rescheduleShow":
+		if e.ComplexityRoot.Mutation.RescheduleShow == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_rescheduleShow_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RescheduleShow(childComplexity, args["input"].(RescheduleShowInput)), true
+	case "Mutation.scheduleShow":
+		if e.ComplexityRoot.Mutation.ScheduleShow == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_scheduleShow_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.ScheduleShow(childComplexity, args["input"].(ScheduleShowInput)), true
 	case "Mutation.sendMessage":
 		if e.ComplexityRoot.Mutation.SendMessage == nil {
 			break
@@ -2110,6 +2252,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetProfile(childComplexity, args["input"].(SetProfileInput)), true
+	case "Mutation.setReplay":
+		if e.ComplexityRoot.Mutation.SetReplay == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setReplay_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetReplay(childComplexity, args["input"].(SetReplayInput)), true
 	case "Mutation.setSegments":
 		if e.ComplexityRoot.Mutation.SetSegments == nil {
 			break
@@ -2121,6 +2274,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetSegments(childComplexity, args["input"].(SetSegmentsInput)), true
+	case "Mutation.startShow":
+		if e.ComplexityRoot.Mutation.StartShow == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_startShow_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.StartShow(childComplexity, args["input"].(StartShowInput)), true
 	case "Mutation.touchView":
 		if e.ComplexityRoot.Mutation.TouchView == nil {
 			break
@@ -2271,6 +2435,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Notification.Seen(childComplexity), true
+	case "Notification.show":
+		if e.ComplexityRoot.Notification.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Show(childComplexity), true
 	case "Notification.subject":
 		if e.ComplexityRoot.Notification.Subject == nil {
 			break
@@ -2314,6 +2484,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationBadges.Older(childComplexity), true
+	case "NotificationBadges.reminder":
+		if e.ComplexityRoot.NotificationBadges.Reminder == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationBadges.Reminder(childComplexity), true
 	case "NotificationBadges.total":
 		if e.ComplexityRoot.NotificationBadges.Total == nil {
 			break
@@ -2377,6 +2553,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.OlderNotifications.Mention(childComplexity), true
+	case "OlderNotifications.reminder":
+		if e.ComplexityRoot.OlderNotifications.Reminder == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OlderNotifications.Reminder(childComplexity), true
 
 	case "PageInfo.endCursor":
 		if e.ComplexityRoot.PageInfo.EndCursor == nil {
@@ -2612,12 +2794,38 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RecountBadgesPayload.Differed(childComplexity), true
 
+	case "RemindMePayload.badges":
+		if e.ComplexityRoot.RemindMePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemindMePayload.Badges(childComplexity), true
+	case "RemindMePayload.show":
+		if e.ComplexityRoot.RemindMePayload.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemindMePayload.Show(childComplexity), true
+
 	case "RemoveViewItemPayload.item":
 		if e.ComplexityRoot.RemoveViewItemPayload.Item == nil {
 			break
 		}
 
 		return e.ComplexityRoot.RemoveViewItemPayload.Item(childComplexity), true
+
+	case "RescheduleShowPayload.badges":
+		if e.ComplexityRoot.RescheduleShowPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RescheduleShowPayload.Badges(childComplexity), true
+	case "RescheduleShowPayload.show":
+		if e.ComplexityRoot.RescheduleShowPayload.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RescheduleShowPayload.Show(childComplexity), true
 
 	case "RestrictionConnection.edges":
 		if e.ComplexityRoot.RestrictionConnection.Edges == nil {
@@ -2656,6 +2864,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RestrictionEdge.Until(childComplexity), true
+
+	case "ScheduleShowPayload.badges":
+		if e.ComplexityRoot.ScheduleShowPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleShowPayload.Badges(childComplexity), true
+	case "ScheduleShowPayload.show":
+		if e.ComplexityRoot.ScheduleShowPayload.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleShowPayload.Show(childComplexity), true
 
 	case "SendMessagePayload.badges":
 		if e.ComplexityRoot.SendMessagePayload.Badges == nil {
@@ -2710,12 +2931,98 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SetProfilePayload.User(childComplexity), true
 
+	case "SetReplayPayload.badges":
+		if e.ComplexityRoot.SetReplayPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetReplayPayload.Badges(childComplexity), true
+	case "SetReplayPayload.show":
+		if e.ComplexityRoot.SetReplayPayload.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetReplayPayload.Show(childComplexity), true
+
 	case "SetSegmentsPayload.user":
 		if e.ComplexityRoot.SetSegmentsPayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.SetSegmentsPayload.User(childComplexity), true
+
+	case "Show.cancelledAt":
+		if e.ComplexityRoot.Show.CancelledAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.CancelledAt(childComplexity), true
+	case "Show.coverUrl":
+		if e.ComplexityRoot.Show.CoverURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.CoverURL(childComplexity), true
+	case "Show.endedAt":
+		if e.ComplexityRoot.Show.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.EndedAt(childComplexity), true
+	case "Show.host":
+		if e.ComplexityRoot.Show.Host == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.Host(childComplexity), true
+	case "Show.id":
+		if e.ComplexityRoot.Show.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.ID(childComplexity), true
+	case "Show.late":
+		if e.ComplexityRoot.Show.Late == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.Late(childComplexity), true
+	case "Show.plannedAt":
+		if e.ComplexityRoot.Show.PlannedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.PlannedAt(childComplexity), true
+	case "Show.remindsMe":
+		if e.ComplexityRoot.Show.RemindsMe == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.RemindsMe(childComplexity), true
+	case "Show.replayUrl":
+		if e.ComplexityRoot.Show.ReplayURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.ReplayURL(childComplexity), true
+	case "Show.startedAt":
+		if e.ComplexityRoot.Show.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.StartedAt(childComplexity), true
+	case "Show.status":
+		if e.ComplexityRoot.Show.Status == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.Status(childComplexity), true
+	case "Show.title":
+		if e.ComplexityRoot.Show.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Show.Title(childComplexity), true
 
 	case "SiteMessage.content":
 		if e.ComplexityRoot.SiteMessage.Content == nil {
@@ -2885,6 +3192,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SourcePolicy.Style(childComplexity), true
+
+	case "StartShowPayload.badges":
+		if e.ComplexityRoot.StartShowPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartShowPayload.Badges(childComplexity), true
+	case "StartShowPayload.show":
+		if e.ComplexityRoot.StartShowPayload.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartShowPayload.Show(childComplexity), true
 
 	case "Subscription.badgesChanged":
 		if e.ComplexityRoot.Subscription.BadgesChanged == nil {
@@ -3240,24 +3560,28 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputAddMembersInput,
 		ec.unmarshalInputAddViewItemInput,
 		ec.unmarshalInputBlockInput,
+		ec.unmarshalInputCancelShowInput,
 		ec.unmarshalInputClearDotInput,
 		ec.unmarshalInputCreateConversationInput,
 		ec.unmarshalInputDeletePostInput,
 		ec.unmarshalInputEditAnnouncementInput,
 		ec.unmarshalInputEditPostInput,
 		ec.unmarshalInputEditSiteMessageInput,
+		ec.unmarshalInputEndShowInput,
 		ec.unmarshalInputEnterConversationInput,
 		ec.unmarshalInputFollowInput,
 		ec.unmarshalInputHideFromInput,
 		ec.unmarshalInputIngestAddMembers,
 		ec.unmarshalInputIngestAddViewItem,
 		ec.unmarshalInputIngestBlock,
+		ec.unmarshalInputIngestCancelShow,
 		ec.unmarshalInputIngestClearDot,
 		ec.unmarshalInputIngestCreateConversation,
 		ec.unmarshalInputIngestDeletePost,
 		ec.unmarshalInputIngestEditAnnouncement,
 		ec.unmarshalInputIngestEditPost,
 		ec.unmarshalInputIngestEditSiteMessage,
+		ec.unmarshalInputIngestEndShow,
 		ec.unmarshalInputIngestEnterConversation,
 		ec.unmarshalInputIngestEvent,
 		ec.unmarshalInputIngestFollow,
@@ -3282,13 +3606,18 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestQuitConversation,
 		ec.unmarshalInputIngestRaiseDot,
 		ec.unmarshalInputIngestRecallMessage,
+		ec.unmarshalInputIngestRemindMe,
 		ec.unmarshalInputIngestRemoveMembers,
 		ec.unmarshalInputIngestRemoveViewItem,
+		ec.unmarshalInputIngestRescheduleShow,
+		ec.unmarshalInputIngestScheduleShow,
 		ec.unmarshalInputIngestSendMessage,
 		ec.unmarshalInputIngestSendSiteMessage,
 		ec.unmarshalInputIngestSetDisplayPolicy,
 		ec.unmarshalInputIngestSetProfile,
+		ec.unmarshalInputIngestSetReplay,
 		ec.unmarshalInputIngestSetSegments,
+		ec.unmarshalInputIngestStartShow,
 		ec.unmarshalInputIngestTouchView,
 		ec.unmarshalInputIngestUnblock,
 		ec.unmarshalInputIngestUndoMarkAllRead,
@@ -3320,15 +3649,20 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRaiseDotInput,
 		ec.unmarshalInputRecallMessageInput,
 		ec.unmarshalInputRecountBadgesInput,
+		ec.unmarshalInputRemindMeInput,
 		ec.unmarshalInputRemoveMembersInput,
 		ec.unmarshalInputRemoveViewItemInput,
+		ec.unmarshalInputRescheduleShowInput,
+		ec.unmarshalInputScheduleShowInput,
 		ec.unmarshalInputSendMessageInput,
 		ec.unmarshalInputSendSiteMessageInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetFanoutThresholdsInput,
 		ec.unmarshalInputSetProfileInput,
+		ec.unmarshalInputSetReplayInput,
 		ec.unmarshalInputSetSegmentsInput,
 		ec.unmarshalInputSourcePolicyInput,
+		ec.unmarshalInputStartShowInput,
 		ec.unmarshalInputTouchViewInput,
 		ec.unmarshalInputUnblockInput,
 		ec.unmarshalInputUndoMarkAllReadInput,
@@ -3428,7 +3762,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls" "views.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls" "views.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -3446,6 +3780,7 @@ var sources = []*ast.Source{
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
 	{Name: "ingest.graphqls", Input: sourceData("ingest.graphqls"), BuiltIn: false},
+	{Name: "live.graphqls", Input: sourceData("live.graphqls"), BuiltIn: false},
 	{Name: "messages.graphqls", Input: sourceData("messages.graphqls"), BuiltIn: false},
 	{Name: "notices.graphqls", Input: sourceData("notices.graphqls"), BuiltIn: false},
 	{Name: "notifications.graphqls", Input: sourceData("notifications.graphqls"), BuiltIn: false},
@@ -3626,6 +3961,16 @@ func (ec *executionContext) childFields_BlockPayload(ctx context.Context, field 
 		return ec.fieldContext_BlockPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BlockPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CancelShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "show":
+		return ec.fieldContext_CancelShowPayload_show(ctx, field)
+	case "badges":
+		return ec.fieldContext_CancelShowPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CancelShowPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CleanNowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -3820,6 +4165,16 @@ func (ec *executionContext) childFields_EditSiteMessagePayload(ctx context.Conte
 		return ec.fieldContext_EditSiteMessagePayload_message(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EditSiteMessagePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_EndShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "show":
+		return ec.fieldContext_EndShowPayload_show(ctx, field)
+	case "badges":
+		return ec.fieldContext_EndShowPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EndShowPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_EnterConversationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4078,6 +4433,8 @@ func (ec *executionContext) childFields_Notification(ctx context.Context, field 
 		return ec.fieldContext_Notification_category(ctx, field)
 	case "subject":
 		return ec.fieldContext_Notification_subject(ctx, field)
+	case "show":
+		return ec.fieldContext_Notification_show(ctx, field)
 	case "actors":
 		return ec.fieldContext_Notification_actors(ctx, field)
 	case "actorCount":
@@ -4108,6 +4465,8 @@ func (ec *executionContext) childFields_NotificationBadges(ctx context.Context, 
 		return ec.fieldContext_NotificationBadges_mention(ctx, field)
 	case "follow":
 		return ec.fieldContext_NotificationBadges_follow(ctx, field)
+	case "reminder":
+		return ec.fieldContext_NotificationBadges_reminder(ctx, field)
 	case "older":
 		return ec.fieldContext_NotificationBadges_older(ctx, field)
 	}
@@ -4146,6 +4505,8 @@ func (ec *executionContext) childFields_OlderNotifications(ctx context.Context, 
 		return ec.fieldContext_OlderNotifications_mention(ctx, field)
 	case "follow":
 		return ec.fieldContext_OlderNotifications_follow(ctx, field)
+	case "reminder":
+		return ec.fieldContext_OlderNotifications_reminder(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type OlderNotifications", field.Name)
 }
@@ -4284,12 +4645,32 @@ func (ec *executionContext) childFields_RecountBadgesPayload(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type RecountBadgesPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RemindMePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "show":
+		return ec.fieldContext_RemindMePayload_show(ctx, field)
+	case "badges":
+		return ec.fieldContext_RemindMePayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RemindMePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RemoveViewItemPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "item":
 		return ec.fieldContext_RemoveViewItemPayload_item(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RemoveViewItemPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RescheduleShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "show":
+		return ec.fieldContext_RescheduleShowPayload_show(ctx, field)
+	case "badges":
+		return ec.fieldContext_RescheduleShowPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RescheduleShowPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_RestrictionConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4314,6 +4695,16 @@ func (ec *executionContext) childFields_RestrictionEdge(ctx context.Context, fie
 		return ec.fieldContext_RestrictionEdge_until(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RestrictionEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_ScheduleShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "show":
+		return ec.fieldContext_ScheduleShowPayload_show(ctx, field)
+	case "badges":
+		return ec.fieldContext_ScheduleShowPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ScheduleShowPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SendMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4362,12 +4753,52 @@ func (ec *executionContext) childFields_SetProfilePayload(ctx context.Context, f
 	return nil, fmt.Errorf("no field named %q was found under type SetProfilePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_SetReplayPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "show":
+		return ec.fieldContext_SetReplayPayload_show(ctx, field)
+	case "badges":
+		return ec.fieldContext_SetReplayPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetReplayPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_SetSegmentsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "user":
 		return ec.fieldContext_SetSegmentsPayload_user(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetSegmentsPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Show(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Show_id(ctx, field)
+	case "host":
+		return ec.fieldContext_Show_host(ctx, field)
+	case "title":
+		return ec.fieldContext_Show_title(ctx, field)
+	case "coverUrl":
+		return ec.fieldContext_Show_coverUrl(ctx, field)
+	case "status":
+		return ec.fieldContext_Show_status(ctx, field)
+	case "plannedAt":
+		return ec.fieldContext_Show_plannedAt(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_Show_startedAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_Show_endedAt(ctx, field)
+	case "cancelledAt":
+		return ec.fieldContext_Show_cancelledAt(ctx, field)
+	case "replayUrl":
+		return ec.fieldContext_Show_replayUrl(ctx, field)
+	case "late":
+		return ec.fieldContext_Show_late(ctx, field)
+	case "remindsMe":
+		return ec.fieldContext_Show_remindsMe(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Show", field.Name)
 }
 
 func (ec *executionContext) childFields_SiteMessage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -4464,6 +4895,16 @@ func (ec *executionContext) childFields_SourcePolicy(ctx context.Context, field 
 		return ec.fieldContext_SourcePolicy_style(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SourcePolicy", field.Name)
+}
+
+func (ec *executionContext) childFields_StartShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "show":
+		return ec.fieldContext_StartShowPayload_show(ctx, field)
+	case "badges":
+		return ec.fieldContext_StartShowPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StartShowPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_TouchViewPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -37,10 +37,11 @@ var (
 	}}
 
 	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{
-		"like":    leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
-		"comment": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Comment), 10) }),
-		"mention": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Mention), 10) }),
-		"follow":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Follow), 10) }),
+		"like":     leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
+		"comment":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Comment), 10) }),
+		"mention":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Mention), 10) }),
+		"follow":   leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Follow), 10) }),
+		"reminder": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Reminder), 10) }),
 	}}
 
 	notificationsObject = object[services.NotificationCounts]{"NotificationBadges", map[string]member[services.NotificationCounts]{
@@ -50,12 +51,13 @@ var (
 			}
 			return appendText(to, services.GlobalID(services.NotificationType, n.Newest.String()))
 		}),
-		"total":   within(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
-		"like":    within(func(n *services.NotificationCounts) *services.Count { return &n.Like }, countObject),
-		"comment": within(func(n *services.NotificationCounts) *services.Count { return &n.Comment }, countObject),
-		"mention": within(func(n *services.NotificationCounts) *services.Count { return &n.Mention }, countObject),
-		"follow":  within(func(n *services.NotificationCounts) *services.Count { return &n.Follow }, countObject),
-		"older":   within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
+		"total":    within(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
+		"like":     within(func(n *services.NotificationCounts) *services.Count { return &n.Like }, countObject),
+		"comment":  within(func(n *services.NotificationCounts) *services.Count { return &n.Comment }, countObject),
+		"mention":  within(func(n *services.NotificationCounts) *services.Count { return &n.Mention }, countObject),
+		"follow":   within(func(n *services.NotificationCounts) *services.Count { return &n.Follow }, countObject),
+		"reminder": within(func(n *services.NotificationCounts) *services.Count { return &n.Reminder }, countObject),
+		"older":    within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
 	}}
 
 	messageTypeObject = object[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]member[services.MessageTypeCount]{

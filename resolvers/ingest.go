@@ -63,7 +63,7 @@ var ingested = []func(r *Resolver, ctx context.Context, event graph.IngestEvent)
 	(*Resolver).postEvent, (*Resolver).peopleEvent, (*Resolver).restrictionEvent, (*Resolver).notificationEvent,
 	(*Resolver).notificationMarkEvent, (*Resolver).noticeEvent, (*Resolver).announcementEvent,
 	(*Resolver).siteMessageEvent, (*Resolver).viewEvent, (*Resolver).policyEvent,
-	(*Resolver).conversationEvent, (*Resolver).messageEvent, (*Resolver).positionEvent,
+	(*Resolver).conversationEvent, (*Resolver).messageEvent, (*Resolver).positionEvent, (*Resolver).showEvent,
 }
 
 // event makes the op of one event, and the id that it names.

@@ -18,6 +18,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/feed"
+	"tidings/services/live"
 	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/social"
@@ -46,6 +47,7 @@ func newAPI(t *testing.T) *api {
 		Notice:   notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}),
 		Views:    views.New(views.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: log}),
+		Live:     live.New(live.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout}), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))

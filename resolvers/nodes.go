@@ -24,6 +24,7 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 	announcements := make([]services.PostID, len(ids))
 	places := make([]services.PostID, len(ids))
 	messages := make([]services.PostID, len(ids))
+	shows := make([]services.PostID, len(ids))
 	for i, id := range ids {
 		kind, _, err := services.SplitGlobalID(id)
 		if err != nil {
@@ -40,6 +41,8 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 			places[i], err = services.ParseNotificationID("id", id)
 		case services.SiteMessageType:
 			messages[i], err = services.ParseSiteMessageID("id", id)
+		case services.ShowType:
+			shows[i], err = services.ParseShowID("id", id)
 		}
 		if err != nil {
 			return nil, err
@@ -53,6 +56,9 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 		return nil, err
 	}
 	if err := r.readSiteMessages(ctx, viewer.Number, messages, nodes); err != nil {
+		return nil, err
+	}
+	if err := r.readShows(ctx, shows, nodes); err != nil {
 		return nil, err
 	}
 	notifications, err := r.notificationNodes(ctx, viewer, nonZero(places))
@@ -86,6 +92,17 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer services.UserNu
 	for i, id := range ids {
 		if item, ok := found[id]; ok {
 			nodes[i] = graphItem(item)
+		}
+	}
+	return err
+}
+
+// readShows puts shows into their places, as they are now.
+func (r *Resolver) readShows(ctx context.Context, ids []services.PostID, nodes []graph.Node) error {
+	found, err := r.graphShows(ctx, nonZero(ids))
+	for i, id := range ids {
+		if show, ok := found[id]; ok {
+			nodes[i] = show
 		}
 	}
 	return err

@@ -149,7 +149,7 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	if err != nil {
 		return nil, err
 	}
-	shown, err := graphNotifications(ctx, list)
+	shown, err := r.graphNotifications(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -161,16 +161,23 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 }
 
 // graphNotifications fills in what notifications are about and who was in them: one batch for all.
-func graphNotifications(ctx context.Context, list []services.Notification) ([]graph.Notification, error) {
-	var subjects []services.PostID
+func (r *Resolver) graphNotifications(ctx context.Context, list []services.Notification) ([]graph.Notification, error) {
+	var subjects, started []services.PostID
 	var actors []services.UserNumber
 	for _, n := range list {
-		if n.Subject != 0 {
+		switch {
+		case n.Category == services.CategoryReminder:
+			started = append(started, n.Subject)
+		case n.Subject != 0:
 			subjects = append(subjects, n.Subject)
 		}
 		actors = append(actors, n.Sample...)
 	}
 	posts, users, err := dataloader.From(ctx).Both(ctx, subjects, actors)
+	if err != nil {
+		return nil, err
+	}
+	shows, err := r.graphShows(ctx, started)
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +191,9 @@ func graphNotifications(ctx context.Context, list []services.Notification) ([]gr
 			subject := graphPost(post, users[post.Author])
 			shown[i].Subject = &subject
 		}
+		if show, ok := shows[n.Subject]; ok && n.Category == services.CategoryReminder {
+			shown[i].Show = &show
+		}
 		for _, actor := range n.Sample {
 			if user, ok := users[actor]; ok {
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))
@@ -193,8 +203,8 @@ func graphNotifications(ctx context.Context, list []services.Notification) ([]gr
 	return shown, nil
 }
 
-func notificationConnection(ctx context.Context, viewer *graph.Viewer, page store.NotificationPage) (*graph.NotificationConnection, error) {
-	shown, err := graphNotifications(ctx, page.Notifications)
+func (r *Resolver) notificationConnection(ctx context.Context, viewer *graph.Viewer, page store.NotificationPage) (*graph.NotificationConnection, error) {
+	shown, err := r.graphNotifications(ctx, page.Notifications)
 	if err != nil {
 		return nil, err
 	}

@@ -113,5 +113,5 @@ func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, f
 	if err != nil {
 		return nil, err
 	}
-	return notificationConnection(ctx, obj, page)
+	return r.notificationConnection(ctx, obj, page)
 }

@@ -15,6 +15,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
+	"tidings/services/live"
 	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/push"
@@ -37,6 +38,7 @@ type Resolver struct {
 	Log      *slog.Logger
 	Messages *notify.Messages
 	Views    *views.Service
+	Live     *live.Service
 }
 
 // JobQueue tells operators of the jobs.

@@ -89,14 +89,15 @@ type Category string
 
 // The categories.
 const (
-	CategoryLike    Category = "LIKE"    // likes on one's posts, grouped by post
-	CategoryComment Category = "COMMENT" // comments on one's posts and replies to one's comments
-	CategoryMention Category = "MENTION" // posts that name one
-	CategoryFollow  Category = "FOLLOW"  // new followers
+	CategoryLike     Category = "LIKE"     // likes on one's posts, grouped by post
+	CategoryComment  Category = "COMMENT"  // comments on one's posts and replies to one's comments
+	CategoryMention  Category = "MENTION"  // posts that name one
+	CategoryFollow   Category = "FOLLOW"   // new followers
+	CategoryReminder Category = "REMINDER" // shows that have started of which one wanted to be told
 )
 
 // Categories lists every category, in the order of the document.
-var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow}
+var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow, CategoryReminder}
 
 // CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version.
 // Unseen groups are counted by the day of their newest unseen cause, so that time alone can take them out.

@@ -10,7 +10,7 @@ import (
 type Notification struct {
 	Place    PostID // of its newest cause, and its id: marks of it reach as far as that
 	Category Category
-	Subject  PostID // the post that it is about; 0: the user himself
+	Subject  PostID // the post that it is about, of REMINDER the show; 0: the user himself
 	At       time.Time
 	Actors   int          // how many people
 	Sample   []UserNumber // the newest of them, at most SampleActors

@@ -60,7 +60,7 @@ type Badges struct {
 
 // OlderCounts are how many unseen groups of each category left its number because of their age.
 type OlderCounts struct {
-	Like, Comment, Mention, Follow int
+	Like, Comment, Mention, Follow, Reminder int
 }
 
 // Of is the count of a category; nil for one that there is not.
@@ -74,19 +74,22 @@ func (o *OlderCounts) Of(category Category) *int {
 		return &o.Mention
 	case CategoryFollow:
 		return &o.Follow
+	case CategoryReminder:
+		return &o.Reminder
 	}
 	return nil
 }
 
 // NotificationCounts are the counts of the notifications.
 type NotificationCounts struct {
-	Newest  PostID // the place of the newest notification; 0 when there never was one
-	Older   OlderCounts
-	Total   Count
-	Like    Count
-	Comment Count
-	Mention Count
-	Follow  Count
+	Newest   PostID // the place of the newest notification; 0 when there never was one
+	Older    OlderCounts
+	Total    Count
+	Like     Count
+	Comment  Count
+	Mention  Count
+	Follow   Count
+	Reminder Count
 }
 
 // Of is the count of a category; nil for one that there is not.
@@ -100,6 +103,8 @@ func (n *NotificationCounts) Of(category Category) *Count {
 		return &n.Mention
 	case CategoryFollow:
 		return &n.Follow
+	case CategoryReminder:
+		return &n.Reminder
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ type Config struct {
 
 	Thresholds services.Thresholds // of authors' modes, while no admin has set others; zero means 5,000 and 1,000,000
 
-	KeepBoards time.Duration // the longest life of a session of the live board; 0 means 12 h
+	Shows      services.ShowLimits // zero means 6 h and 12 h
+	KeepBoards time.Duration       // the longest life of a session of the live board; 0 means 12 h
 
 	MuteMentions bool // what mentions a user in a conversation that he has muted does not count either
 }
@@ -83,6 +84,9 @@ func New(cfg Config) *Fanout {
 	cfg.IdleAfter = min(cfg.IdleAfter, cfg.ActiveFor)
 	if cfg.Thresholds == (services.Thresholds{}) {
 		cfg.Thresholds = services.Thresholds{Big: 5000, Huge: 1_000_000}
+	}
+	if cfg.Shows == (services.ShowLimits{}) {
+		cfg.Shows = services.ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
 	}
 	if cfg.KeepBoards == 0 {
 		cfg.KeepBoards = 12 * time.Hour

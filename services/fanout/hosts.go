@@ -141,7 +141,14 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 		if _, err := change.Append(ctx, tx); err != nil {
 			return err
 		}
-		if err := tx.UpdateShow(ctx, change.Show, nil); err != nil {
+		var nowhere *store.ShowFormer
+		if show.Status == services.ShowReplay {
+			// Nothing else would tell sessions that are older, of one that is over, that no board had it.
+			nowhere = &store.ShowFormer{
+				Show: show.ID, Host: host, Until: change.Show.Version, UntilAt: tx.Now, Status: services.ShowCancelled,
+			}
+		}
+		if err := tx.UpdateShow(ctx, change.Show, nowhere); err != nil {
 			return err
 		}
 		if show.Status == services.ShowReplay && !show.Pull {

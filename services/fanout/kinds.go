@@ -61,6 +61,7 @@ func (f *Fanout) makeKinds() map[string]kind {
 	maps.Copy(kinds, f.restrictionKinds())
 	maps.Copy(kinds, f.hostKinds())
 	maps.Copy(kinds, f.replayKinds())
+	maps.Copy(kinds, f.showKinds())
 	return kinds
 }
 

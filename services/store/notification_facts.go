@@ -87,6 +87,21 @@ WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.
 SELECT c.recipient, c.subject, f.follower, 0, f.since, `+blocking("f.follower")+` FROM `+namedSubjects+` CROSS JOIN follows f
 WHERE f.followee = c.recipient AND c.subject = 0 AND f.follower <> f.followee`),
 	},
+	services.CategoryReminder: {
+		named: newStatement("reminders that notify", `
+WITH wanted AS MATERIALIZED (
+	SELECT c.recipient, c.subject, c.actor FROM `+namedCauses+` CROSS JOIN reminders m
+	WHERE m.show = c.subject AND m.user_number = c.recipient AND c.object = 0
+)
+SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+blocking("s.host")+` FROM wanted c CROSS JOIN shows s
+WHERE s.id = c.subject AND s.host = c.actor AND s.started_at IS NOT NULL`),
+		ofSubject: newStatement("reminders of shows that notify", `
+WITH wanted AS MATERIALIZED (
+	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN reminders m WHERE m.show = c.subject AND m.user_number = c.recipient
+)
+SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+blocking("s.host")+` FROM wanted c CROSS JOIN shows s
+WHERE s.id = c.subject AND s.started_at IS NOT NULL`),
+	},
 }
 
 // heldCauses follows a list c of some columns of a cause's key.

@@ -14,7 +14,7 @@ import (
 type Cause struct {
 	Recipient services.UserNumber
 	Category  services.Category
-	Subject   services.PostID // LIKE, COMMENT: his post; MENTION: the post that names him; FOLLOW: 0
+	Subject   services.PostID // LIKE, COMMENT: his post; MENTION: the post that names him; FOLLOW: 0; REMINDER: the show
 	Actor     services.UserNumber
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; else 0
 }

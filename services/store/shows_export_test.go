@@ -1,6 +1,10 @@
 package store
 
-import "maps"
+import (
+	"maps"
+
+	"tidings/services"
+)
 
 func init() {
 	maps.Copy(Statements, map[string]statement{
@@ -11,5 +15,6 @@ func init() {
 		"unfollowedSince": unfollowedSince, "forgetPastFollows": forgetPastFollows,
 		"remindersOf": remindersOf, "remindsOf": remindsOf, "countReminders": countReminders,
 		"unnamedHosts": unnamedHosts, "importedShows": importedShows,
+		"wanted": factsByCategory[services.CategoryReminder].named, "wantedOfSubject": factsByCategory[services.CategoryReminder].ofSubject,
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -272,12 +273,15 @@ func (w *World) Work(f *fanout.Fanout) {
 	}
 }
 
-// Quiet does all jobs there are, also those that are due later or leased to nobody who lives, by letting time pass.
+// Quiet does all jobs there are, also those that are leased to nobody who lives or due within ten minutes, by letting time
+// pass. What is planned for later stays.
 func (w *World) Quiet(f *fanout.Fanout) {
 	w.TB.Helper()
 	for range 20 {
 		w.Work(f)
-		if waiting, _ := w.Jobs(); waiting == 0 {
+		waits, err := w.Store.JobWaits(w.TB.Context(), math.MaxInt64, w.Clock.Now().Add(10*time.Minute))
+		w.Must(err)
+		if !waits {
 			return
 		}
 		w.Clock.Advance(31 * time.Second)

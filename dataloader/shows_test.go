@@ -1,0 +1,68 @@
+package dataloader
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"tidings/services"
+)
+
+func TestShowsComeWithTheirHosts(t *testing.T) {
+	s := newSource()
+	l := New(s)
+	shows, hosts, err := l.Shows(t.Context(), []services.PostID{1, 2, 500})
+	if err != nil || len(shows) != 2 || len(hosts) != 2 || hosts[2].Key != "u" || hosts[3].Key != "u" {
+		t.Fatalf("got %v, %v, %v", shows, hosts, err)
+	}
+	if s.calls != 2 {
+		t.Errorf("%d reads, want one for the shows and one for the hosts", s.calls)
+	}
+	l.KeepShows([]services.Show{{ID: 3, Host: 2}})
+	if _, _, err := l.Shows(t.Context(), []services.PostID{1, 2, 3}); err != nil || s.calls != 2 {
+		t.Errorf("what is known is read again: %d reads, %v", s.calls, err)
+	}
+	s.err = errors.New("the engine is away")
+	if _, _, err := l.Shows(t.Context(), []services.PostID{4}); err != s.err {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Many fields of one page ask at once, and one question goes out.
+func TestRemindersOfAPageAreReadOnce(t *testing.T) {
+	l := New(newSource())
+	ids := []services.PostID{1, 2, 3, 4, 5}
+	if _, _, err := l.Shows(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+	var asked [][]services.PostID
+	fails := errors.New("the engine is away")
+	read := func(_ context.Context, shows []services.PostID) (map[services.PostID]bool, error) {
+		asked = append(asked, slices.Sorted(slices.Values(shows)))
+		if len(asked) == 1 {
+			return nil, fails
+		}
+		return map[services.PostID]bool{2: true, 9: true}, nil
+	}
+	if _, err := l.Reminds(t.Context(), 1, read); err != fails {
+		t.Errorf("got %v", err)
+	}
+	var group sync.WaitGroup
+	for _, id := range ids {
+		group.Go(func() {
+			reminds, err := l.Reminds(t.Context(), id, read)
+			if err != nil || reminds != (id == 2) {
+				t.Errorf("show %d reminds: %v, %v", id, reminds, err)
+			}
+		})
+	}
+	group.Wait()
+	if len(asked) != 2 || !slices.Equal(asked[1], ids) {
+		t.Errorf("it was asked for %v", asked)
+	}
+	if reminds, err := l.Reminds(t.Context(), 9, read); !reminds || err != nil || len(asked) != 3 || !slices.Equal(asked[2], []services.PostID{9}) {
+		t.Errorf("one more: %v, %v, %v", reminds, err, asked)
+	}
+}

@@ -1,0 +1,82 @@
+package live
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// Remind is the op by which a user wants to be told when an upcoming show starts, or does not any more; its one id is the
+// show's. What is so already is no error. If the show has started meanwhile, who does not want to be told any more was not.
+// NOT_FOUND when there is no such show, CONFLICT when it has started or was cancelled and he wants to be told, or wants to be of
+// too many; INVALID for his own show, FORBIDDEN when its host blocks him.
+func (s *Service) Remind(user services.UserNumber, id services.PostID, remind bool) *fanout.Op {
+	return &fanout.Op{
+		Name: "remindMe", Actor: user, Input: fmt.Sprint(id, remind),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			show, err := named(tx.ShowForShare(ctx, id))
+			if err != nil {
+				return nil, err
+			}
+			if remind {
+				err = addReminder(ctx, tx, user, show)
+			} else {
+				err = dropReminder(ctx, tx, user, show)
+			}
+			return []string{show.GlobalID()}, err
+		},
+	}
+}
+
+func addReminder(ctx context.Context, tx *store.Tx, user services.UserNumber, show services.Show) error {
+	switch {
+	case show.Host == user:
+		return services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
+	case show.Status != services.ShowUpcoming:
+		return services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
+	}
+	_, blocks, err := tx.Blocked(ctx, show.Host, user)
+	if err != nil {
+		return err
+	}
+	if blocks {
+		return services.Errorf(services.Forbidden, "showId: the host of %s blocks you", show.GlobalID())
+	}
+	reminders, err := tx.CountReminders(ctx, user, services.MaxReminders)
+	if err != nil {
+		return err
+	}
+	added, err := tx.AddReminder(ctx, show.ID, user)
+	if err == nil && added && reminders >= services.MaxReminders {
+		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", services.MaxReminders)
+	}
+	return err
+}
+
+func dropReminder(ctx context.Context, tx *store.Tx, user services.UserNumber, show services.Show) error {
+	dropped, err := tx.DropReminder(ctx, show.ID, user)
+	if err != nil || !dropped || show.StartedAt.IsZero() {
+		return err
+	}
+	told, err := fanout.NotifyJob(store.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host})
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, told)
+}
+
+// Reminds says of which of some shows a user wants to be told.
+func (s *Service) Reminds(ctx context.Context, user services.UserNumber, shows []services.PostID) (map[services.PostID]bool, error) {
+	return s.store.RemindsOf(ctx, user, shows)
+}
+
+// Shows reads shows as they are now; with facts from SQL, when memory may not know of a change that was just made.
+func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]services.Show, error) {
+	if facts {
+		return s.store.Shows(ctx, ids)
+	}
+	return s.mirror.Shows(ctx, ids)
+}

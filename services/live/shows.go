@@ -1,0 +1,137 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// Schedule is the op by which a host announces a show; its one id is the show's. INVALID for a text that does not fit or a plan
+// that is not in the future; CONFLICT when too many of his are upcoming.
+func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *fanout.Op {
+	return &fanout.Op{
+		Name: "scheduleShow", Actor: host, Input: fmt.Sprintf("%q %q %s", draft.Title, draft.CoverURL, timeText(&draft.PlannedAt)),
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			show, err := services.ScheduleShow(s.ids.Next(), host, draft, tx.Now)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+				return nil, err
+			}
+			upcoming, err := tx.CountUpcoming(ctx, host, services.MaxUpcomingShows)
+			if err != nil {
+				return nil, err
+			}
+			if upcoming >= services.MaxUpcomingShows {
+				return nil, services.Errorf(services.Conflict, "at most %d shows of one host can be upcoming", services.MaxUpcomingShows)
+			}
+			show, err = s.fanout.AddShow(ctx, tx, show)
+			return []string{show.GlobalID()}, err
+		},
+		Own: s.mirror.RefreshShows, View: ownShows,
+	}
+}
+
+// ownShows names what the ops of shows bring up to date: this node's memory of all of them.
+const ownShows = "shows"
+
+// Reschedule is the op by which a host changes what he said of a show of his. INVALID for a text that does not fit, a plan that
+// is not in the future, or nothing to change; CONFLICT when the show was cancelled, or its plan is to change and it is not upcoming. This
+// and all below: NOT_FOUND when there is no such show, FORBIDDEN when it is another's; what is so already is no error.
+func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit services.ShowEdit) (*fanout.Op, error) {
+	if edit == (services.ShowEdit{}) {
+		return nil, services.Errorf(services.Invalid, "plannedAt, title and coverUrl: at least one of them is needed")
+	}
+	input := fmt.Sprint(textOf(edit.Title), textOf(edit.CoverURL), timeText(edit.PlannedAt))
+	return s.change("rescheduleShow", host, id, input, func(show services.Show, now time.Time) (services.Show, bool, error) {
+		return show.Reschedule(edit, now)
+	}), nil
+}
+
+// Start is the op by which a show of a host's goes live, at a time; the zero time is now. CONFLICT when it was cancelled,
+// INVALID for a time in the future or from before it was scheduled. Who wants to be reminded is told.
+func (s *Service) Start(host services.UserNumber, id services.PostID, at time.Time) *fanout.Op {
+	return s.change("startShow", host, id, timeText(&at), func(show services.Show, now time.Time) (services.Show, bool, error) {
+		return show.Start(at, now)
+	})
+}
+
+// End is the op by which a show of a host's ends, at a time; the zero time is now. replayURL is where it can be seen then, ""
+// for not yet. An end before the start is kept until that comes. CONFLICT when the show was cancelled, INVALID for a time in the
+// future or from before it started.
+func (s *Service) End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *fanout.Op {
+	input := fmt.Sprintf("%s %q", timeText(&at), replayURL)
+	return s.change("endShow", host, id, input, func(show services.Show, now time.Time) (services.Show, bool, error) {
+		return show.End(at, replayURL, now)
+	})
+}
+
+// Cancel is the op by which a show of a host's will not be. CONFLICT when it runs, ran, or its end was told.
+func (s *Service) Cancel(host services.UserNumber, id services.PostID) *fanout.Op {
+	return s.change("cancelShow", host, id, "", services.Show.Cancel)
+}
+
+// SetReplay is the op by which a host says where a show of his can be seen when it is over; "" takes that away. CONFLICT when
+// it was cancelled.
+func (s *Service) SetReplay(host services.UserNumber, id services.PostID, replayURL string) *fanout.Op {
+	return s.change("setReplay", host, id, fmt.Sprintf("%q", replayURL), func(show services.Show, now time.Time) (services.Show, bool, error) {
+		return show.SetReplay(replayURL, now)
+	})
+}
+
+// change is an op that changes one show of a host's, or finds it as it is wanted; its one id is the show's.
+func (s *Service) change(name string, host services.UserNumber, id services.PostID, input string,
+	transition func(show services.Show, now time.Time) (services.Show, bool, error)) *fanout.Op {
+	return &fanout.Op{
+		Name: name, Actor: host, Input: id.String() + " " + input,
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			// Before the show: everybody who changes one takes the two locks in this order.
+			if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+				return nil, err
+			}
+			before, err := named(tx.ShowForUpdate(ctx, id))
+			if err != nil {
+				return nil, err
+			}
+			if before.Host != host {
+				return nil, services.Errorf(services.Forbidden, "showId: %s is not your show", before.GlobalID())
+			}
+			after, changed, err := transition(before, tx.Now)
+			if err != nil || !changed {
+				return []string{before.GlobalID()}, err
+			}
+			_, err = s.fanout.ChangeShow(ctx, tx, before, after)
+			return []string{after.GlobalID()}, err
+		},
+		Own: s.mirror.RefreshShows, View: ownShows,
+	}
+}
+
+// named says of a show that is not there by which argument it was named.
+func named(show services.Show, err error) (services.Show, error) {
+	if services.CodeOf(err) == services.NotFound {
+		err = services.Errorf(services.NotFound, "showId: %s", err)
+	}
+	return show, err
+}
+
+// textOf and timeText tell a value from none, for idempotency.
+func textOf(text *string) string {
+	if text == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%q", *text)
+}
+
+func timeText(at *time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,80 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// The same key has one effect, also when it comes with another that was never answered.
+func TestIdempotencyOfShows(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	s := newStage(w)
+	host := w.Users(1)[0]
+	draft := services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
+	schedule := func(draft services.ShowDraft) (*fanout.Op, error) {
+		op := s.Service.Schedule(host, draft)
+		op.Key = "k"
+		return op, s.do(op)
+	}
+	first, err := schedule(draft)
+	w.Must(err)
+	again, err := schedule(draft)
+	if err != nil || !slices.Equal(first.IDs(), again.IDs()) {
+		t.Errorf("%v then %v, %v", first.IDs(), again.IDs(), err)
+	}
+	draft.Title = "Another"
+	if _, err := schedule(draft); services.CodeOf(err) != services.Conflict {
+		t.Errorf("another show under the key: %v", err)
+	}
+}
+
+// One host can have so many upcoming shows and no more; what is over makes room.
+func TestTooManyUpcomingShows(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	s := newStage(w)
+	host := w.Users(1)[0]
+	id := s.schedule(host)
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for range services.MaxUpcomingShows - 1 {
+			show := services.Show{ID: w.IDs.Next(), Host: host, Title: "a", Status: services.ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
+			if err := tx.InsertShow(ctx, show, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	draft := services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
+	if err := s.do(s.Service.Schedule(host, draft)); services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "1000") {
+		t.Errorf("one more: %v", err)
+	}
+	w.Must(s.do(s.Service.Start(host, id, time.Time{})))
+	w.Must(s.do(s.Service.Schedule(host, draft)))
+}
+
+// The replay of a huge author's show goes into nobody's list.
+func TestReplaysOfHugeAuthorsArePulled(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	s := newStage(w)
+	host := w.Users(1)[0]
+	small := s.schedule(host)
+	w.Must(s.do(s.Service.Start(host, small, time.Time{})))
+	w.Must(s.do(s.Service.End(host, small, time.Time{}, "")))
+	w.SetMode(host, services.AuthorHuge)
+	huge := s.schedule(host)
+	w.Must(s.do(s.Service.Start(host, huge, time.Time{})))
+	if s.show(huge).Pull {
+		t.Error("it is pulled while it runs")
+	}
+	w.Must(s.do(s.Service.End(host, huge, time.Time{}, "")))
+	if s.show(small).Pull || !s.show(huge).Pull {
+		t.Errorf("pulled: %v, %v", s.show(small).Pull, s.show(huge).Pull)
+	}
+}

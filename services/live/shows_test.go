@@ -1,0 +1,347 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// stage is the shows of one node on real engines.
+type stage struct {
+	*fanouttest.World
+	*Service
+}
+
+func newStage(w *fanouttest.World) stage {
+	return stage{w, New(Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
+}
+
+// do commits an op a little later than the one before.
+func (s stage) do(op *fanout.Op) error {
+	s.TB.Helper()
+	s.Clock.Advance(time.Millisecond)
+	return s.Fanout.Commit(s.TB.Context(), op)[0]
+}
+
+// schedule makes a show of a host's, planned an hour ahead, that boards have.
+func (s stage) schedule(host services.UserNumber) services.PostID {
+	s.TB.Helper()
+	op := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
+	s.Must(s.do(op))
+	s.Work(s.Fanout)
+	id, err := services.ParseShowID("id", op.IDs()[0])
+	s.Must(err)
+	return id
+}
+
+func (s stage) show(id services.PostID) services.Show {
+	s.TB.Helper()
+	shows, err := s.Store.Shows(s.TB.Context(), []services.PostID{id})
+	s.Must(err)
+	return shows[id]
+}
+
+// logged are the changes of shows that the log has.
+func (s stage) logged() (changes []mirror.ShowChange) {
+	s.TB.Helper()
+	entries, err := s.Store.LogAfter(s.TB.Context(), mirror.LogShow, 0, 1000)
+	s.Must(err)
+	for _, entry := range entries {
+		change, err := mirror.ParseShowChange(entry)
+		s.Must(err)
+		changes = append(changes, change)
+	}
+	return changes
+}
+
+// facts are everything that SQL has of shows, but for jobs and idempotency keys.
+func (s stage) facts(shows ...services.PostID) string {
+	s.TB.Helper()
+	history, err := s.Store.ShowHistory(s.TB.Context(), time.Time{})
+	s.Must(err)
+	text := fmt.Sprintf("%+v %+v", s.logged(), history)
+	for _, id := range shows {
+		reminders, err := s.Store.Reminders(s.TB.Context(), id, 0, 100)
+		s.Must(err)
+		text += fmt.Sprintf(" %+v %v", s.show(id), reminders)
+	}
+	return text
+}
+
+// A show goes through its life: every change is a version of the log, and where the show stood before is noted.
+func TestTheLifeOfAShow(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := newStage(w)
+		host := w.Users(1)[0]
+		id := s.schedule(host)
+		planned := s.show(id)
+		if planned.Status != services.ShowUpcoming || planned.Version != 1 || planned.Host != host {
+			t.Fatalf("scheduled: %+v", planned)
+		}
+		later, title := planned.PlannedAt.Add(time.Hour), "Late evening"
+		for _, step := range []struct {
+			op      func() *fanout.Op
+			status  services.ShowStatus
+			version uint64 // 0: it changes nothing
+			moved   bool
+		}{
+			{func() *fanout.Op { op, _ := s.Reschedule(host, id, services.ShowEdit{PlannedAt: &later}); return op }, services.ShowUpcoming, 2, true},
+			{func() *fanout.Op { op, _ := s.Reschedule(host, id, services.ShowEdit{PlannedAt: &later}); return op }, services.ShowUpcoming, 0, false},
+			{func() *fanout.Op { op, _ := s.Reschedule(host, id, services.ShowEdit{Title: &title}); return op }, services.ShowUpcoming, 3, false},
+			{func() *fanout.Op { return s.Service.Start(host, id, time.Time{}) }, services.ShowLive, 4, true},
+			{func() *fanout.Op { return s.Service.Start(host, id, time.Time{}) }, services.ShowLive, 0, false},
+			{func() *fanout.Op { return s.Service.End(host, id, time.Time{}, "") }, services.ShowReplay, 5, true},
+			{func() *fanout.Op { return s.Service.End(host, id, time.Time{}, "") }, services.ShowReplay, 0, false},
+			{func() *fanout.Op { return s.SetReplay(host, id, "https://example.com/r") }, services.ShowReplay, 6, false},
+		} {
+			before, logged := s.show(id), len(s.logged())
+			op := step.op()
+			s.Must(s.do(op))
+			after := s.show(id)
+			if !slices.Equal(op.IDs(), []string{after.GlobalID()}) || after.Status != step.status {
+				t.Fatalf("%s: %v, %+v", op.Name, op.IDs(), after)
+			}
+			if step.version == 0 {
+				if after != before || len(s.logged()) != logged {
+					t.Errorf("%s again changed %+v to %+v", op.Name, before, after)
+				}
+				continue
+			}
+			change := s.logged()[logged]
+			if diff := cmp.Diff(after, change.Show); diff != "" || len(s.logged()) != logged+1 {
+				t.Errorf("%s: the log has (-facts +log):\n%s", op.Name, diff)
+			}
+			want := before.Version
+			if step.moved {
+				want = step.version
+			}
+			if after.Version != want {
+				t.Errorf("%s: the version is %d, want %d", op.Name, after.Version, want)
+			}
+			if version := w.Mirror.ShowsVersion(); version != step.version {
+				t.Errorf("%s: memory is at %d, want %d", op.Name, version, step.version)
+			}
+		}
+		s.wantLife(id, planned, later, title)
+	})
+}
+
+// wantLife compares what is left of a show's life with what was told: where it stood, and the stamps of its host.
+func (s stage) wantLife(id services.PostID, planned services.Show, later time.Time, title string) {
+	t, host := s.TB, planned.Host
+	t.Helper()
+	over := s.show(id)
+	if over.LiveVersion != 4 || over.LiveStamp.Time().Before(over.StartedAt) || over.ReplayURL == "" || over.Title != title || over.Pull {
+		t.Errorf("over: %+v", over)
+	}
+	history, err := s.Store.ShowHistory(t.Context(), time.Time{})
+	s.Must(err)
+	for i := range history {
+		history[i].UntilAt = time.Time{}
+	}
+	want := []store.ShowFormer{
+		{Show: id, Host: host, Version: 1, Until: 2, Status: services.ShowUpcoming, Score: -planned.PlannedAt.UnixMilli()},
+		{Show: id, Host: host, Version: 2, Until: 4, Status: services.ShowUpcoming, Score: -later.UnixMilli()},
+		{Show: id, Host: host, Version: 4, Until: 5, Status: services.ShowLive, Score: over.StartedAt.UnixMilli()},
+	}
+	if diff := cmp.Diff(want, history); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	// The host's stamp moves with what is live, and with nothing else.
+	var stamps []uint64
+	for _, change := range s.logged() {
+		if len(stamps) == 0 || stamps[len(stamps)-1] != change.Stamp {
+			stamps = append(stamps, change.Stamp)
+		}
+	}
+	if len(stamps) != 3 || stamps[0] != 0 || stamps[1] >= stamps[2] {
+		t.Errorf("the stamps are %v", stamps)
+	}
+}
+
+// Until all documents name a new host his shows are facts alone; then boards have them, in the order of their ids.
+func TestShowsOfANewHostWait(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := newStage(w)
+		host := w.Users(1)[0]
+		var ids []services.PostID
+		for range 4 {
+			op := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)})
+			w.Must(s.do(op))
+			id, _ := services.ParseShowID("id", op.IDs()[0])
+			ids = append(ids, id)
+		}
+		w.Must(s.do(s.Service.Start(host, ids[0], time.Time{})))
+		w.Must(s.do(s.Service.Start(host, ids[1], time.Time{})))
+		w.Must(s.do(s.Service.End(host, ids[1], time.Time{}, "")))
+		w.Must(s.do(s.Cancel(host, ids[2])))
+		if len(s.logged()) != 0 {
+			t.Fatalf("boards have %+v", s.logged())
+		}
+		history, _ := w.Store.ShowHistory(t.Context(), time.Time{})
+		if len(history) != 0 {
+			t.Fatalf("history %+v", history)
+		}
+		w.Work(w.Fanout)
+		var told []services.PostID
+		for i, change := range s.logged() {
+			told = append(told, change.Show.ID)
+			if change.Show != s.show(change.Show.ID) || change.Show.Version != uint64(i+1) {
+				t.Errorf("the log has %+v, the facts %+v", change.Show, s.show(change.Show.ID))
+			}
+		}
+		if want := []services.PostID{ids[0], ids[1], ids[3]}; !slices.Equal(told, want) {
+			t.Errorf("told of %v, want %v", told, want)
+		}
+		if live := s.show(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
+			t.Errorf("live: %+v", live)
+		}
+		history, _ = w.Store.ShowHistory(t.Context(), time.Time{})
+		if len(history) != 1 || history[0].Show != ids[1] || history[0].Until != 2 || history[0].Status != services.ShowCancelled {
+			t.Errorf("what was over came from nowhere: %+v", history)
+		}
+		w.Must(w.Mirror.RefreshShows(t.Context()))
+		if _, known, there := w.Mirror.ShowAt(ids[1], 1); !known || there {
+			t.Errorf("at version 1 the replay is known %v, there %v", known, there)
+		}
+	})
+}
+
+// Whatever the order in which a batch tells of start and end, and however often, the show is the same, and the log has each move once.
+func TestABatchInAnyOrder(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	s := newStage(w)
+	host := w.Users(1)[0]
+	fanouttest.Fewer(t, 5)
+	rapid.Check(t, func(rt *rapid.T) {
+		id := s.schedule(host)
+		w.Clock.Advance(time.Minute)
+		start := w.Clock.Now().Add(-30 * time.Second).Truncate(time.Millisecond)
+		end := start.Add(10 * time.Second)
+		events := []func() *fanout.Op{
+			func() *fanout.Op { return s.Service.Start(host, id, start) },
+			func() *fanout.Op { return s.Service.End(host, id, end, "https://example.com/r") },
+		}
+		for range rapid.IntRange(0, 3).Draw(rt, "duplicates") {
+			events = append(events, events[rapid.IntRange(0, 1).Draw(rt, "which")])
+		}
+		var ops []*fanout.Op
+		logged := len(s.logged())
+		for _, i := range rapid.Permutation(indices(len(events))).Draw(rt, "order") {
+			ops = append(ops, events[i]())
+		}
+		for i, err := range w.Fanout.Commit(t.Context(), ops...) {
+			if err != nil {
+				rt.Fatalf("%s: %v", ops[i].Name, err)
+			}
+		}
+		show := s.show(id)
+		if show.Status != services.ShowReplay || !show.StartedAt.Equal(start) || !show.EndedAt.Equal(end) || show.ReplayURL == "" {
+			rt.Fatalf("%+v", show)
+		}
+		if changes := len(s.logged()) - logged; changes != 2 {
+			rt.Fatalf("the log has %d changes", changes)
+		}
+	})
+}
+
+func indices(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// What is refused has its code, names the argument, and changes nothing.
+func TestWhatIsRefusedChangesNothing(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := newStage(w)
+		users := w.Users(4)
+		host, other, blocked, fan := users[0], users[1], users[2], users[3]
+		upcoming, live, ended, cancelled := s.schedule(host), s.schedule(host), s.schedule(host), s.schedule(host)
+		w.Must(s.do(s.Service.Start(host, live, time.Time{})))
+		w.Must(s.do(s.Service.End(host, ended, time.Time{}, "")))
+		w.Must(s.do(s.Cancel(host, cancelled)))
+		w.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, _, err := tx.Restrict(ctx, services.Restriction{Kind: services.Block, Owner: host, Other: blocked, Made: w.IDs.Next()})
+			return err
+		})
+		now := w.Clock.Now()
+		past, future, empty, title := now.Add(-time.Second), now.Add(time.Hour), "", "Title"
+		edit := func(id services.PostID, edit services.ShowEdit) *fanout.Op {
+			op, err := s.Reschedule(host, id, edit)
+			w.Must(err)
+			return op
+		}
+		const unknown = services.PostID(99)
+		all := []services.PostID{upcoming, live, ended, cancelled, unknown}
+		for _, c := range []struct {
+			what string
+			op   *fanout.Op
+			code services.Code
+			says string
+		}{
+			{"no title", s.Service.Schedule(host, services.ShowDraft{PlannedAt: future}), services.Invalid, "title: "},
+			{"a plan in the past", s.Service.Schedule(host, services.ShowDraft{Title: "a", PlannedAt: past}), services.Invalid, "plannedAt: "},
+			{"no plan", s.Service.Schedule(host, services.ShowDraft{Title: "a"}), services.Invalid, "plannedAt: "},
+			{"a bad cover", s.Service.Schedule(host, services.ShowDraft{Title: "a", CoverURL: "c", PlannedAt: future}), services.Invalid, "coverUrl: "},
+			{"put into the past", edit(upcoming, services.ShowEdit{PlannedAt: &past}), services.Invalid, "plannedAt: "},
+			{"an empty title", edit(upcoming, services.ShowEdit{Title: &empty}), services.Invalid, "title: "},
+			{"a live one put off", edit(live, services.ShowEdit{PlannedAt: &future}), services.Conflict, "plannedAt: "},
+			{"an ended one put off", edit(ended, services.ShowEdit{PlannedAt: &future}), services.Conflict, "plannedAt: "},
+			{"a cancelled one put off", edit(cancelled, services.ShowEdit{PlannedAt: &future}), services.Conflict, "showId: "},
+			{"a cancelled one's title", edit(cancelled, services.ShowEdit{Title: &title}), services.Conflict, "showId: "},
+			{"started before it was scheduled", s.Service.Start(host, upcoming, now.Add(-time.Hour)), services.Invalid, "at: "},
+			{"started in the future", s.Service.Start(host, upcoming, future), services.Invalid, "at: "},
+			{"a cancelled one started", s.Service.Start(host, cancelled, time.Time{}), services.Conflict, "showId: "},
+			{"a cancelled one ended", s.Service.End(host, cancelled, time.Time{}, ""), services.Conflict, "showId: "},
+			{"ended before it started", s.Service.End(host, live, now.Add(-10*time.Second), ""), services.Invalid, "at: "},
+			{"ended in the future", s.Service.End(host, live, future, ""), services.Invalid, "at: "},
+			{"a bad replay", s.Service.End(host, live, time.Time{}, "r"), services.Invalid, "replayUrl: "},
+			{"a live one cancelled", s.Cancel(host, live), services.Conflict, "showId: "},
+			{"an ended one cancelled", s.Cancel(host, ended), services.Conflict, "showId: "},
+			{"a cancelled one's replay", s.SetReplay(host, cancelled, "https://example.com"), services.Conflict, "showId: "},
+			{"another's started", s.Service.Start(other, upcoming, time.Time{}), services.Forbidden, "showId: "},
+			{"another's ended", s.Service.End(other, live, time.Time{}, ""), services.Forbidden, "showId: "},
+			{"another's cancelled", s.Cancel(other, upcoming), services.Forbidden, "showId: "},
+			{"another's replay", s.SetReplay(other, ended, "https://example.com"), services.Forbidden, "showId: "},
+			{"none started", s.Service.Start(host, unknown, time.Time{}), services.NotFound, "showId: "},
+			{"none cancelled", s.Cancel(host, unknown), services.NotFound, "showId: "},
+			{"reminded of none", s.Remind(fan, unknown, true), services.NotFound, "showId: "},
+			{"not reminded of none", s.Remind(fan, unknown, false), services.NotFound, "showId: "},
+			{"reminded of a live one", s.Remind(fan, live, true), services.Conflict, "showId: "},
+			{"reminded of a cancelled one", s.Remind(fan, cancelled, true), services.Conflict, "showId: "},
+			{"reminded of one's own", s.Remind(host, upcoming, true), services.Invalid, "showId: "},
+			{"reminded by who blocks one", s.Remind(blocked, upcoming, true), services.Forbidden, "showId: "},
+		} {
+			before := s.facts(all...)
+			jobs, _ := w.Jobs()
+			err := s.do(c.op)
+			if services.CodeOf(err) != c.code || !strings.HasPrefix(err.Error(), c.says) {
+				t.Errorf("%s: %v, want %s", c.what, err, c.code)
+			}
+			if after := s.facts(all...); after != before {
+				t.Errorf("%s changed\n%s\nto\n%s", c.what, before, after)
+			}
+			if after, _ := w.Jobs(); after != jobs {
+				t.Errorf("%s left %d jobs", c.what, after-jobs)
+			}
+		}
+		if _, err := s.Reschedule(host, upcoming, services.ShowEdit{}); services.CodeOf(err) != services.Invalid {
+			t.Errorf("nothing to change: %v", err)
+		}
+	})
+}
