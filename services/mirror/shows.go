@@ -18,7 +18,7 @@ import (
 type showState struct {
 	version uint64
 	byID    map[services.PostID]*show
-	hosts   map[services.UserNumber]host
+	hosts   *hostTable
 	passing []passing // the oldest first
 }
 
@@ -37,12 +37,6 @@ type show struct {
 	settled                            bool // it moved last before any session that runs was made
 }
 
-// host is somebody who has had a show that a board has.
-type host struct {
-	stamp uint64
-	shows *hostShows // nil: none that is remembered
-}
-
 // hostShows are a host's spans, each list in the order of boards.
 type hostShows struct {
 	active, replays []span
@@ -51,6 +45,7 @@ type hostShows struct {
 // span is where a show stood from one version on until before another one.
 type span struct {
 	score       int64 // of its place: greater than 0 for a live show or a replay, less for an upcoming one
+	id          services.PostID
 	show        *show
 	from, until uint64 // until 0: it stands there
 }
@@ -63,7 +58,7 @@ type passing struct {
 }
 
 func newShowState(version uint64) *showState {
-	return &showState{version: version, byID: map[services.PostID]*show{}, hosts: map[services.UserNumber]host{}}
+	return &showState{version: version, byID: map[services.PostID]*show{}, hosts: newHostTable()}
 }
 
 func (s span) holdsAt(version uint64) bool {
@@ -72,7 +67,13 @@ func (s span) holdsAt(version uint64) bool {
 
 // byPlace sorts spans as boards do, and those of one show at one place by their versions.
 func byPlace(a, b span) int {
-	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.show.id, a.show.id), cmp.Compare(a.from, b.from))
+	switch {
+	case a.score != b.score:
+		return cmp.Compare(b.score, a.score)
+	case a.id != b.id:
+		return cmp.Compare(b.id, a.id)
+	}
+	return cmp.Compare(a.from, b.from)
 }
 
 // add puts a span into a list unless it is there, and answers where it is.
@@ -85,23 +86,19 @@ func add(list []span, one span) ([]span, int) {
 }
 
 func (s *showState) of(number services.UserNumber) *hostShows {
-	known := s.hosts[number]
+	known := s.hosts.add(number)
 	if known.shows == nil {
 		known.shows = &hostShows{}
-		s.hosts[number] = known
 	}
 	return known.shows
 }
 
 // raise raises a host's stamp and says whether it was behind.
 func (s *showState) raise(number services.UserNumber, stamp uint64) bool {
-	known := s.hosts[number]
-	if known.stamp >= stamp {
-		return false
-	}
-	known.stamp = stamp
-	s.hosts[number] = known
-	return true
+	known := s.hosts.add(number)
+	behind := known.stamp < stamp
+	known.stamp = max(known.stamp, stamp)
+	return behind
 }
 
 // put makes a show what it is since its version, unless memory knows it to have moved later; what is not newer than memory
@@ -122,6 +119,7 @@ func (s *showState) put(next services.Show, at time.Time) (changed bool) {
 		if known.pull {
 			s.trim(known.host)
 		}
+		s.hosts.add(known.host).changed()
 		return true
 	case next.Version == known.version && updated >= known.updated:
 		former := known.text
@@ -146,7 +144,7 @@ func (s *showState) leave(known *show, version uint64) {
 func (s *showState) enter(known *show) {
 	shows := s.of(known.host)
 	place := known.place()
-	one := span{score: place.Score, show: known, from: known.version}
+	one := span{score: place.Score, id: known.id, show: known, from: known.version}
 	switch {
 	case place == (services.ShowPlace{}): // it was cancelled
 	case place.Replay:
@@ -168,8 +166,9 @@ func (s *showState) stood(former store.ShowFormer) {
 	}
 	if former.Version > 0 && (former.Status == services.ShowUpcoming || former.Status == services.ShowLive) {
 		shows, at := s.of(known.host), 0
-		shows.active, at = add(shows.active, span{score: former.Score, show: known, from: former.Version})
+		shows.active, at = add(shows.active, span{score: former.Score, id: known.id, show: known, from: former.Version})
 		shows.active[at].until = former.Until
+		s.hosts.add(known.host).changed()
 	}
 }
 
@@ -184,23 +183,28 @@ func (s *showState) forget(until int64) {
 		}
 		shows := s.of(known.host)
 		shows.active = slices.DeleteFunc(shows.active, func(one span) bool { return one.show == known && one.until == move.version })
-		if known.version != move.version {
-			continue
+		if known.version == move.version {
+			s.settle(known)
 		}
-		known.settled = true
-		switch {
-		case known.is(services.ShowReplay) && known.pull:
-			s.trim(known.host)
-		case known.is(services.ShowReplay):
-			shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
-			delete(s.byID, known.id)
-		case known.is(services.ShowCancelled):
-			delete(s.byID, known.id)
-		}
-		s.tidy(known.host)
+		s.hosts.add(known.host).changed()
 	}
 	if s.passing = s.passing[old:]; len(s.passing) == 0 {
 		s.passing = nil
+	}
+}
+
+// settle notes that a show is since long what it is, and drops it when it is over.
+func (s *showState) settle(known *show) {
+	known.settled = true
+	switch {
+	case known.is(services.ShowReplay) && known.pull:
+		s.trim(known.host)
+	case known.is(services.ShowReplay):
+		shows := s.of(known.host)
+		shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
+		delete(s.byID, known.id)
+	case known.is(services.ShowCancelled):
+		delete(s.byID, known.id)
 	}
 }
 
@@ -219,14 +223,6 @@ func (s *showState) trim(number services.UserNumber) {
 		delete(s.byID, one.show.id)
 		return true
 	})
-}
-
-// tidy keeps of a host without shows nothing but his stamp.
-func (s *showState) tidy(number services.UserNumber) {
-	if known := s.hosts[number]; known.shows != nil && len(known.shows.active)+len(known.shows.replays) == 0 {
-		known.shows = nil
-		s.hosts[number] = known
-	}
 }
 
 func (k *show) is(status services.ShowStatus) bool { return services.ShowStatuses[k.status] == status }

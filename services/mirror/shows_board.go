@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"context"
+	"math"
 	"slices"
+	"sync"
 
 	"tidings/services"
 )
@@ -20,7 +22,7 @@ func (m *Mirror) ActiveAt(hosts []services.FollowedAuthor, version uint64, after
 	if after.Replay {
 		return nil, false
 	}
-	return m.board(hosts, version, after, limit, func(of *hostShows) []span { return of.active })
+	return m.board(hosts, version, after, limit, false)
 }
 
 // ReplaysAt lists the replays of hosts that memory knows of, as ActiveAt does: all that ended within the horizon, whose end
@@ -29,51 +31,116 @@ func (m *Mirror) ReplaysAt(hosts []services.FollowedAuthor, version uint64, afte
 	if !after.Replay {
 		after = services.ShowPlace{}
 	}
-	return m.board(hosts, version, after, limit, func(of *hostShows) []span { return of.replays })
+	return m.board(hosts, version, after, limit, true)
 }
 
-// board reads a page. Of many hosts most are passed over with one look: their first span is not above the last of the page
-// as far as it is known. That beats a heap of all hosts' heads, and a list of all shows with a look whether their hosts are
-// among those asked for (BenchmarkBoard).
-func (m *Mirror) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, list func(*hostShows) []span) ([]services.Show, bool) {
-	best := make([]span, 0, 2*(limit+1))
-	prune := func() {
-		slices.SortFunc(best, byPlace)
-		best = best[:min(len(best), limit+1)]
-	}
+// look is what a page needs of a host at first.
+type look struct {
+	highest int64 // the greatest score of the spans
+	spans   *[]span
+}
+
+// boardPage is what a page is made with. It is used again: a page of many hosts would be mostly that.
+type boardPage struct {
+	looks   []look
+	highest []int64 // the greatest of the looks, one more than the page has, the least first
+	best    []span
+	full    bool // what is not before worst is not on the page
+	worst   span
+}
+
+var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
+
+// board reads a page. First it looks how high the shows of each host reach, which the table says. Those who reach highest fill
+// the page, or nearly; then the others are passed over unless they reach above its end. A heap of all hosts' first shows
+// takes longer, and so does a walk through one list of all shows with a look whether their hosts are among those asked for
+// (BenchmarkBoard).
+func (m *Mirror) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, replays bool) ([]services.Show, bool) {
+	page := boardPages.Get().(*boardPage)
+	defer boardPages.Put(page)
 	m.shows.mu.RLock()
 	defer m.shows.mu.RUnlock()
-	full := false
-	var worst span
-	for _, followed := range hosts {
-		known := m.shows.state.hosts[followed.Author].shows
-		if known == nil {
-			continue
-		}
-		for _, one := range list(known) {
-			if full && byPlace(one, worst) >= 0 {
-				break
-			}
-			if !one.holdsAt(version) || after != (services.ShowPlace{}) && !one.below(after) {
-				continue
-			}
-			if best = append(best, one); len(best) == cap(best) {
-				prune()
-				full, worst = true, best[limit]
-			}
-		}
-	}
-	prune()
-	more := len(best) > limit
-	shows := make([]services.Show, min(len(best), limit))
+	page.look(m.shows.state.hosts, hosts, after, limit+1, replays)
+	page.fill(version, after, limit+1)
+	more := len(page.best) > limit
+	shows := make([]services.Show, min(len(page.best), limit))
 	for i := range shows {
-		shows[i] = best[i].frozen()
+		shows[i] = page.best[i].frozen()
 	}
 	return shows, more
 }
 
+func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, after services.ShowPlace, count int, replays bool) {
+	p.looks, p.highest = p.looks[:0], p.highest[:0]
+	for _, followed := range hosts {
+		known := table.one(followed.Author)
+		if known.shows == nil {
+			continue
+		}
+		one := look{known.active, &known.shows.active}
+		if replays {
+			one = look{known.replays, &known.shows.replays}
+		}
+		if one.highest == math.MinInt64 {
+			continue
+		}
+		p.looks = append(p.looks, one)
+		if after != (services.ShowPlace{}) && one.highest >= after.Score {
+			continue // it may be all of former pages
+		}
+		at, _ := slices.BinarySearch(p.highest, one.highest)
+		switch {
+		case len(p.highest) < count:
+			p.highest = slices.Insert(p.highest, at, one.highest)
+		case at > 0:
+			copy(p.highest, p.highest[1:at])
+			p.highest[at-1] = one.highest
+		}
+	}
+}
+
+// fill finds the first spans of a page, and leaves no more than count.
+func (p *boardPage) fill(version uint64, after services.ShowPlace, count int) {
+	high := int64(math.MinInt64)
+	if len(p.highest) == count {
+		high = p.highest[0]
+	}
+	p.best, p.full = p.best[:0], false
+	for _, first := range []bool{true, false} {
+		for _, one := range p.looks {
+			if (one.highest >= high) != first || p.full && one.highest < p.worst.score {
+				continue
+			}
+			p.take(*one.spans, version, after, count)
+		}
+		p.prune(count)
+	}
+}
+
+// take adds those of a host's spans that may be on the page.
+func (p *boardPage) take(spans []span, version uint64, after services.ShowPlace, count int) {
+	for _, one := range spans {
+		if p.full && byPlace(one, p.worst) >= 0 {
+			return
+		}
+		if !one.holdsAt(version) || after != (services.ShowPlace{}) && !one.below(after) {
+			continue
+		}
+		if p.best = append(p.best, one); len(p.best) >= 2*count {
+			p.prune(count)
+		}
+	}
+}
+
+func (p *boardPage) prune(count int) {
+	slices.SortFunc(p.best, byPlace)
+	if p.full = len(p.best) >= count; p.full {
+		p.best, p.worst = p.best[:count], p.best[count-1]
+	}
+}
+
 func (s span) below(after services.ShowPlace) bool {
-	return s.score < after.Score || s.score == after.Score && s.show.id < after.ID
+	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
 // frozen is the show as it stood. An end that came before the start is nowhere shown.
@@ -101,7 +168,7 @@ func (m *Mirror) ShowAt(id services.PostID, version uint64) (frozen services.Sho
 	if one == nil {
 		return services.Show{}, false, false
 	}
-	of := m.shows.state.hosts[one.host].shows
+	of := m.shows.state.hosts.one(one.host).shows
 	if of == nil {
 		return services.Show{}, true, false
 	}
@@ -124,9 +191,9 @@ func (m *Mirror) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 	m.shows.mu.RLock()
 	defer m.shows.mu.RUnlock()
 	for _, followed := range hosts {
-		known := m.shows.state.hosts[followed.Author]
+		known := m.shows.state.hosts.one(followed.Author)
 		count.Stamp = max(count.Stamp, known.stamp)
-		if known.shows != nil {
+		if known.active > 0 { // else none runs
 			known.shows.live(followed, seen, func(*show) { count.New++ })
 		}
 	}
@@ -139,8 +206,8 @@ func (m *Mirror) LiveSince(hosts []services.FollowedAuthor, seen uint64) []servi
 	m.shows.mu.RLock()
 	defer m.shows.mu.RUnlock()
 	for _, followed := range hosts {
-		if known := m.shows.state.hosts[followed.Author].shows; known != nil {
-			known.live(followed, seen, func(one *show) { shows = append(shows, one.whole()) })
+		if known := m.shows.state.hosts.one(followed.Author); known.active > 0 {
+			known.shows.live(followed, seen, func(one *show) { shows = append(shows, one.whole()) })
 		}
 	}
 	slices.SortFunc(shows, func(a, b services.Show) int {

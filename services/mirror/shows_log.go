@@ -241,9 +241,7 @@ func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
 func (m *Mirror) installShows(state *showState) {
 	m.shows.mu.Lock()
 	defer m.shows.mu.Unlock()
-	for number, former := range m.shows.state.hosts {
-		state.raise(number, former.stamp) // stamps never fall
-	}
+	m.shows.state.hosts.all(func(former *host) { state.raise(former.number, former.stamp) }) // stamps never fall
 	m.shows.state = state
 	m.shows.read.clear()
 	m.shows.version.Store(state.version)

@@ -273,14 +273,19 @@ func (h *history) checkForgotten(m *Mirror) {
 		}
 	}
 	state, spans := m.shows.state, 0
-	for number, known := range state.hosts {
+	state.hosts.all(func(known *host) {
 		if known.shows == nil {
-			continue
+			return
+		}
+		for _, list := range [][]span{known.shows.active, known.shows.replays} {
+			if !slices.IsSortedFunc(list, byPlace) {
+				h.r.Fatalf("the spans of %d are not in their order: %v", known.number, list)
+			}
 		}
 		if spans += len(known.shows.active) + len(known.shows.replays); len(known.shows.active)+len(known.shows.replays) == 0 {
-			h.r.Fatalf("of the host %d an empty memory is kept", number)
+			h.r.Fatalf("of the host %d an empty memory is kept", known.number)
 		}
-	}
+	})
 	if len(state.byID) != want || spans != want || len(state.passing) != 0 {
 		h.r.Fatalf("%d shows, %d spans and %d moves are kept of %d: %s", len(state.byID), spans, len(state.passing), want, fmt.Sprint(state.byID))
 	}

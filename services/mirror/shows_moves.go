@@ -18,7 +18,7 @@ func (m *Mirror) MovedSince(hosts []services.FollowedAuthor, version uint64) (mo
 	m.shows.mu.RLock()
 	defer m.shows.mu.RUnlock()
 	for _, followed := range hosts {
-		if known := m.shows.state.hosts[followed.Author].shows; known != nil {
+		if known := m.shows.state.hosts.one(followed.Author).shows; known != nil {
 			moves = known.moved(moves, version)
 		}
 	}

@@ -299,11 +299,11 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 func TestPagesOfABoard(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
-	const many = 25
+	const many, of40 = 120, 40
 	var hosts []services.UserNumber
 	for i := range services.PostID(many) {
-		hosts = append(hosts, services.UserNumber(i%7+1))
-		if s.planned(i+1, services.UserNumber(i%7+1), int(i/3)+1); i%4 == 0 {
+		hosts = append(hosts, services.UserNumber(i%of40+1))
+		if s.planned(i+1, services.UserNumber(i%of40+1), int(i*7%40)+1); i%4 == 0 {
 			s.start(i+1, int(i/8))
 		}
 	}

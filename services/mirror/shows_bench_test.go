@@ -1,0 +1,163 @@
+package mirror
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+const (
+	benchShows = 100_000
+	benchHosts = 50_000
+	benchLive  = 300
+	benchPage  = 20
+)
+
+// fullMemory is a node with 100,000 active shows, some of which were moved within the horizon.
+func fullMemory() *Mirror {
+	m := newShowSQL().mirror()
+	state := newShowState(0)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range benchShows {
+		state.version++
+		one := services.Show{
+			ID: services.PostID(i + 1), Host: services.UserNumber(random.IntN(benchHosts)*3 + 1), Version: state.version, Status: services.ShowUpcoming,
+			Title: fmt.Sprintf("An evening with the host of show %d", i), CoverURL: "https://cdn.example.org/covers/" + strings.Repeat("c", 16) + ".jpg",
+			PlannedAt: noon.Add(time.Duration(random.IntN(7*24*12)) * 5 * time.Minute), UpdatedAt: noon,
+		}
+		if i < benchLive {
+			one.Status, one.StartedAt, one.LiveVersion, one.LiveStamp = services.ShowLive, noon.Add(-time.Duration(random.IntN(7200))*time.Second), one.Version, 1
+			state.raise(one.Host, micro(noon))
+		}
+		if state.put(one, noon); i%10 == 0 && one.Status == services.ShowUpcoming {
+			state.version++
+			one.Version, one.PlannedAt = state.version, one.PlannedAt.Add(time.Hour)
+			state.put(one, noon)
+		}
+	}
+	m.installShows(state)
+	return m
+}
+
+// followed are viewers' lists of hosts, in no order, as documents have them.
+func followed(viewers, count int) [][]services.FollowedAuthor {
+	random := rand.New(rand.NewPCG(3, 4))
+	lists := make([][]services.FollowedAuthor, viewers)
+	for i := range lists {
+		for range count {
+			lists[i] = append(lists[i], services.FollowedAuthor{Author: services.UserNumber(random.IntN(benchHosts)*3 + 1)})
+		}
+	}
+	return lists
+}
+
+// BenchmarkBoard reads the first 20 shows of boards of so many hosts, and counts what is new on them. The two other ways to
+// read a page are here to be compared.
+func BenchmarkBoard(b *testing.B) {
+	m := fullMemory()
+	version := m.ShowsVersion()
+	for _, count := range []int{10, 200, 2000} {
+		lists := followed(max(20, 20_000/count), count)
+		ways := []struct {
+			name string
+			read func(hosts []services.FollowedAuthor)
+		}{
+			{"page", func(hosts []services.FollowedAuthor) { m.ActiveAt(hosts, version, services.ShowPlace{}, benchPage) }},
+			{"count", func(hosts []services.FollowedAuthor) { m.CountLive(hosts, 0) }},
+			{"page/of heads", func(hosts []services.FollowedAuthor) { pageOfHeads(m.shows.state, hosts, version) }},
+		}
+		all := allSpans(m.shows.state)
+		ways = append(ways, struct {
+			name string
+			read func(hosts []services.FollowedAuthor)
+		}{"page/of all", func(hosts []services.FollowedAuthor) { pageOfAll(all, hosts, version) }})
+		for _, way := range ways {
+			b.Run(fmt.Sprintf("%s/hosts=%d", way.name, count), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					way.read(lists[i%len(lists)])
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkShowMemory says what a node needs for 100,000 active shows.
+func BenchmarkShowMemory(b *testing.B) {
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		m := fullMemory()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/benchShows, "bytes/show")
+		runtime.KeepAlive(m)
+	}
+}
+
+// headsOfHosts is a heap of hosts' lists by their first spans.
+type headsOfHosts [][]span
+
+func (h headsOfHosts) Len() int           { return len(h) }
+func (h headsOfHosts) Less(i, j int) bool { return byPlace(h[i][0], h[j][0]) < 0 }
+func (h headsOfHosts) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *headsOfHosts) Push(x any)        { *h = append(*h, x.([]span)) }
+func (h *headsOfHosts) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint64) (page []services.Show) {
+	heads := make(headsOfHosts, 0, len(hosts))
+	for _, followed := range hosts {
+		if known := state.hosts.one(followed.Author).shows; known != nil && len(known.active) > 0 {
+			heads = append(heads, known.active)
+		}
+	}
+	heap.Init(&heads)
+	for len(heads) > 0 && len(page) < benchPage {
+		if one := heads[0][0]; one.holdsAt(version) {
+			page = append(page, one.frozen())
+		}
+		if heads[0] = heads[0][1:]; len(heads[0]) == 0 {
+			heap.Pop(&heads)
+		} else {
+			heap.Fix(&heads, 0)
+		}
+	}
+	return page
+}
+
+func allSpans(state *showState) (all []span) {
+	state.hosts.all(func(known *host) {
+		if known.shows != nil {
+			all = append(all, known.shows.active...)
+		}
+	})
+	slices.SortFunc(all, byPlace)
+	return all
+}
+
+func pageOfAll(all []span, hosts []services.FollowedAuthor, version uint64) (page []services.Show) {
+	mine := make(map[services.UserNumber]struct{}, len(hosts))
+	for _, followed := range hosts {
+		mine[followed.Author] = struct{}{}
+	}
+	for _, one := range all {
+		if _, followed := mine[one.show.host]; followed && one.holdsAt(version) {
+			if page = append(page, one.frozen()); len(page) == benchPage {
+				break
+			}
+		}
+	}
+	return page
+}

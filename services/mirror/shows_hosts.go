@@ -1,0 +1,87 @@
+package mirror
+
+import (
+	"math"
+	"math/bits"
+
+	"tidings/services"
+)
+
+// host is somebody who has had a show that a board has. A board of many hosts passes most of them over without a look at
+// their shows.
+type host struct {
+	number          services.UserNumber
+	stamp           uint64
+	active, replays int64      // the greatest scores of the spans in these lists
+	shows           *hostShows // nil: none that is remembered
+}
+
+// hostTable finds hosts by their numbers: with open addressing, because every badge and every board looks up all hosts whom
+// a viewer follows, up to thousands, and a map takes three times as long for that. Hosts are never taken out.
+type hostTable struct {
+	slots []host // a power of two of them, at most half of them taken; number 0 is a free one
+	taken int
+}
+
+const fewestHosts = 64
+
+func newHostTable() *hostTable { return &hostTable{slots: make([]host, fewestHosts)} }
+
+// slot is where a host is, or is to be.
+func (t *hostTable) slot(number services.UserNumber) *host {
+	const spread = 0x9E3779B1 // odd: the upper bits of the product depend on all bits of the number
+	mask := uint32(len(t.slots) - 1)
+	at := uint32(number) * spread >> (32 - bits.Len32(mask))
+	for {
+		if slot := &t.slots[at&mask]; slot.number == number || slot.number == 0 {
+			return slot
+		}
+		at++
+	}
+}
+
+// one is a host, which is the zero value when he is not known. It is not to be changed.
+func (t *hostTable) one(number services.UserNumber) *host { return t.slot(number) }
+
+// add is a host to be changed, until the next add.
+func (t *hostTable) add(number services.UserNumber) *host {
+	slot := t.slot(number)
+	if slot.number == number {
+		return slot
+	}
+	if t.taken++; 2*t.taken > len(t.slots) {
+		former := t.slots
+		t.slots = make([]host, 2*len(former))
+		for _, one := range former {
+			if one.number > 0 {
+				*t.slot(one.number) = one
+			}
+		}
+		slot = t.slot(number)
+	}
+	*slot = host{number: number, active: math.MinInt64, replays: math.MinInt64}
+	return slot
+}
+
+// all calls with every host.
+func (t *hostTable) all(call func(*host)) {
+	for i := range t.slots {
+		if t.slots[i].number > 0 {
+			call(&t.slots[i])
+		}
+	}
+}
+
+// changed notes what a look at a host is to show first. Of one without shows nothing but his stamp is kept.
+func (h *host) changed() {
+	h.active, h.replays = math.MinInt64, math.MinInt64
+	if len(h.shows.active) > 0 {
+		h.active = h.shows.active[0].score
+	}
+	if len(h.shows.replays) > 0 {
+		h.replays = h.shows.replays[0].score
+	}
+	if len(h.shows.active)+len(h.shows.replays) == 0 {
+		h.shows = nil
+	}
+}

@@ -1,0 +1,47 @@
+package mirror
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+)
+
+// The table is a map: whatever is added in whatever order is found with what was noted last, and nobody else is.
+func TestTheTableOfHostsIsAMap(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		table, want := newHostTable(), map[services.UserNumber]uint64{}
+		// Numbers next to each other, far apart, and such as meet in one slot.
+		number := rapid.Custom(func(r *rapid.T) services.UserNumber {
+			return services.UserNumber(rapid.Uint32Range(1, 300).Draw(r, "n") << rapid.SampledFrom([]int{0, 0, 11, 23}).Draw(r, "shift"))
+		})
+		for stamp := range rapid.Uint64Range(0, 600).Draw(r, "adds") {
+			one := number.Draw(r, "host")
+			table.add(one).stamp, want[one] = stamp, stamp
+		}
+		for range 50 {
+			one := number.Draw(r, "asked")
+			if got := table.one(one); got.stamp != want[one] || got.shows != nil || (got.number == one) != has(want, one) {
+				r.Fatalf("the host %d is %+v, want %d", one, got, want[one])
+			}
+		}
+		if got := table.one(0); got.number != 0 || got.stamp != 0 {
+			r.Fatalf("nobody is %+v", got)
+		}
+		count := 0
+		table.all(func(one *host) {
+			if count++; want[one.number] != one.stamp {
+				r.Fatalf("of all the host %d is %+v, want %d", one.number, one, want[one.number])
+			}
+		})
+		if count != len(want) || 2*count > len(table.slots) {
+			r.Fatalf("%d hosts in %d slots, want %d", count, len(table.slots), len(want))
+		}
+	})
+}
+
+func has(hosts map[services.UserNumber]uint64, one services.UserNumber) bool {
+	_, known := hosts[one]
+	return known
+}
