@@ -113,6 +113,7 @@ type ComplexityRoot struct {
 		Conversations func(childComplexity int) int
 		Dots          func(childComplexity int) int
 		HomeFeed      func(childComplexity int) int
+		LiveBoard     func(childComplexity int) int
 		Notifications func(childComplexity int) int
 		Quiet         func(childComplexity int) int
 		SiteMessages  func(childComplexity int) int
@@ -1033,6 +1034,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Badges.HomeFeed(childComplexity), true
+	case "Badges.liveBoard":
+		if e.ComplexityRoot.Badges.LiveBoard == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.LiveBoard(childComplexity), true
 	case "Badges.notifications":
 		if e.ComplexityRoot.Badges.Notifications == nil {
 			break
@@ -3945,6 +3952,8 @@ func (ec *executionContext) childFields_Badges(ctx context.Context, field graphq
 		return ec.fieldContext_Badges_announcements(ctx, field)
 	case "conversations":
 		return ec.fieldContext_Badges_conversations(ctx, field)
+	case "liveBoard":
+		return ec.fieldContext_Badges_liveBoard(ctx, field)
 	case "dots":
 		return ec.fieldContext_Badges_dots(ctx, field)
 	case "quiet":

@@ -88,6 +88,7 @@ var (
 		"siteMessages":  within(func(b *services.Badges) *services.MessageCounts { return &b.SiteMessages }, messagesObject),
 		"announcements": within(func(b *services.Badges) *services.Count { return &b.Announcements }, countObject),
 		"conversations": within(func(b *services.Badges) *services.ConversationCounts { return &b.Conversations }, conversationsObject),
+		"liveBoard":     within(func(b *services.Badges) *services.Count { return &b.LiveBoard }, countObject),
 		"dots":          listed(func(b *services.Badges) []services.Dot { return b.Dots }, dotObject),
 		"quiet":         leaf(func(to []byte, b *services.Badges) []byte { return strconv.AppendBool(to, b.Quiet) }),
 	}}

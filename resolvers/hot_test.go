@@ -105,7 +105,7 @@ func drawBadges(t *rapid.T) *services.Badges {
 	badges := &services.Badges{Version: services.Version(rapid.Uint64Max(1<<53).Draw(t, "n"), 5), Quiet: rapid.Bool().Draw(t, "quiet")}
 	for _, count := range []*services.Count{
 		&badges.Total, &badges.HomeFeed, &badges.Announcements, &badges.Notifications.Total, &badges.Notifications.Like, &badges.Notifications.Comment,
-		&badges.Notifications.Mention, &badges.Notifications.Follow, &badges.SiteMessages.Total, &badges.Conversations.Total, &badges.Conversations.Mentions,
+		&badges.Notifications.Mention, &badges.Notifications.Follow, &badges.SiteMessages.Total, &badges.Conversations.Total, &badges.Conversations.Mentions, &badges.LiveBoard,
 	} {
 		*count = drawCount(t)
 	}

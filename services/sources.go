@@ -15,10 +15,12 @@ const (
 	SourceSiteMessages  Source = "SITE_MESSAGES"
 	SourceAnnouncements Source = "ANNOUNCEMENTS"
 	SourceConversations Source = "CONVERSATIONS"
+	SourceLiveBoard     Source = "LIVE_BOARD"
 )
 
-// Sources lists every source, in the order in which the badges show them.
-var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations}
+// Sources lists every source, in the order in which the badges show them. Display policies are kept by their places: a new one
+// comes last.
+var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard}
 
 // PackSources makes a set of sources a number, by their places in Sources.
 func PackSources(sources map[Source]bool) (bits uint64) {
@@ -53,6 +55,7 @@ type Badges struct {
 	SiteMessages  MessageCounts
 	Announcements Count
 	Conversations ConversationCounts
+	LiveBoard     Count
 	Dots          []Dot     // every dot there is, by name
 	Quiet         bool      // it is the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes it next; zero is never

@@ -33,7 +33,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserNumber, since ti
 	if since.IsZero() {
 		return digest, nil
 	}
-	for _, source := range []digester{s.digestHomeFeed, s.digestNotifications, s.digestSiteMessages, s.digestAnnouncements, s.digestConversations} {
+	for _, source := range []digester{s.digestHomeFeed, s.digestNotifications, s.digestSiteMessages, s.digestAnnouncements, s.digestConversations, s.digestLiveBoard} {
 		if err := source(ctx, user, since, digest); err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]serv
 		return nil, err
 	}
 	explained := []services.Explanation{}
-	for _, source := range []explainer{s.explainHomeFeed, s.explainNotifications, s.explainSiteMessages, s.explainAnnouncements, s.explainConversations} {
+	for _, source := range []explainer{s.explainHomeFeed, s.explainNotifications, s.explainSiteMessages, s.explainAnnouncements, s.explainConversations, s.explainLiveBoard} {
 		found, err := source(ctx, user, badges)
 		if err != nil {
 			return nil, err

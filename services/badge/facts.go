@@ -36,6 +36,7 @@ func (s *Service) factSources() []factSource {
 		{name: "conversations", read: s.conversationFacts, counts: func(badges *services.Badges) []*services.Count {
 			return []*services.Count{&badges.Conversations.Total, &badges.Conversations.Mentions}
 		}},
+		{name: "live board", read: s.liveFacts, counts: countsOf(services.SourceLiveBoard)},
 		// Without it nobody knows which numbers make the total.
 		{name: "display policy", read: s.policyFacts, counts: countsIn(everyPart), carry: func(v *view, badges *services.Badges, earlier known) {
 			v.document.Policy, badges.Quiet = earlier.view.document.Policy, earlier.badges.Quiet

@@ -47,7 +47,7 @@ func (n node) holds(badges *services.Badges) {
 	if err := services.CheckVersion("version", badges.Version); err != nil {
 		n.TB.Error(err)
 	}
-	sum := services.Sum(badges.HomeFeed, badges.Notifications.Total, badges.SiteMessages.Total, badges.Announcements, badges.Conversations.Total)
+	sum := services.Sum(badges.HomeFeed, badges.Notifications.Total, badges.SiteMessages.Total, badges.Announcements, badges.Conversations.Total, badges.LiveBoard)
 	if sum != badges.Total {
 		n.TB.Errorf("the total is %+v, its parts make %+v", badges.Total, sum)
 	}

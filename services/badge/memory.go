@@ -12,11 +12,12 @@ import (
 func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool) {
 	for i := range documents {
 		if watched && documents[i].Ready {
-			s.mirror.Follow(users[i], documents[i].Conversations.ReadSide, documents[i].Pulled, nil)
+			s.mirror.Follow(users[i], documents[i].Conversations.ReadSide, documents[i].Pulled, documents[i].Hosts)
 		}
 	}
 	s.withHeads(ctx, documents)
 	s.withPulled(ctx, documents)
+	s.withLive(documents)
 }
 
 // withPulled adds the posts of authors whom nobody writes into inboxes: from memory, and one SELECT for authors of whom

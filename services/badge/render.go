@@ -17,6 +17,7 @@ func (v *view) render() *services.Badges {
 	v.siteMessages(badges)
 	v.announcements(badges)
 	v.conversations(badges)
+	v.liveBoard(badges)
 	v.dots(badges)
 	v.quiet(badges)
 	badges.Version, badges.NextAt = services.Version(v.document.N, v.shared), v.next

@@ -43,6 +43,8 @@ func partsOf(badges *services.Badges, source services.Source) iter.Seq[*services
 			yield(&badges.Announcements)
 		case services.SourceConversations:
 			yield(&badges.Conversations.Total)
+		case services.SourceLiveBoard:
+			yield(&badges.LiveBoard)
 		}
 	}
 }

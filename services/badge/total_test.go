@@ -115,7 +115,7 @@ func TestEveryPolicyHolds(t *testing.T) {
 		document := lit(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
 		minute := rapid.IntRange(0, services.MinutesPerDay-1)
 		document.Policy = services.DisplayPolicy{
-			OutOfTotal: services.UnpackSources(rapid.Uint64Max(31).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(31).Draw(t, "dots")),
+			OutOfTotal: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),
 			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(leastOffset, greatestOffset).Draw(t, "offset"),
 		}
 		now := noon.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "minutes")) * time.Minute)

@@ -31,7 +31,8 @@ var (
 	UNION ALL `+showColumns+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
 ) AS s ORDER BY id`)
 
-	raiseHostStamp = newStatement("raise a host's stamp", `UPDATE hosts SET stamp = CASE WHEN $2 > stamp THEN $2 ELSE stamp + 1 END
+	raiseHostStamp = newStatement("raise a host's stamp", `UPDATE hosts SET stamp = COALESCE(
+		(SELECT h.stamp + 1 FROM hosts h WHERE h.stamp >= CAST($2 AS BIGINT) ORDER BY h.stamp DESC LIMIT 1), CAST($2 AS BIGINT))
 		WHERE host = $1 RETURNING stamp`)
 
 	hostStamps = newStatement("stamps of hosts", `SELECT host, stamp, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
@@ -94,7 +95,8 @@ func (tx *Tx) PublishShows(ctx context.Context, host services.UserNumber) ([]ser
 }
 
 // RaiseHostStamp notes that other shows of a host are live than before, and answers his new stamp: the microseconds of now, or
-// one more than the last.
+// one more than the last that any host got, since the newest stamp of several hosts is to rise with each change of any. The
+// caller has locked the log of shows.
 func (tx *Tx) RaiseHostStamp(ctx context.Context, host services.UserNumber) (stamp uint64, err error) {
 	_, err = tx.one(ctx, raiseHostStamp, []any{host, tx.Now}, &stamp)
 	return stamp, err

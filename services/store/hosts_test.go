@@ -89,10 +89,16 @@ func TestStampsOfHosts(t *testing.T) {
 		equal(b.t, []uint64{raise(), raise()}, []uint64{now, now + 1})
 		b.clock.advance(-time.Hour)
 		equal(b.t, raise(), now+2)
+		raiseOf := func(host services.UserNumber) (stamp uint64) {
+			b.write(func(tx *store.Tx) (err error) { stamp, err = tx.RaiseHostStamp(b.ctx, host); return err })
+			return stamp
+		}
+		equal(b.t, raiseOf(8), now+3) // whoever follows both is to see that something changed
+		equal(b.t, raise(), now+4)
 		pulled := aShow(5, 9, services.ShowReplay, 1)
 		pulled.Pull = true
 		b.show(pulled, aShow(6, 8, services.ShowReplay, 1))
-		want := []store.HostStamp{{Host: 7, Stamp: now + 2}, {Host: 8}, {Host: 9, Pulls: true}}
+		want := []store.HostStamp{{Host: 7, Stamp: now + 4}, {Host: 8, Stamp: now + 3}, {Host: 9, Pulls: true}}
 		equal(b.t, must(b.HostStamps(b.ctx, 0, 10))(b.t), want)
 		equal(b.t, must(b.HostStamps(b.ctx, 7, 1))(b.t), want[1:2])
 	})

@@ -46,8 +46,10 @@ CREATE TABLE hosts (
     host    BIGINT  NOT NULL PRIMARY KEY,
     named   BOOLEAN NOT NULL, -- all documents do
     unnamed BIGINT  NOT NULL, -- chunks of followers whose documents do not name him yet
-    stamp   BIGINT  NOT NULL  -- the last change of which of his shows are live (us), strictly rising
+    stamp   BIGINT  NOT NULL  -- the last change of which of his shows are live (us), strictly rising over all hosts
 ) WITH (fillfactor = 70);
+
+CREATE INDEX hosts_by_stamp ON hosts (stamp);
 
 CREATE TABLE reminders (
     show        BIGINT NOT NULL,

@@ -1,0 +1,85 @@
+package badge
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// withLive adds what this node knows of the shows of hosts whom documents name.
+func (s *Service) withLive(documents []rdb.Document) {
+	for i := range documents {
+		if document := &documents[i]; len(document.Hosts) > 0 {
+			document.LiveCount = s.mirror.CountLive(document.Hosts, document.LiveSeen)
+		}
+	}
+}
+
+// liveBoard is how many shows run that went live since the board was looked at.
+func (v *view) liveBoard(badges *services.Badges) {
+	live := v.document.LiveCount
+	v.since(live.Stamp)
+	badges.LiveBoard = exact(live.New)
+	if live.Behind {
+		badges.LiveBoard = services.NewCount(0, services.Unknown, time.Time{})
+	}
+}
+
+// liveFacts reads whom the board is of and how far it was seen. What runs is in memory, also without Redis.
+func (s *Service) liveFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+	seen, err := s.store.Position(ctx, user, store.LiveBoard, "")
+	if err != nil {
+		return err
+	}
+	if document.Hosts, err = s.fanout.HostsBy(ctx, user); err != nil || len(document.Hosts) == 0 {
+		return err
+	}
+	document.LiveSeen = uint64(seen)
+	document.LiveCount = s.mirror.CountLive(document.Hosts, document.LiveSeen)
+	return nil
+}
+
+func (s *Service) explainLiveBoard(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
+	var document rdb.Document
+	if err := s.liveFacts(ctx, user, &document); err != nil {
+		return nil, err
+	}
+	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: badges.LiveBoard}
+	for _, show := range s.mirror.LiveSince(document.Hosts, document.LiveSeen) {
+		explanation.Items = append(explanation.Items, services.Item{
+			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: clearing("markLiveBoardSeen", ""),
+		})
+	}
+	return []services.Explanation{explanation}, nil
+}
+
+// digestLiveBoard counts the shows that went live since, whether they run still or are over.
+func (s *Service) digestLiveBoard(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+	hosts, err := s.fanout.HostsBy(ctx, user)
+	if err != nil {
+		return err
+	}
+	over, err := s.store.ReplaysFeed(ctx, user, services.ShowPlace{}, services.Retention)
+	if err != nil {
+		return err
+	}
+	// Of huge hosts memory has what is over.
+	pulled, _ := s.mirror.ReplaysAt(hosts, s.mirror.ShowsVersion(), services.ShowPlace{}, services.Retention)
+	followed := make(map[services.UserNumber]services.PostID, len(hosts))
+	for _, host := range hosts {
+		followed[host.Author] = host.Since
+	}
+	came := map[services.PostID]bool{}
+	for _, shows := range [][]services.Show{s.mirror.LiveSince(hosts, 0), over, pulled} {
+		for _, show := range shows {
+			if at, follows := followed[show.Host]; follows && show.LiveStamp > at && !show.StartedAt.Before(since) {
+				came[show.ID] = true
+			}
+		}
+	}
+	brings(digest, services.SourceLiveBoard, "", len(came), services.Retention)
+	return nil
+}

@@ -1,0 +1,277 @@
+package badge
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+func (n node) board(user services.UserNumber, want int) *services.Badges {
+	n.TB.Helper()
+	badges := n.read(user)
+	if badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
+		n.TB.Errorf("the live board is %+v, want %d", badges.LiveBoard, want)
+	}
+	return badges
+}
+
+// boardSeen is a look at the board as it is now.
+func (n node) boardSeen(user services.UserNumber) {
+	n.TB.Helper()
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.RaisePosition(ctx, user, store.LiveBoard, "", services.PostID(n.Mirror.ShowsVersion()))
+		return err
+	})
+	n.Must(n.World.Fanout.CarryLiveSeen(n.TB.Context(), user))
+}
+
+// hosting is somebody who follows two hosts, of whom each has an upcoming show.
+func (n node) hosting() (reader services.UserNumber, hosts [2]services.UserNumber, shows [2]services.PostID) {
+	n.TB.Helper()
+	users := n.Users(3)
+	for i := range hosts {
+		hosts[i] = users[i+1]
+		n.Follow(hosts[i], users[0])
+		shows[i] = n.Schedule(hosts[i], time.Hour)
+	}
+	n.settle()
+	return users[0], hosts, shows
+}
+
+// The number is the shows that run and went live after the board was looked at and their hosts were followed; each change of
+// it is a newer version, and the facts alone, and what is explained, say the same.
+func TestTheBoardsNumberIsWhatWentLive(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		reader, hosts, shows := n.hosting()
+		before := n.board(reader, 0).Version
+		newer := func(what string, want int) {
+			t.Helper()
+			n.settle()
+			badges := n.board(reader, want)
+			if badges.Version <= before {
+				t.Errorf("%s: version %s after %s", what, badges.Version, before)
+			}
+			before = badges.Version
+			facts, err := n.ReadFacts(t.Context(), reader)
+			n.Must(err)
+			if facts.LiveBoard.Value != want || facts.LiveBoard.Precision != services.Stale {
+				t.Errorf("%s: the facts say %+v, want %d", what, facts.LiveBoard, want)
+			}
+			explained, err := n.Explain(t.Context(), reader)
+			n.Must(err)
+			items := 0
+			for _, one := range explained {
+				if one.Source == services.SourceLiveBoard {
+					items = len(one.Items)
+				}
+			}
+			if items != want {
+				t.Errorf("%s: explained are %+v, want %d", what, explained, want)
+			}
+		}
+		n.Start(shows[0])
+		newer("a start", 1)
+		n.Start(shows[1])
+		newer("another", 2)
+		n.End(shows[0])
+		newer("an end", 1)
+		n.boardSeen(reader)
+		newer("a look", 0)
+		third := n.Schedule(hosts[0], time.Hour)
+		n.Start(third)
+		newer("one more", 1)
+		n.Unfollow(hosts[0], reader)
+		newer("an unfollow", 0)
+		n.Follow(hosts[0], reader)
+		newer("a follow of who runs already", 0)
+		fourth := n.Schedule(hosts[0], time.Hour)
+		n.Start(fourth)
+		newer("one after the follow", 1)
+		n.MoveShows([]services.PostID{fourth}, func(show services.Show, now time.Time) (services.Show, bool, error) {
+			return show.End(now.Add(time.Second), "", now)
+		})
+		newer("its end", 0)
+		n.board(hosts[0], 0) // one's own show is on one's own board nowhere
+		differed, err := n.World.Fanout.Recount(t.Context(), reader)
+		if err != nil || len(differed) > 0 {
+			t.Errorf("the audit finds %v, %v", differed, err)
+		}
+		digest, err := n.Digest(t.Context(), reader, fanouttest.Start.Add(-time.Hour))
+		n.Must(err)
+		part := digest.Parts[len(digest.Parts)-1]
+		if part.Source != services.SourceLiveBoard || part.Count.Value != 2 || part.Count.Precision != services.Exact {
+			t.Errorf("while away came %+v, want the show that runs and the one that ended", part)
+		}
+	})
+}
+
+// Neither a flush of Redis nor another node says anything else; a node that knows of no shows yet says so, but to who follows
+// no host.
+func TestTheBoardsNumberAfterALoss(t *testing.T) {
+	n := served(t)
+	reader, hosts, shows := n.hosting()
+	n.Start(shows[:]...)
+	n.settle()
+	n.boardSeen(reader)
+	third := n.Schedule(hosts[1], time.Hour)
+	n.Start(third)
+	n.settle()
+	n.board(reader, 1)
+	n.Server.Do("FLUSHALL")
+	n.board(reader, 1)
+	other := newNode(n.AnotherNode())
+	if badges := other.read(reader); badges.LiveBoard.Precision != services.Unknown || badges.LiveBoard.Value != 0 {
+		t.Errorf("a node without memory says %+v", badges.LiveBoard)
+	}
+	other.board(hosts[0], 0)
+	if _, err := other.Mirror.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other.board(reader, 1)
+}
+
+// Whoever is watched is told when a host of his goes live, and of no other host; when SQL does not answer what is known stays.
+func TestWatchersOfABoard(t *testing.T) {
+	n := served(t)
+	reader, hosts, shows := n.hosting()
+	stranger := n.Schedule(reader, time.Hour)
+	n.settle()
+	told := map[services.UserNumber]int{}
+	n.Mirror.OnMoved(func(readers []services.UserNumber) {
+		for _, user := range readers {
+			told[user]++
+		}
+	})
+	watched := func(want int) {
+		t.Helper()
+		badges, errs := n.ReadWatched(t.Context(), []services.UserNumber{reader, hosts[0]})
+		if errs[0] != nil || badges[0].LiveBoard.Value != want {
+			t.Fatalf("%+v, %v, want %d", badges[0].LiveBoard, errs[0], want)
+		}
+	}
+	watched(0)
+	n.Start(stranger)
+	n.settle()
+	if len(told) > 0 {
+		t.Errorf("told were %v", told)
+	}
+	n.Start(shows[0])
+	n.settle()
+	if told[reader] != 1 || len(told) != 1 {
+		t.Errorf("told were %v", told)
+	}
+	watched(1)
+	n.Must(n.Store.Close())
+	watched(1)
+}
+
+// A user's policy is for this source as for every other.
+func TestTheBoardsNumberByPolicy(t *testing.T) {
+	n := served(t)
+	reader, _, shows := n.hosting()
+	n.Start(shows[:]...)
+	n.settle()
+	op, err := n.SetPolicy(reader, PolicyChange{
+		InTotal: map[services.Source]bool{services.SourceLiveBoard: false}, AsDot: map[services.Source]bool{services.SourceLiveBoard: true},
+	})
+	n.Must(err)
+	for _, err := range n.World.Fanout.Commit(t.Context(), op) {
+		n.Must(err)
+	}
+	badges, err := n.Read(t.Context(), reader)
+	n.Must(err)
+	if badges.LiveBoard.Display != services.DisplayDot || badges.LiveBoard.InTotal || badges.Total.Value != 0 || badges.LiveBoard.Value != 2 {
+		t.Errorf("shown are %+v of a total of %+v", badges.LiveBoard, badges.Total)
+	}
+}
+
+// boardModel is what the number should be, in the order in which things happened.
+type boardModel struct {
+	now     int
+	shows   []services.PostID
+	host    map[services.PostID]services.UserNumber
+	live    map[services.PostID]int // when it went live; absent: it does not run
+	since   map[services.UserNumber]int
+	seen    int
+	version string
+	shown   int
+}
+
+func (m *boardModel) count() (count int) {
+	for show, at := range m.live {
+		if since, follows := m.since[m.host[show]]; follows && at > since && at > m.seen {
+			count++
+		}
+	}
+	return count
+}
+
+// Whatever happens in whatever order, with losses in between: after its jobs the number is the model's, and each change of
+// the number is a greater version.
+func TestTheBoardsNumberEqualsAModel(t *testing.T) {
+	n := served(t)
+	fanouttest.Fewer(t, 4)
+	rapid.Check(t, func(t *rapid.T) {
+		users := n.Users(3)
+		reader, hosts := users[0], users[1:]
+		m := &boardModel{host: map[services.PostID]services.UserNumber{}, live: map[services.PostID]int{}, since: map[services.UserNumber]int{}}
+		for range rapid.IntRange(5, 30).Draw(t, "steps") {
+			m.now++
+			n.step(t, m, reader, rapid.SampledFrom(hosts).Draw(t, "host"))
+			n.settle()
+			badges := n.read(reader)
+			if want := m.count(); badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
+				t.Fatalf("the number is %+v, want %d", badges.LiveBoard, want)
+			}
+			if badges.Version < m.version || badges.Version == m.version && badges.LiveBoard.Value != m.shown {
+				t.Fatalf("version %s with %d after %s with %d", badges.Version, badges.LiveBoard.Value, m.version, m.shown)
+			}
+			m.version, m.shown = badges.Version, badges.LiveBoard.Value
+		}
+	})
+}
+
+func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserNumber) {
+	switch step := rapid.SampledFrom([]string{"schedule", "start", "start", "start", "end", "follow", "follow", "unfollow", "look", "flush", "later"}).Draw(t, "step"); step {
+	case "schedule", "start":
+		id := n.Schedule(host, time.Hour)
+		m.shows, m.host[id] = append(m.shows, id), host
+		if step == "start" {
+			n.settle()
+			n.Start(id)
+			m.live[id] = m.now
+		}
+	case "end":
+		if len(m.shows) > 0 {
+			i := rapid.IntRange(0, len(m.shows)-1).Draw(t, "show")
+			if _, runs := m.live[m.shows[i]]; runs {
+				n.End(m.shows[i])
+				delete(m.live, m.shows[i])
+				m.shows = slices.Delete(m.shows, i, i+1)
+			}
+		}
+	case "follow":
+		if _, follows := m.since[host]; !follows {
+			n.Follow(host, reader)
+			m.since[host] = m.now
+		}
+	case "unfollow":
+		n.Unfollow(host, reader)
+		delete(m.since, host)
+	case "look":
+		n.boardSeen(reader)
+		m.seen = m.now
+	case "flush":
+		n.Server.Do("FLUSHALL")
+	case "later":
+		n.Clock.Advance(time.Second)
+	}
+}
