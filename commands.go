@@ -16,7 +16,7 @@ import (
 // Command is what the command line asks for. Help and version have been printed when parseArgs answers; nothing is
 // left to do.
 type Command struct {
-	Name   string // "serve", "import-follows", "import-messages", "import-posts", "export", "help" or "version"
+	Name   string // "serve", "import-follows", "import-messages", "import-posts", "import-shows", "export", "help" or "version"
 	Config Config // for an import or an export only the settings that it has were read and checked
 	Import ImportOptions
 	Export ExportOptions
@@ -212,7 +212,7 @@ func (l commandLine) command() string {
 }
 
 // importable is what can be imported.
-var importable = []string{"follows", "messages", "posts"}
+var importable = []string{"follows", "messages", "posts", "shows"}
 
 func (l commandLine) unknownCommand() error {
 	switch {
@@ -225,9 +225,9 @@ func (l commandLine) unknownCommand() error {
 	case l.words[0] != "import":
 		return fmt.Errorf("%s is not a command: serve, import and export are", services.Quote(l.words[0]))
 	case len(l.words) == 1:
-		return errors.New("import needs to know what: tidings import follows FILE, tidings import messages FILE or tidings import posts FILE")
+		return errors.New("import needs to know what: tidings import follows FILE, tidings import messages FILE, tidings import posts FILE or tidings import shows FILE")
 	case !slices.Contains(importable, l.words[1]):
-		return fmt.Errorf("%s cannot be imported: follows, messages and posts can", services.Quote(l.words[1]))
+		return fmt.Errorf("%s cannot be imported: follows, messages, posts and shows can", services.Quote(l.words[1]))
 	case len(l.words) == 2:
 		return fmt.Errorf("import %s needs a file: tidings import %[1]s FILE, or - for the standard input", l.words[1])
 	default:

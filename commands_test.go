@@ -156,3 +156,19 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+func TestImportShows(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const file = `{"key":"1","host":"ann","title":"one","plannedAt":"2026-01-30T09:30:00Z","startedAt":"2026-01-30T09:30:00Z","endedAt":"2026-01-30T10:30:00Z"}
+broken
+`
+	command, err := parseArgs(strings.Fields("import shows - --data ."), environmentOf(nil), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	exit := runImport(t.Context(), command, strings.NewReader(file), &out)
+	if exit != 1 || !strings.Contains(out.String(), "1 rows: 1 shows are new, 0 existed already; 1 bad lines are in import-shows.bad") {
+		t.Errorf("exit code %d: %s", exit, out.String())
+	}
+}

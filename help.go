@@ -14,6 +14,7 @@ Usage:
   tidings import follows FILE [flags]   take in a list of who follows whom (tidings import --help)
   tidings import messages FILE [flags]  send site messages to any number of users
   tidings import posts FILE [flags]     take in what was published elsewhere
+  tidings import shows FILE [flags]     take in shows that are planned, run or are over
   tidings export USER [flags]           write down everything that is held of one user (tidings export --help)
   tidings --version
 
@@ -28,12 +29,13 @@ A flag goes before its environment variable, the variable before the default; an
 Flags:
 `
 
-const importHelpHead = `Takes in who follows whom from a CSV file, or sends site messages or takes in posts from a file of JSON Lines.
+const importHelpHead = `Takes in who follows whom from a CSV file, or sends site messages or takes in posts or shows from a file of JSON Lines.
 
 Usage:
   tidings import follows FILE [flags]
   tidings import messages FILE [flags]
   tidings import posts FILE [flags]
+  tidings import shows FILE [flags]
 
 Examples:
   tidings import follows follows.csv.gz
@@ -41,6 +43,7 @@ Examples:
   zcat follows.csv.gz | tidings import follows -
   tidings import messages spring.jsonl.gz
   tidings import posts archive.jsonl.gz --prefix u
+  tidings import shows season.jsonl.gz
 
 Of follows FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
 follower,followee,since: the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a
@@ -61,6 +64,12 @@ whichever import brings it; one without goes in again when another file brings i
 parent is the key of a post that stands before, or the id of any post (post:...): what answers a post is a comment, what
 answers that a reply. Which kinds enter home feeds --feed-kinds says. Nobody is notified of imported posts, nor of the
 mentions and answers in them. The feeds of those who were here lately are read again when the server runs.
+
+Of shows a line of FILE is {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z"}, to 128 KB; it
+may have startedAt, endedAt, cancelled (true), coverUrl and replayUrl. Times are RFC 3339, or milliseconds since 1970.
+What has an end is a replay, what has only a start is live; both lie in the past. A show goes in once, by its key, and
+stays its host's: a line that gives it to another one is bad. Nobody is reminded of what is imported; what is live or
+upcoming is closed as every other show when nothing more is told of it. Boards have the shows when the server runs.
 
 A line that cannot be used is reported with its number and written to FILE.bad; the others go in, and the exit code is
 1. An import that was broken off goes on where it stopped when it is started again (not from the standard input). A

@@ -73,6 +73,8 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 			err = refill(err)
 		}
 		return report, err
+	case "import-shows":
+		return social.ImportShows(ctx, db, ids, opts)
 	}
 	report, err = social.ImportFollows(ctx, db, ids, opts)
 	if report.New > 0 || report.ResumedAfter > 0 {

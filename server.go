@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	case "serve":
 		spareProcessors(env)
 		err = serve(ctx, command.Config, stdout, newLog(command.Config, stderr))
-	case "import-follows", "import-messages", "import-posts":
+	case "import-follows", "import-messages", "import-posts", "import-shows":
 		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":
 		err = runExport(ctx, command, stdout)

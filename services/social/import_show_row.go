@@ -1,0 +1,118 @@
+package social
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// showRow is one line: a show, as far as it has come.
+type showRow struct {
+	Key       string   `json:"key"`
+	Host      string   `json:"host"`
+	Title     string   `json:"title"`
+	PlannedAt showTime `json:"plannedAt"`
+	StartedAt showTime `json:"startedAt"`
+	EndedAt   showTime `json:"endedAt"`
+	Cancelled bool     `json:"cancelled"`
+	CoverURL  string   `json:"coverUrl"`
+	ReplayURL string   `json:"replayUrl"`
+
+	number int64 // of the line
+	line   []byte
+}
+
+// showTime is a moment in RFC 3339, or in milliseconds since 1970 as a number or as a text of digits; to the millisecond.
+type showTime struct{ time.Time }
+
+// UnmarshalJSON reads a moment; null and "" are none.
+func (t *showTime) UnmarshalJSON(text []byte) error {
+	word := string(text)
+	if len(text) > 0 && text[0] == '"' {
+		if err := json.Unmarshal(text, &word); err != nil {
+			return err
+		}
+	}
+	if word == "null" || word == "" {
+		return nil
+	}
+	if ms, err := strconv.ParseInt(word, 10, 64); err == nil {
+		t.Time = time.UnixMilli(ms).UTC()
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, word)
+	if err != nil {
+		return services.Errorf(services.Invalid, "%s is no moment: one like 2026-01-31T20:00:00Z, or milliseconds, is needed", services.Quote(word))
+	}
+	t.Time = at.UTC().Truncate(time.Millisecond)
+	return nil
+}
+
+// readShow reads a line, as far as that can be done by itself.
+func readShow(line []byte, keys *keyTable, now time.Time) (row showRow, err error) {
+	if len(line) > shows.longest {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", shows.longest)
+	}
+	if err := readObject(line, &row, "key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"); err != nil {
+		return row, err
+	}
+	if err := services.CheckText("key", row.Key, 1, 64); err != nil {
+		return row, err
+	}
+	if err := keys.check([]byte(row.Host)); err != nil {
+		return row, services.Errorf(services.Invalid, "host: %s", err)
+	}
+	if err := services.CheckText("title", row.Title, 1, services.MaxShowTitle); err != nil {
+		return row, err
+	}
+	for field, url := range map[string]string{"coverUrl": row.CoverURL, "replayUrl": row.ReplayURL} {
+		if err := services.CheckURL(field, url); err != nil {
+			return row, err
+		}
+	}
+	return row, row.checkTimes(now)
+}
+
+func (r showRow) checkTimes(now time.Time) error {
+	text := func(t showTime) string { return t.Format(time.RFC3339Nano) }
+	switch first := time.UnixMilli(1); {
+	case r.PlannedAt.IsZero():
+		return services.Errorf(services.Invalid, "plannedAt is needed")
+	case r.PlannedAt.Before(first) || r.PlannedAt.After(now.Add(services.MaxShowAhead)):
+		return services.Errorf(services.Invalid, "plannedAt is %s: it lies before 1970 or more than %d days ahead", text(r.PlannedAt), services.MaxShowAhead/(24*time.Hour))
+	case r.Cancelled && (!r.StartedAt.IsZero() || !r.EndedAt.IsZero()):
+		return services.Errorf(services.Conflict, "cancelled: a show that has started or ended cannot be")
+	case !r.EndedAt.IsZero() && r.StartedAt.IsZero():
+		return services.Errorf(services.Invalid, "endedAt is %s: startedAt is needed too", text(r.EndedAt))
+	case !r.StartedAt.IsZero() && (r.StartedAt.Before(first) || r.StartedAt.After(now)):
+		return services.Errorf(services.Invalid, "startedAt is %s: it lies before 1970 or in the future", text(r.StartedAt))
+	case !r.EndedAt.IsZero() && r.EndedAt.Before(r.StartedAt.Time):
+		return services.Errorf(services.Invalid, "endedAt is %s: it lies before startedAt, %s", text(r.EndedAt), text(r.StartedAt))
+	case r.EndedAt.After(now):
+		return services.Errorf(services.Invalid, "endedAt is %s: it lies in the future", text(r.EndedAt))
+	}
+	return nil
+}
+
+// show makes the show of a row, all but its host.
+func (r showRow) show(id services.PostID, now time.Time) store.ImportedShow {
+	show := store.ImportedShow{ImportKey: r.Key, Show: services.Show{
+		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: services.ShowUpcoming,
+		PlannedAt: r.PlannedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time, UpdatedAt: now,
+	}}
+	switch {
+	case r.Cancelled:
+		show.Status, show.CancelledAt = services.ShowCancelled, r.PlannedAt.Time
+		if now = now.Truncate(time.Millisecond); now.Before(show.CancelledAt) {
+			show.CancelledAt = now
+		}
+	case !r.EndedAt.IsZero():
+		show.Status = services.ShowReplay
+	case !r.StartedAt.IsZero():
+		show.Status = services.ShowLive
+	}
+	return show
+}

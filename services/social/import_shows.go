@@ -1,0 +1,260 @@
+package social
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// shows is the form of a file of shows.
+var shows = form{
+	name: "shows", unit: "shows", longest: 128 << 10,
+	lines: `JSON Lines like {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z","startedAt":"...","endedAt":"..."}`,
+}
+
+// ShowStore is what an import of shows needs of the database.
+type ShowStore interface {
+	ImportStore
+	// ImportedShows finds shows by the names that an import gave them.
+	ImportedShows(ctx context.Context, keys []string) (map[string]services.Show, error)
+	// Authors gives those authors who are or were more than small.
+	Authors(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.Author, error)
+	// Users gives people by their numbers.
+	Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error)
+}
+
+// showImport is one import of shows under way.
+type showImport struct {
+	*importRun
+	stored ShowStore
+	ids    interface{ Next() services.PostID }
+	keys   *keyTable
+
+	batch []showRow // since the last commit
+	bytes int       // of its lines
+}
+
+// ImportShows takes the shows of a file of JSON Lines into the database, with the times that the file gives them: what is over
+// is a replay, what was cancelled is on no board, what has started runs, and the rest is upcoming. A show goes in once, by its
+// key, however often a file names it; a key that is another host's show already is a bad line. Nobody is reminded of
+// anything. What is active is closed at its time when nothing else is told of it. Every node reads all shows anew after each
+// batch; shows of hosts who never had one are on boards as soon as their followers' documents name them. A file that came to
+// its end is in: imported again it brings nothing. Bad lines, and what stands after a file that broke off, are as in
+// ImportFollows.
+func ImportShows(ctx context.Context, db ShowStore, ids interface{ Next() services.PostID }, opts ImportOptions) (ImportReport, error) {
+	run, err := newRun(db, opts, shows)
+	if err != nil {
+		return ImportReport{}, err
+	}
+	return run.all(ctx, &showImport{importRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
+}
+
+func (im *showImport) full() bool {
+	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
+}
+
+func (im *showImport) take(_ context.Context, line []byte) error {
+	if isBlank(line) {
+		return nil
+	}
+	row, err := readShow(line, im.keys, im.ids.Next().Time())
+	if err != nil {
+		return im.refuse(line, err)
+	}
+	row.number, row.line = im.source.line, bytes.Clone(line)
+	im.batch = append(im.batch, row)
+	im.bytes += len(line)
+	im.hasGood = true
+	return nil
+}
+
+func (im *showImport) commit(ctx context.Context, line int64) (err error) {
+	var planned []store.ImportedShow
+	for range planTries {
+		if planned, err = im.plan(ctx); err != nil {
+			break
+		}
+		if err = im.write(ctx, planned, line); !errors.Is(err, errTaken) {
+			break
+		}
+	}
+	if err != nil {
+		return im.at(err)
+	}
+	im.report.Rows += int64(len(im.batch))
+	im.report.New += int64(len(planned))
+	im.report.Duplicates += int64(len(im.batch) - len(planned))
+	im.batch, im.bytes = im.batch[:0], 0
+	im.tell()
+	return nil
+}
+
+// plan makes shows of the batch that are not in yet. A row that moves a show to another host is put aside and leaves the batch.
+// The host of a planned show is a place in the table of keys.
+func (im *showImport) plan(ctx context.Context) ([]store.ImportedShow, error) {
+	hosts, err := im.hostsOf(ctx, im.batch)
+	if err != nil {
+		return nil, err
+	}
+	planned, good := make([]store.ImportedShow, 0, len(im.batch)), im.batch[:0]
+	for _, row := range im.batch {
+		host, known := hosts[row.Key]
+		switch {
+		case known && host != im.opts.Prefix+row.Host:
+			im.putAside(row.number, row.line, services.Errorf(services.Conflict, "key: %s is a show of %s: it cannot be moved to another host", services.Quote(row.Key), services.Quote(host)))
+			continue
+		case !known:
+			id := im.ids.Next()
+			show := row.show(id, id.Time())
+			show.Host = services.UserNumber(im.keys.place([]byte(row.Host)))
+			planned = append(planned, show)
+			hosts[row.Key] = im.opts.Prefix + row.Host
+		}
+		good = append(good, row)
+	}
+	im.batch = good
+	return planned, nil
+}
+
+// hostsOf finds whose those shows of the batch are that are in already, by the keys of the shows.
+func (im *showImport) hostsOf(ctx context.Context, batch []showRow) (map[string]string, error) {
+	keys := make([]string, len(batch))
+	for i, row := range batch {
+		keys[i] = row.Key
+	}
+	slices.Sort(keys)
+	known, err := im.stored.ImportedShows(ctx, slices.Compact(keys))
+	if err != nil || len(known) == 0 {
+		return map[string]string{}, err
+	}
+	numbers := make([]services.UserNumber, 0, len(known))
+	for _, show := range known {
+		numbers = append(numbers, show.Host)
+	}
+	slices.Sort(numbers)
+	users, err := im.stored.Users(ctx, slices.Compact(numbers))
+	hosts := make(map[string]string, len(known))
+	for key, show := range known {
+		hosts[key] = users[show.Host].Key
+	}
+	return hosts, err
+}
+
+// write puts the planned shows in, with their hosts and the place in the file, or nothing at all.
+func (im *showImport) write(ctx context.Context, planned []store.ImportedShow, line int64) error {
+	// Before the transaction: a bad line that is put aside twice can be taken out again, one that is lost cannot.
+	if err := im.bad.flush(); err != nil {
+		return err
+	}
+	fresh := im.keys.fresh()
+	var numbers map[string]services.UserNumber
+	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
+		if numbers, err = tx.EnsureUsers(ctx, fresh); err != nil {
+			return err
+		}
+		numbered := slices.Clone(planned)
+		for i := range numbered {
+			numbered[i].Host = im.keys.number(int32(numbered[i].Host), numbers)
+		}
+		if err := im.insert(ctx, tx, numbered); err != nil || im.source.identity == "" {
+			return err
+		}
+		// Also at the end, when line is 0: a file that is in brings nothing.
+		return tx.SetImportProgress(ctx, im.source.identity, max(line, im.report.Lines))
+	})
+	if err == nil {
+		im.keys.learn(numbers)
+	}
+	return err
+}
+
+// insert puts shows in. Those of hosts whom all documents name are on boards at once.
+func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.ImportedShow) error {
+	if len(planned) == 0 {
+		return nil
+	}
+	if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		return err
+	}
+	hosts := make([]services.UserNumber, len(planned))
+	for i, show := range planned {
+		hosts[i] = show.Host
+	}
+	slices.Sort(hosts)
+	hosts = slices.Compact(hosts)
+	unnamed, err := tx.ImportHosts(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	var version uint64
+	if len(unnamed) < len(hosts) {
+		if version, err = mirror.AppendShowsReload(ctx, tx); err != nil {
+			return err
+		}
+	}
+	if err := im.place(ctx, tx, planned, hosts, unnamed, version); err != nil {
+		return err
+	}
+	inserted, err := tx.ImportShows(ctx, planned)
+	if err == nil && inserted < len(planned) {
+		err = errTaken
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, showJobs(planned, unnamed)...)
+}
+
+// place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and says which
+// replays are in nobody's list.
+func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.ImportedShow, hosts []services.UserNumber, unnamed map[services.UserNumber]bool, version uint64) error {
+	authors, err := im.stored.Authors(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	goLive := map[services.UserNumber]bool{}
+	for i := range planned {
+		show := &planned[i]
+		show.Pull = show.Status == services.ShowReplay && authors[show.Host].Mode == services.AuthorHuge
+		if unnamed[show.Host] || show.Status == services.ShowCancelled {
+			continue
+		}
+		show.Version = version
+		if show.Status == services.ShowLive {
+			show.LiveVersion, show.LiveStamp = version, services.PostIDAt(show.StartedAt)
+			goLive[show.Host] = true
+		}
+	}
+	for _, host := range hosts {
+		if goLive[host] {
+			if _, err := tx.RaiseHostStamp(ctx, host); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// showJobs name new hosts, close what nobody tells of any more, and bring replays into the lists of followers.
+func showJobs(planned []store.ImportedShow, unnamed map[services.UserNumber]bool) (jobs []store.NewJob) {
+	for _, host := range slices.Sorted(maps.Keys(unnamed)) {
+		jobs = append(jobs, fanout.HostJob(host))
+	}
+	for _, show := range planned {
+		switch {
+		case show.Status == services.ShowUpcoming || show.Status == services.ShowLive:
+			jobs = append(jobs, fanout.CloseJob(show.ID, time.Time{})) // which looks when that is
+		case show.Status == services.ShowReplay && show.Version > 0 && !show.Pull:
+			jobs = append(jobs, fanout.EndJob(show.ID))
+		}
+	}
+	return jobs
+}

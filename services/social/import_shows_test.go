@@ -1,0 +1,260 @@
+package social
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+func (im *importer) shows(db ShowStore, opts ImportOptions) (ImportReport, error) {
+	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
+	im.out.Reset()
+	report, err := ImportShows(im.t.Context(), db, services.NewIDClock(im, 7), opts)
+	report.Took = 0
+	return report, err
+}
+
+func (im *importer) mustShows(opts ImportOptions) ImportReport {
+	im.t.Helper()
+	report, err := im.shows(im.db, opts)
+	if err != nil {
+		im.t.Fatalf("%v\n%s", err, im.out.String())
+	}
+	return report
+}
+
+// told is a show in a line: key, status and times, and whether a board has it.
+func told(key string, show services.Show) string {
+	at := func(name string, t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return " " + name + " " + t.Format("02T15:04:05.000")
+	}
+	return key + " " + string(show.Status) + at("planned", show.PlannedAt) + at("started", show.StartedAt) + at("ended", show.EndedAt) + at("cancelled", show.CancelledAt)
+}
+
+// imported reads shows back by their keys.
+func (im *importer) imported(keys ...string) (lines []string, shows map[string]services.Show) {
+	im.t.Helper()
+	shows, err := im.db.ImportedShows(im.t.Context(), keys)
+	if err != nil {
+		im.t.Fatal(err)
+	}
+	for key, show := range shows {
+		lines = append(lines, told(key, show))
+	}
+	slices.Sort(lines)
+	return lines, shows
+}
+
+const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T20:00:00Z","startedAt":"2026-01-30T20:01:00.5Z","endedAt":1769806800007,"replayUrl":"https://a.example/r","coverUrl":"https://a.example/c"}
+{"key":"s2","host":"bob","title":"Two","plannedAt":"2026-01-31T11:00:00+00:00","startedAt":"1769857260000"}
+{"key":"s3","host":"ann","title":"Three","plannedAt":"2026-02-01T20:00:00Z","endedAt":null}
+
+{"key":"s4","host":"bob","title":"Four","plannedAt":"2026-01-30T21:00:00Z","cancelled":true}
+{"key":"s5","host":"ann","title":"Five","plannedAt":"2026-02-01T21:00:00Z","cancelled":true}
+`
+
+// board is what a follower's board has now, by the keys of the shows.
+func board(w *fanouttest.World, reader services.UserNumber, shows map[string]services.Show) (keys []string) {
+	w.TB.Helper()
+	_, err := w.Mirror.RunOnce(w.TB.Context())
+	w.Must(err)
+	hosts, err := w.Fanout.HostsBy(w.TB.Context(), reader)
+	w.Must(err)
+	active, _ := w.Mirror.ActiveAt(hosts, w.Mirror.ShowsVersion(), services.ShowPlace{}, 100)
+	replays, err := w.Store.ReplaysFeed(w.TB.Context(), reader, services.ShowPlace{}, 100)
+	w.Must(err)
+	names := map[services.PostID]string{}
+	for key, show := range shows {
+		names[show.ID] = key
+	}
+	for _, show := range slices.Concat(active, replays) {
+		keys = append(keys, names[show.ID])
+	}
+	return keys
+}
+
+// What is imported has its own times, and is on boards: those of new hosts as soon as their followers' documents name them,
+// those of others at once. What is over is in the lists of replays. A second import changes nothing.
+func TestImportedShows(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
+		im := newImporter(t, w.Store)
+		file := im.file("season.jsonl.gz", zip(t, season))
+		keys := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", ""}
+		if diff := cmp.Diff(ImportReport{What: "shows", Lines: 6, Rows: 5, New: 5}, im.mustShows(ImportOptions{File: file, Batch: 2})); diff != "" {
+			t.Fatalf("the report (-want +got):\n%s", diff)
+		}
+		want := []string{
+			"s1 REPLAY planned 30T20:00:00.000 started 30T20:01:00.500 ended 30T21:00:00.007", "s2 LIVE planned 31T11:00:00.000 started 31T11:01:00.000",
+			"s3 UPCOMING planned 01T20:00:00.000", "s4 CANCELLED planned 30T21:00:00.000 cancelled 30T21:00:00.000",
+			"s5 CANCELLED planned 01T21:00:00.000 cancelled 31T12:00:00.000",
+		}
+		lines, shows := im.imported(keys...)
+		if diff := cmp.Diff(want, lines); diff != "" {
+			t.Errorf("the shows (-want +got):\n%s", diff)
+		}
+		if one := shows["s1"]; one.Title != "One" || one.CoverURL != "https://a.example/c" || one.ReplayURL != "https://a.example/r" || one.Version != 0 {
+			t.Errorf("the first is %+v", one)
+		}
+		ann, bob, reader := shows["s1"].Host, shows["s2"].Host, w.Users(1)[0]
+		w.Follow(ann, reader)
+		w.Follow(bob, reader)
+		w.Quiet(w.Fanout)
+		if diff := cmp.Diff([]string{"s2", "s3", "s1"}, board(w, reader, shows)); diff != "" {
+			t.Errorf("the board (-want +got):\n%s", diff)
+		}
+		more := `{"key":"s6","host":"ann","title":"Six","plannedAt":"2026-01-31T11:30:00Z","startedAt":"2026-01-31T11:30:00Z"}
+{"key":"s7","host":"bob","title":"Seven","plannedAt":"2026-01-29T11:30:00Z","startedAt":"2026-01-29T11:30:00Z","endedAt":"2026-01-31T11:30:00Z"}
+{"key":"s2","host":"bob","title":"as it is","plannedAt":"2026-01-31T11:00:00Z"}
+{"key":"s8","host":"ann","title":"Eight","plannedAt":"2026-02-01T19:00:00Z"}
+`
+		before := w.Mirror.ShowsVersion()
+		if got := im.mustShows(ImportOptions{File: im.file("more.jsonl", more)}); got.New != 3 || got.Duplicates != 1 {
+			t.Errorf("of more: %+v", got)
+		}
+		_, shows = im.imported(keys...)
+		if diff := cmp.Diff([]string{"s6", "s2", "s8", "s3", "s7", "s1"}, board(w, reader, shows)); diff != "" {
+			t.Errorf("the board at once (-want +got):\n%s", diff)
+		}
+		// One entry of the log for all; a session of before has none of them.
+		if now := w.Mirror.ShowsVersion(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != services.PostIDAt(shows["s6"].StartedAt) {
+			t.Errorf("the version went from %d to %d, the live one is %+v", before, now, shows["s6"])
+		}
+		for _, key := range []string{"s6", "s7", "s8"} {
+			if _, _, there := w.Mirror.ShowAt(shows[key].ID, before); there {
+				t.Errorf("%s was there before", key)
+			}
+		}
+		if got := im.mustShows(ImportOptions{File: file}); got.ResumedAfter != 6 || got.New+got.Duplicates != 0 {
+			t.Errorf("of a file that is in: %+v", got)
+		}
+		w.Quiet(w.Fanout) // lets hours pass: what nobody tells of is closed, and lists have what is over
+		w.Agree(reader)
+	})
+}
+
+// What nobody tells of any more when it is imported is closed by its own times.
+func TestImportedShowsAreClosed(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	im := newImporter(t, w.Store)
+	im.mustShows(ImportOptions{File: im.file("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
+{"key":"long","host":"ann","title":"a","plannedAt":"2026-01-30T05:00:00Z","startedAt":"2026-01-30T05:00:00Z"}
+{"key":"young","host":"ann","title":"a","plannedAt":"2026-01-31T09:00:00Z"}
+`)})
+	w.Work(w.Fanout)
+	want := []string{
+		"late CANCELLED planned 31T05:00:00.000 cancelled 31T11:00:00.000", "long REPLAY planned 30T05:00:00.000 started 30T05:00:00.000 ended 30T17:00:00.000",
+		"young UPCOMING planned 31T09:00:00.000",
+	}
+	if lines, _ := im.imported("late", "long", "young"); !slices.Equal(lines, want) {
+		t.Errorf("they are\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// An import that breaks at any of its writes, before the commit or after it, ends as one that does not break.
+func TestBrokenImportOfShowsGoesOn(t *testing.T) {
+	var text strings.Builder
+	keys := []string{}
+	for i := range 30 {
+		keys = append(keys, fmt.Sprintf("k%d", i))
+		fmt.Fprintf(&text, `{"key":"k%d","host":"h%d","title":"t","plannedAt":"2026-02-01T09:%02d:00Z"}`+"\n", i, i%3, i)
+		if i%10 == 9 {
+			fmt.Fprintf(&text, `{"key":"k%d","host":"other","title":"t","plannedAt":"2026-02-01T09:00:00Z"}`+"\n", i-5)
+		}
+	}
+	whole := sqliteImporter(t)
+	counter := &breaking{Store: whole.db}
+	want, err := whole.shows(counter, ImportOptions{File: whole.file("f.jsonl", text.String()), Batch: 7})
+	if err != nil || want.New != 30 || want.Bad != 3 || counter.writes < 4 {
+		t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
+	}
+	wantLines, _ := whole.imported(keys...)
+	wantBad := whole.read(want.BadFile)
+	if !strings.Contains(wantBad, `# line 11: key: "k4" is a show of "h1": it cannot be moved to another host`) {
+		t.Errorf("the bad lines:\n%s", wantBad)
+	}
+	for n := range 2 * counter.writes {
+		im := sqliteImporter(t)
+		opts := ImportOptions{File: im.file("f.jsonl", text.String()), Batch: 7}
+		if _, err := im.shows(&breaking{Store: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+			t.Fatalf("run %d: %v", n, err)
+		}
+		got := im.mustShows(opts)
+		lines, _ := im.imported(keys...)
+		if got.Bad != 3 || im.read(got.BadFile) != wantBad || !slices.Equal(lines, wantLines) {
+			t.Errorf("run %d: %+v\n%s\n%s", n, got, im.read(got.BadFile), strings.Join(lines, "\n"))
+		}
+		if waiting, _, _, err := im.db.JobCounts(t.Context()); err != nil || waiting < 33 {
+			t.Errorf("run %d: %d jobs, %v", n, waiting, err)
+		}
+	}
+}
+
+// Bad lines are told, put aside and nobody's show; the others go in.
+func TestBadLinesOfShows(t *testing.T) {
+	im := sqliteImporter(t)
+	line := func(key string, fields string) string {
+		return `{"key":"` + key + `","host":"x","title":"t",` + fields + `}`
+	}
+	const plan = `"plannedAt":"2026-01-31T10:00:00Z"`
+	bad := []struct{ line, says string }{
+		{`not JSON`, "not one JSON object with key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"},
+		{line("a", plan+`,"extra":1`), "extra"},
+		{line("", plan), "key: 1 to 64 characters are allowed, got 0"},
+		{`{"key":"a","title":"t",` + plan + `}`, "host: a key is empty"},
+		{`{"key":"a","host":"a b","title":"t",` + plan + `}`, `host: user key "a b"`},
+		{`{"key":"a","host":"x","title":"",` + plan + `}`, "title: 1 to 255 characters are allowed, got 0"},
+		{line("a", plan+`,"coverUrl":"ftp://a"`), "coverUrl"},
+		{line("a", plan+`,"replayUrl":"a b"`), "replayUrl"},
+		{line("a", `"cancelled":false`), "plannedAt is needed"},
+		{line("a", `"plannedAt":"tonight"`), `"tonight" is no moment: one like`},
+		{line("a", `"plannedAt":true`), `"true" is no moment`},
+		{line("a", `"plannedAt":"2027-02-03T10:00:00Z"`), "more than 366 days ahead"},
+		{line("a", `"plannedAt":-5`), "before 1970"},
+		{line("a", plan+`,"startedAt":"2026-01-31T12:00:01Z"`), "startedAt is 2026-01-31T12:00:01Z: it lies before 1970 or in the future"},
+		{line("a", plan+`,"endedAt":"2026-01-31T11:00:00Z"`), "endedAt is 2026-01-31T11:00:00Z: startedAt is needed too"},
+		{line("a", plan+`,"startedAt":"2026-01-31T11:00:00Z","endedAt":"2026-01-31T10:59:59.999Z"`), "it lies before startedAt"},
+		{line("a", plan+`,"startedAt":"2026-01-31T11:00:00Z","endedAt":"2026-01-31T12:00:01Z"`), "it lies in the future"},
+		{line("a", plan+`,"startedAt":"2026-01-31T11:00:00Z","cancelled":true`), "cancelled: a show that has started or ended cannot be"},
+		{`{"key":"good","host":"y","title":"t",` + plan + `}`, `key: "good" is a show of "x": it cannot be moved to another host`},
+		{line("a", `"coverUrl":"`+strings.Repeat("b", 1<<17)+`"`), "longer than 131072 bytes"},
+	}
+	lines := []string{line("good", plan)}
+	for _, one := range bad {
+		lines = append(lines, one.line)
+	}
+	file := im.file("s.jsonl", strings.Join(lines, "\n")+"\n")
+	got := im.mustShows(ImportOptions{File: file})
+	if want := (ImportReport{What: "shows", Lines: int64(len(lines)), Rows: 1, New: 1, Bad: int64(len(bad)), BadFile: file + ".bad"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	put := im.read(file + ".bad")
+	for i, one := range bad {
+		at := strings.Index(put, fmt.Sprintf("# line %d: ", i+2))
+		if at < 0 || !strings.Contains(strings.SplitN(put[at:], "\n", 2)[0], one.says) {
+			t.Errorf("line %d is to say %q:\n%.300s", i+2, one.says, put[max(0, at):])
+		}
+	}
+	if numbers, err := im.db.UserNumbers(t.Context(), []string{"x", "y", "a b"}); err != nil || len(numbers) != 1 {
+		t.Errorf("the users are %v, %v", numbers, err)
+	}
+	noise := strings.Repeat("{}\n", hopeless+1)
+	if _, err := im.shows(im.db, ImportOptions{File: im.file("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
+		t.Errorf("of another file: %v", err)
+	}
+}
+
+var _ ShowStore = (*store.Store)(nil)
