@@ -150,12 +150,12 @@ func (m *Mirror) OnMoved(call func(readers []services.UserNumber)) {
 func (m *Mirror) Follow(user services.UserNumber, places []services.ReadSidePlace, authors, hosts []services.FollowedAuthor) {
 	m.heads.readers.follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 	m.pulled.readers.follow(user, len(authors), func(i int) services.UserNumber { return authors[i].Author })
-	m.shows.readers.follow(user, len(hosts), func(i int) services.UserNumber { return hosts[i].Author })
+	m.shows.readers.show(user, hosts)
 }
 
 // Unfollow says that users are watched here no longer.
 func (m *Mirror) Unfollow(users []services.UserNumber) {
 	m.heads.readers.unfollow(users)
 	m.pulled.readers.unfollow(users)
-	m.shows.readers.unfollow(users)
+	m.shows.readers.leave(users...)
 }

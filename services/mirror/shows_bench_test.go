@@ -89,6 +89,23 @@ func BenchmarkBoard(b *testing.B) {
 	}
 }
 
+// BenchmarkTellHosts finds, of 10,000 who are shown 200 hosts each, those who are to be told of 300.
+func BenchmarkTellHosts(b *testing.B) {
+	a := newAudience(func(*Mirror, []int) {})
+	for i, hosts := range followed(10_000, 200) {
+		a.show(i, hosts)
+	}
+	live := followed(1, 300)[0]
+	for i := 0; b.Loop(); i++ {
+		for _, host := range live {
+			a.moved(host.Author)
+		}
+		if told := a.due(noon.Add(time.Duration(i) * tellGap)); len(told) == 0 {
+			b.Fatal("nobody is told")
+		}
+	}
+}
+
 // BenchmarkShowMemory says what a node needs for 100,000 active shows.
 func BenchmarkShowMemory(b *testing.B) {
 	for b.Loop() {

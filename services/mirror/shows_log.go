@@ -47,8 +47,8 @@ type showMemory struct {
 	version atomic.Uint64
 	ready   atomic.Bool
 
-	readers *readers[services.UserNumber] // whose badges show a host's live shows
-	boards  *hostWatches
+	readers *audience[services.UserNumber] // whose badges show hosts' live shows
+	boards  *audience[*HostWatch]
 }
 
 func (s *showMemory) begin(cfg Config) {
@@ -58,7 +58,7 @@ func (s *showMemory) begin(cfg Config) {
 		s.horizon = showsFor
 	}
 	s.read = newMemory[services.PostID](capacity, func(one services.Show) time.Time { return one.UpdatedAt })
-	s.state, s.readers, s.boards = newShowState(0), newReaders[services.UserNumber](), newHostWatches()
+	s.state, s.readers, s.boards = newShowState(0), newAudience((*Mirror).tell), newAudience(wakeBoards)
 }
 
 // CatchUpShows sees to it that memory is at a version of the log or a later one. A version that the log does not have is INVALID.
@@ -86,7 +86,8 @@ func (m *Mirror) RefreshShows(ctx context.Context) error {
 func (m *Mirror) followShows(ctx context.Context) (changes int, err error) {
 	m.shows.tail.Lock()
 	defer m.shows.tail.Unlock()
-	defer tellReaders(m, m.shows.readers)
+	defer m.shows.boards.tellOwed(m)
+	defer m.shows.readers.tellOwed(m)
 	for {
 		if !m.ShowsReady() {
 			if err := m.loadShows(ctx); err != nil {
@@ -246,9 +247,7 @@ func (m *Mirror) installShows(state *showState) {
 	m.shows.read.clear()
 	m.shows.version.Store(state.version)
 	m.shows.ready.Store(true)
-	for _, number := range m.shows.readers.keys() {
-		m.shows.readers.moved(number)
-	}
+	m.shows.readers.movedAll()
 	m.shows.boards.movedAll()
 }
 

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -111,10 +112,10 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	step(2, "an end")
 	s.head++ // its entry was cut off, and all is loaded: what has changed nobody knows
 	s.planned(3, 7, 9)
-	step(4, "a load, of both hosts")
+	step(3, "a load")
 	m.Unfollow([]services.UserNumber{reader})
 	s.start(3, 9)
-	step(4, "leaving")
+	step(3, "leaving")
 	stamp := m.CountLive(of(7), 0).Stamp
 	s.head, s.stamps = s.head+1, map[services.UserNumber]uint64{} // SQL was set back
 	s.planned(4, 7, 9)
@@ -136,6 +137,7 @@ func TestOpenBoardsAreTold(t *testing.T) {
 	other.Show(of(9))
 	step := func(wantOne, wantOther bool, what string) {
 		t.Helper()
+		s.now = s.now.Add(time.Second)
 		turn(t, m)
 		for i, want := range []bool{wantOne, wantOther} {
 			got := false
@@ -168,8 +170,49 @@ func TestOpenBoardsAreTold(t *testing.T) {
 	other.Close()
 	s.planned(5, 7, 5)
 	step(false, false, "closing")
-	if len(m.shows.boards.of)+len(m.shows.boards.at) != 0 {
-		t.Errorf("of closed boards is left: %v, %v", m.shows.boards.of, m.shows.boards.at)
+	if left := m.shows.boards; len(left.shown)+len(left.owed) != 0 || left.all {
+		t.Errorf("of closed boards is left: %v, %v, %t", left.shown, left.owed, left.all)
+	}
+}
+
+// What changes just after something was told is told by a timer, once for all of it, and never left out.
+func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
+	told := make(chan []string, 10)
+	a := newAudience(func(_ *Mirror, whom []string) {
+		if len(whom) > 0 {
+			slices.Sort(whom)
+			told <- whom
+		}
+	})
+	m := New(Config{Facts: newEngines(), Log: slog.New(slog.DiscardHandler)}) // its clock is the machine's
+	next := func() []string {
+		t.Helper()
+		select {
+		case whom := <-told:
+			return whom
+		case <-time.After(30 * time.Second):
+			t.Fatal("nobody was told")
+			return nil
+		}
+	}
+	a.show("one", of(7, 8, 9))
+	a.show("two", of(9, 7+1<<12)) // which only looks like 7
+	a.moved(7)
+	a.tellOwed(m)
+	if first := next(); !slices.Equal(first, []string{"one"}) {
+		t.Errorf("told first were %v", first)
+	}
+	a.moved(8)
+	a.tellOwed(m)
+	a.moved(7 + 1<<12)
+	a.tellOwed(m)
+	for heard := []string(nil); !slices.Equal(heard, []string{"one", "two"}); {
+		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine tells each at once
+	}
+	a.show("one", of(8))
+	a.show("two", nil)
+	if len(a.shown) != 1 || len(a.owed) != 0 {
+		t.Errorf("shown are %v, owed %v", a.shown, a.owed)
 	}
 }
 
