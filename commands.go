@@ -122,8 +122,10 @@ func (c *Command) fill(line commandLine, env func(string) string) (faults []erro
 	if imports {
 		c.Import.File = line.words[2]
 		faults = append(faults, c.checkImport())
-		if line.has("both") && c.Name != "import-follows" {
-			faults = append(faults, fmt.Errorf("--both is not a flag of %s", c.typed()))
+		for flag, of := range map[string]string{"both": "import-follows", "factor": "import-shows"} {
+			if line.has(flag) && c.Name != of {
+				faults = append(faults, fmt.Errorf("--%s is not a flag of %s", flag, c.typed()))
+			}
 		}
 	}
 	if c.Name == "export" {

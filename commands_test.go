@@ -172,3 +172,20 @@ broken
 		t.Errorf("exit code %d: %s", exit, out.String())
 	}
 }
+
+func TestAReplayIsSoManyTimesAsFast(t *testing.T) {
+	command, err := parseArgs(strings.Fields("import shows s.jsonl --factor 60"), environmentOf(nil), &bytes.Buffer{})
+	if err != nil || command.Import.Factor != 60 {
+		t.Errorf("%+v, %v", command.Import, err)
+	}
+	if _, err = parseArgs(strings.Fields("import shows s.jsonl --factor 1000001"), environmentOf(nil), &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "0 to 1000000 is allowed") {
+		t.Errorf("too fast: %v", err)
+	}
+	t.Chdir(t.TempDir())
+	command.Import.File, command.Import.Factor = "-", 1_000_000
+	var out bytes.Buffer
+	const file = `{"key":"1","host":"ann","title":"one","plannedAt":"2026-01-30T09:30:00Z","startedAt":"2026-01-30T09:30:00Z","endedAt":"2026-01-30T10:30:00Z"}` + "\n"
+	if exit := runImport(t.Context(), command, strings.NewReader(file), &out); exit != 0 || !strings.Contains(out.String(), "1 rows: 1 shows are new") {
+		t.Errorf("exit code %d: %s", exit, out.String())
+	}
+}

@@ -72,6 +72,7 @@ type ImportOptions struct {
 	File   string // a path, or "-" for the standard input
 	Both   bool   `flag:"both" help:"each row is two follows, there and back"`
 	Prefix string `flag:"prefix" unit:"TEXT" help:"put before every key of the file: with u, 17 is the user u17"`
+	Factor int    `flag:"factor" default:"0" unit:"TIMES" min:"0" max:"1000000" help:"let shows happen once more from now on, so many times as fast as they did; 0: take them in at once"`
 	Quiet  bool   `flag:"quiet" help:"print faults and the result only, no progress"`
 }
 

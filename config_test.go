@@ -256,7 +256,7 @@ func TestFaults(t *testing.T) {
 		"import likes f":                       {`"likes" cannot be imported`, "follows, messages, posts and shows can"},
 		"import posts":                         {"needs a file", "tidings import posts FILE"},
 		"import posts a --both":                {"--both is not a flag of tidings import posts"},
-		"import shows":                         {"needs a file", "tidings import shows FILE"},
+		"import posts a --factor 5":            {"--factor is not a flag of tidings import posts"},
 		"import posts a --feed-kinds NEWS":     {"--feed-kinds", "NEWS"},
 		"import follows":                       {"needs a file"},
 		"import follows a b":                   {"takes one file, got 2"},

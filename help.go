@@ -44,6 +44,7 @@ Examples:
   tidings import messages spring.jsonl.gz
   tidings import posts archive.jsonl.gz --prefix u
   tidings import shows season.jsonl.gz
+  tidings import shows season.jsonl.gz --factor 60 --database postgres://tidings@db/tidings
 
 Of follows FILE is CSV, gzipped or not; - is the standard input. The columns are follower,followee or
 follower,followee,since: the host application's keys of users (1 to 64 of letters, digits, '.', '_', '-') and a
@@ -70,6 +71,9 @@ may have startedAt, endedAt, cancelled (true), coverUrl and replayUrl. Times are
 What has an end is a replay, what has only a start is live; both lie in the past. A show goes in once, by its key, and
 stays its host's: a line that gives it to another one is bad. Nobody is reminded of what is imported; what is live or
 upcoming is closed as every other show when nothing more is told of it. Boards have the shows when the server runs.
+With --factor 60 an hour of FILE happens again in a minute, beside nodes that run on the same PostgreSQL: each show is
+scheduled an hour of FILE ahead, starts, ends or is cancelled as if its host told so, all times moved to now. Ctrl-C
+ends it; started again it goes on with the next event.
 
 A line that cannot be used is reported with its number and written to FILE.bad; the others go in, and the exit code is
 1. An import that was broken off goes on where it stopped when it is started again (not from the standard input). A

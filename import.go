@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/live"
 	"tidings/services/social"
 	"tidings/services/store"
 )
@@ -74,7 +75,13 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 		}
 		return report, err
 	case "import-shows":
-		return social.ImportShows(ctx, db, ids, opts)
+		if command.Import.Factor == 0 {
+			return social.ImportShows(ctx, db, ids, opts)
+		}
+		// Nothing but facts and jobs is written here: nodes that run on the same database carry them.
+		carrying := fanout.New(fanout.Config{Store: db, Clock: services.SystemClock{}, IDs: ids})
+		service := live.New(live.Config{Store: db, Fanout: carrying, IDs: ids, Clock: services.SystemClock{}})
+		return social.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}
 	report, err = social.ImportFollows(ctx, db, ids, opts)
 	if report.New > 0 || report.ResumedAfter > 0 {

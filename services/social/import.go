@@ -33,7 +33,8 @@ type ImportOptions struct {
 	Clock    services.Clock // measures the progress; nil is the machine's
 	Batch    int            // follows, or recipients of messages, in one transaction, about; 0 is 20,000
 
-	form form // of the file; the zero form is that of follows
+	form  form                                             // of the file; the zero form is that of follows
+	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil is the machine's way
 }
 
 // form is what the file of an import holds.
@@ -60,6 +61,9 @@ func (o ImportOptions) withDefaults() ImportOptions {
 	}
 	if o.Out == nil {
 		o.Out = io.Discard
+	}
+	if o.sleep == nil {
+		o.sleep = sleep
 	}
 	if o.Batch <= 0 {
 		o.Batch = defaultBatch

@@ -44,16 +44,32 @@ func (p *progress) resumed(bytes int64) {
 
 // show tells the state after a batch, unless it did so a moment ago.
 func (p *progress) show(report ImportReport, bytes int64) {
-	now := p.now()
+	if now := p.now(); p.due(now) {
+		p.draw(p.text(report, bytes, now.Sub(p.started)))
+	}
+}
+
+// showAt tells how far a replay is: which of its events was the last, and when that was.
+func (p *progress) showAt(report ImportReport, event, events int64, at time.Time) {
+	if p.due(p.now()) {
+		p.draw(fmt.Sprintf("%s  %s of %s events  %s %s", at.UTC().Format(time.RFC3339), grouped(event), grouped(events), grouped(report.New), p.unit))
+	}
+}
+
+// due says whether it is time to tell again.
+func (p *progress) due(now time.Time) bool {
 	every := lineEvery
 	if p.terminal {
 		every = barEvery
 	}
 	if now.Sub(p.last) < every {
-		return
+		return false
 	}
 	p.last = now
-	text := p.text(report, bytes, now.Sub(p.started))
+	return true
+}
+
+func (p *progress) draw(text string) {
 	if !p.terminal {
 		_, _ = fmt.Fprintln(p.out, text)
 		return

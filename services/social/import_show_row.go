@@ -1,7 +1,9 @@
 package social
 
 import (
+	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -97,6 +99,11 @@ func (r showRow) checkTimes(now time.Time) error {
 	return nil
 }
 
+// moved is of a row whose key is a show of another host.
+func (r showRow) moved(host string) error {
+	return services.Errorf(services.Conflict, "key: %s is a show of %s: it cannot be moved to another host", services.Quote(r.Key), services.Quote(host))
+}
+
 // show makes the show of a row, all but its host.
 func (r showRow) show(id services.PostID, now time.Time) store.ImportedShow {
 	show := store.ImportedShow{ImportKey: r.Key, Show: services.Show{
@@ -115,4 +122,28 @@ func (r showRow) show(id services.PostID, now time.Time) store.ImportedShow {
 		show.Status = services.ShowLive
 	}
 	return show
+}
+
+// hostsOf finds whose those shows of a batch are that are in already, by the keys of the shows.
+func hostsOf(ctx context.Context, stored ShowStore, batch []showRow) (map[string]string, error) {
+	keys := make([]string, len(batch))
+	for i, row := range batch {
+		keys[i] = row.Key
+	}
+	slices.Sort(keys)
+	known, err := stored.ImportedShows(ctx, slices.Compact(keys))
+	if err != nil || len(known) == 0 {
+		return map[string]string{}, err
+	}
+	numbers := make([]services.UserNumber, 0, len(known))
+	for _, show := range known {
+		numbers = append(numbers, show.Host)
+	}
+	slices.Sort(numbers)
+	users, err := stored.Users(ctx, slices.Compact(numbers))
+	hosts := make(map[string]string, len(known))
+	for key, show := range known {
+		hosts[key] = users[show.Host].Key
+	}
+	return hosts, err
 }

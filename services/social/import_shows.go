@@ -100,7 +100,7 @@ func (im *showImport) commit(ctx context.Context, line int64) (err error) {
 // plan makes shows of the batch that are not in yet. A row that moves a show to another host is put aside and leaves the batch.
 // The host of a planned show is a place in the table of keys.
 func (im *showImport) plan(ctx context.Context) ([]store.ImportedShow, error) {
-	hosts, err := im.hostsOf(ctx, im.batch)
+	hosts, err := hostsOf(ctx, im.stored, im.batch)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (im *showImport) plan(ctx context.Context) ([]store.ImportedShow, error) {
 		host, known := hosts[row.Key]
 		switch {
 		case known && host != im.opts.Prefix+row.Host:
-			im.putAside(row.number, row.line, services.Errorf(services.Conflict, "key: %s is a show of %s: it cannot be moved to another host", services.Quote(row.Key), services.Quote(host)))
+			im.putAside(row.number, row.line, row.moved(host))
 			continue
 		case !known:
 			id := im.ids.Next()
@@ -122,30 +122,6 @@ func (im *showImport) plan(ctx context.Context) ([]store.ImportedShow, error) {
 	}
 	im.batch = good
 	return planned, nil
-}
-
-// hostsOf finds whose those shows of the batch are that are in already, by the keys of the shows.
-func (im *showImport) hostsOf(ctx context.Context, batch []showRow) (map[string]string, error) {
-	keys := make([]string, len(batch))
-	for i, row := range batch {
-		keys[i] = row.Key
-	}
-	slices.Sort(keys)
-	known, err := im.stored.ImportedShows(ctx, slices.Compact(keys))
-	if err != nil || len(known) == 0 {
-		return map[string]string{}, err
-	}
-	numbers := make([]services.UserNumber, 0, len(known))
-	for _, show := range known {
-		numbers = append(numbers, show.Host)
-	}
-	slices.Sort(numbers)
-	users, err := im.stored.Users(ctx, slices.Compact(numbers))
-	hosts := make(map[string]string, len(known))
-	for key, show := range known {
-		hosts[key] = users[show.Host].Key
-	}
-	return hosts, err
 }
 
 // write puts the planned shows in, with their hosts and the place in the file, or nothing at all.

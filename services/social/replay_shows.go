@@ -1,0 +1,297 @@
+package social
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// ShowService is how shows happen: as when their hosts tell of them.
+type ShowService interface {
+	Schedule(host services.UserNumber, draft services.ShowDraft) *fanout.Op
+	Start(host services.UserNumber, id services.PostID, at time.Time) *fanout.Op
+	End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *fanout.Op
+	Cancel(host services.UserNumber, id services.PostID) *fanout.Op
+}
+
+// announced is how long before its time, in the time of the file, a show is scheduled.
+const announced = time.Hour
+
+// showStep is what happens to a show.
+type showStep int
+
+const (
+	stepSchedule showStep = iota
+	stepCancel
+	stepStart
+	stepEnd
+)
+
+// showEvent is one step of one row, at its time in the file.
+type showEvent struct {
+	at   time.Time
+	step showStep
+	row  int
+}
+
+// showReplay is one replay of a file under way.
+type showReplay struct {
+	*importRun
+	stored  ShowStore
+	service ShowService
+	factor  int
+
+	rows   []showRow
+	events []showEvent
+	began  time.Time // here
+	first  time.Time // in the file: that of the first event of this run
+}
+
+// ReplayShows lets what a file of ImportShows says happen once more, factor times as fast as it did, from now on: each show is
+// scheduled an hour of the file before its time, starts, ends and is cancelled through the service in the order of time, with
+// all its effects. The times are those of the replay: shifted and scaled, so that the first event is now. What lies behind at
+// an event, because the machine is slow, happens at once. A run that is broken off, by ctx too, goes on with the event after
+// its last one, whose time is then now. Bad lines are as in ImportShows; a show of the file that is in already does not
+// happen. Nothing begins before the whole file was read.
+func ReplayShows(ctx context.Context, db ShowStore, service ShowService, factor int, opts ImportOptions) (ImportReport, error) {
+	run, err := newRun(db, opts, shows)
+	if err != nil {
+		return ImportReport{}, err
+	}
+	if run.source.identity != "" {
+		run.source.identity += ":replay" // lines that are imported are not events that have happened
+	}
+	re := &showReplay{importRun: run, stored: db, service: service, factor: factor}
+	return re.run(ctx)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (re *showReplay) run(ctx context.Context) (ImportReport, error) {
+	err := re.read(ctx)
+	if err == nil {
+		err = re.happen(ctx)
+	}
+	re.progress.end()
+	for _, closing := range []func() error{re.bad.close, re.source.close} {
+		if fault := closing(); err == nil {
+			err = fault
+		}
+	}
+	re.report.Bad, re.report.BadFile = re.bad.count, re.bad.file()
+	re.report.Took = re.opts.Clock.Now().Sub(re.started)
+	return re.report, err
+}
+
+// read takes in the whole file and sorts what happens. A further line of a key says nothing new; one that gives a show to another
+// host, whether it stands in the file or is in already, is bad.
+func (re *showReplay) read(ctx context.Context) error {
+	if err := re.bad.startAfter(0); err != nil {
+		return err
+	}
+	keys, hosts := newKeyTable(re.opts.Prefix), map[string]string{}
+	for {
+		line, err := re.source.next()
+		if err == io.EOF {
+			break
+		}
+		re.report.Lines = re.source.line
+		if err != nil {
+			return services.Wrapf(services.Invalid, err, "%s breaks off in line %d: nothing happens", re.opts.File, re.source.line)
+		}
+		if isBlank(line) {
+			continue
+		}
+		row, err := readShow(line, keys, re.opts.Clock.Now())
+		host, known := hosts[row.Key]
+		if err == nil && known && host != re.opts.Prefix+row.Host {
+			err = row.moved(host)
+		}
+		if err != nil {
+			if err := re.refuse(line, err); err != nil {
+				return err
+			}
+			continue
+		}
+		re.hasGood = true
+		if re.report.Rows++; known {
+			re.report.Duplicates++
+			continue
+		}
+		hosts[row.Key] = re.opts.Prefix + row.Host
+		row.number, row.line = re.source.line, bytes.Clone(line)
+		re.rows = append(re.rows, row)
+	}
+	for part := range slices.Chunk(re.rows, defaultBatch) {
+		stored, err := hostsOf(ctx, re.stored, part)
+		if err != nil {
+			return err
+		}
+		maps.Copy(hosts, stored)
+	}
+	re.rows = slices.DeleteFunc(re.rows, func(row showRow) bool {
+		host := hosts[row.Key]
+		moves := host != re.opts.Prefix+row.Host
+		if moves {
+			re.putAside(row.number, row.line, row.moved(host))
+		}
+		return moves
+	})
+	re.events = eventsOf(re.rows)
+	return re.bad.flush()
+}
+
+// eventsOf are all that happens, in the order of time; of one show what must come first does.
+func eventsOf(rows []showRow) []showEvent {
+	var events []showEvent
+	for i, row := range rows {
+		first := row.PlannedAt.Time
+		if !row.StartedAt.IsZero() && row.StartedAt.Before(first) {
+			first = row.StartedAt.Time
+		}
+		events = append(events, showEvent{first.Add(-announced), stepSchedule, i})
+		for step, at := range map[showStep]time.Time{stepStart: row.StartedAt.Time, stepEnd: row.EndedAt.Time} {
+			if !at.IsZero() {
+				events = append(events, showEvent{at, step, i})
+			}
+		}
+		if row.Cancelled {
+			events = append(events, showEvent{row.PlannedAt.Time, stepCancel, i})
+		}
+	}
+	slices.SortFunc(events, func(a, b showEvent) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.row, b.row), cmp.Compare(a.step, b.step))
+	})
+	return events
+}
+
+// happen waits for each event and lets it be.
+func (re *showReplay) happen(ctx context.Context) error {
+	var done int64
+	var err error
+	if re.source.identity != "" {
+		if done, err = re.db.ImportProgress(ctx, re.source.identity); err != nil {
+			return fmt.Errorf("the progress of %s: %w", re.opts.File, err)
+		}
+	}
+	if done >= int64(len(re.events)) {
+		return nil
+	}
+	if done > 0 {
+		_, _ = fmt.Fprintf(re.opts.Out, "%s: going on after event %s\n", re.opts.File, grouped(done))
+	}
+	re.began, re.first = re.opts.Clock.Now(), re.events[done].at
+	for i := done; i < int64(len(re.events)); i++ {
+		event := re.events[i]
+		if err := re.opts.sleep(ctx, re.here(event.at).Sub(re.opts.Clock.Now())); err != nil {
+			_, _ = fmt.Fprintf(re.opts.Out, "%s: broken off at %s after %s of %s events; the next run goes on there\n",
+				re.opts.File, event.at.Format(time.RFC3339), grouped(i), grouped(int64(len(re.events))))
+			return nil
+		}
+		// What has begun is not called off: it is done, and so is its place in the file.
+		if err := re.let(context.WithoutCancel(ctx), event, i+1); err != nil {
+			return fmt.Errorf("%s, line %d: %w", re.opts.File, re.rows[event.row].number, err)
+		}
+		re.progress.showAt(re.report, i+1, int64(len(re.events)), event.at)
+	}
+	return nil
+}
+
+// here is when something happens here that happened at a time in the file.
+func (re *showReplay) here(at time.Time) time.Time {
+	after := float64(at.Sub(re.first)) / float64(re.factor)
+	return re.began.Add(time.Duration(min(after, math.MaxInt64/4)))
+}
+
+// let lets one event be, and notes that it was, in one transaction. A show that its transition refuses, because somebody else
+// has moved it meanwhile, is told of and left.
+func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
+	row := re.rows[event.row]
+	known, err := re.stored.ImportedShows(ctx, []string{row.Key})
+	if err != nil {
+		return err
+	}
+	show, exists := known[row.Key]
+	happens := exists == (event.step != stepSchedule)
+	if event.step == stepSchedule && exists {
+		re.report.Duplicates++
+	}
+	var made bool
+	err = re.db.Write(ctx, func(tx *store.Tx) error {
+		made = false
+		if happens {
+			if err := re.apply(ctx, tx, event, row, show); err != nil {
+				return err
+			}
+			made = event.step == stepSchedule
+		}
+		return re.note(ctx, tx, number)
+	})
+	if code := services.CodeOf(err); code == services.Conflict || code == services.Invalid || code == services.Forbidden {
+		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.number, err)
+		return re.db.Write(ctx, func(tx *store.Tx) error { return re.note(ctx, tx, number) })
+	}
+	if made {
+		re.report.New++
+	}
+	return err
+}
+
+func (re *showReplay) note(ctx context.Context, tx *store.Tx, number int64) error {
+	if re.source.identity == "" {
+		return nil
+	}
+	return tx.SetImportProgress(ctx, re.source.identity, number)
+}
+
+func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, row showRow, show services.Show) error {
+	if event.step != stepSchedule {
+		op := re.service.Cancel(show.Host, show.ID)
+		switch event.step {
+		case stepStart:
+			op = re.service.Start(show.Host, show.ID, time.Time{})
+		case stepEnd:
+			op = re.service.End(show.Host, show.ID, time.Time{}, row.ReplayURL)
+		}
+		_, err := op.Apply(ctx, tx)
+		return err
+	}
+	key := re.opts.Prefix + row.Host
+	numbers, err := tx.EnsureUsers(ctx, []string{key})
+	if err != nil {
+		return err
+	}
+	// A plan is in the future, however late this comes.
+	plan := re.here(row.PlannedAt.Time)
+	if soonest := tx.Now.Add(time.Second); plan.Before(soonest) {
+		plan = soonest
+	}
+	ids, err := re.service.Schedule(numbers[key], services.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan}).Apply(ctx, tx)
+	if err != nil {
+		return err
+	}
+	id, err := services.ParseShowID("id", ids[0])
+	if err != nil {
+		return err
+	}
+	return tx.NameImportedShow(ctx, id, row.Key)
+}

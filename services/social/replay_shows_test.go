@@ -1,0 +1,196 @@
+package social
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// telling is shows as their hosts tell of them.
+type telling struct{ w *fanouttest.World }
+
+func (s telling) Schedule(host services.UserNumber, draft services.ShowDraft) *fanout.Op {
+	return &fanout.Op{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+			return nil, err
+		}
+		show, err := services.ScheduleShow(s.w.IDs.Next(), host, draft, tx.Now)
+		if err != nil {
+			return nil, err
+		}
+		show, err = s.w.Fanout.AddShow(ctx, tx, show)
+		return []string{show.GlobalID()}, err
+	}}
+}
+
+func (s telling) change(id services.PostID, transition func(services.Show, time.Time) (services.Show, bool, error)) *fanout.Op {
+	return &fanout.Op{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+			return nil, err
+		}
+		before, err := tx.ShowForUpdate(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		after, changed, err := transition(before, tx.Now)
+		if err == nil && changed {
+			_, err = s.w.Fanout.ChangeShow(ctx, tx, before, after)
+		}
+		return nil, err
+	}}
+}
+
+func (s telling) Start(_ services.UserNumber, id services.PostID, at time.Time) *fanout.Op {
+	return s.change(id, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Start(at, now) })
+}
+
+func (s telling) End(_ services.UserNumber, id services.PostID, at time.Time, url string) *fanout.Op {
+	return s.change(id, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.End(at, url, now) })
+}
+
+func (s telling) Cancel(_ services.UserNumber, id services.PostID) *fanout.Op {
+	return s.change(id, services.Show.Cancel)
+}
+
+// evening is five shows: their first event is at 18:00, an hour before the first plan.
+const evening = `{"key":"e1","host":"ann","title":"One","plannedAt":"2026-01-30T19:00:00Z","startedAt":"2026-01-30T19:01:00Z","endedAt":"2026-01-30T20:01:00Z","replayUrl":"https://a.example/r"}
+{"key":"e2","host":"bob","title":"Two","plannedAt":"2026-01-30T19:30:00Z","startedAt":"2026-01-30T19:29:00Z"}
+{"key":"e3","host":"ann","title":"Three","plannedAt":"2026-01-30T21:00:00Z"}
+{"key":"e4","host":"bob","title":"Four","plannedAt":"2026-01-30T20:30:00Z","cancelled":true}
+{"key":"e1","host":"bob","title":"moved","plannedAt":"2026-01-30T20:30:00Z"}
+`
+
+// rehearsal is a world in which shows happen again, sixty times as fast.
+type rehearsal struct {
+	*importer
+	w *fanouttest.World
+}
+
+func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal { return rehearsal{newImporter(t, w.Store), w} }
+
+// again replays a file until it ends or has waited so many times.
+func (r rehearsal) again(file string, waits int) (ImportReport, error) {
+	r.t.Helper()
+	ctx, end := context.WithCancel(r.t.Context())
+	defer end()
+	return ReplayShows(ctx, r.db, telling{r.w}, 60, ImportOptions{File: file, Out: &r.out, Clock: r.w.Clock, sleep: func(ctx context.Context, d time.Duration) error {
+		if waits--; waits < 0 {
+			end()
+			return ctx.Err()
+		}
+		r.w.Clock.Advance(max(d, time.Millisecond))
+		return nil
+	}})
+}
+
+// A file happens again in the order of time, sixty times as fast, with all that shows do to boards.
+func TestReplayedShows(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		r := newRehearsal(t, w)
+		file := r.file("evening.jsonl.gz", zip(t, evening))
+		report, err := r.again(file, 100)
+		if err != nil || report.New != 4 || report.Rows != 4 || report.Bad != 1 {
+			t.Fatalf("%+v, %v\n%s", report, err, r.out.String())
+		}
+		if put := r.read(file + ".bad"); !strings.Contains(put, `# line 5: key: "e1" is a show of "ann": it cannot be moved to another host`) {
+			t.Errorf("put aside: %s", put)
+		}
+		lines, shows := r.imported("e1", "e2", "e3", "e4")
+		began := fanouttest.Start
+		near := func(what string, got time.Time, at string) {
+			t.Helper()
+			then, err := time.Parse(time.RFC3339, at)
+			w.Must(err)
+			want := began.Add(then.Sub(time.Date(2026, 1, 30, 18, 0, 0, 0, time.UTC)) / 60)
+			if got.Before(want.Add(-time.Second)) || got.After(want.Add(time.Second)) {
+				t.Errorf("%s is %s, want %s\n%s", what, got, want, strings.Join(lines, "\n"))
+			}
+		}
+		near("the plan of the first", shows["e1"].PlannedAt, "2026-01-30T19:00:00Z")
+		near("its start", shows["e1"].StartedAt, "2026-01-30T19:01:00Z")
+		near("its end", shows["e1"].EndedAt, "2026-01-30T20:01:00Z")
+		near("the start of the second", shows["e2"].StartedAt, "2026-01-30T19:29:00Z")
+		near("the plan of the third", shows["e3"].PlannedAt, "2026-01-30T21:00:00Z")
+		near("the end of the fourth", shows["e4"].CancelledAt, "2026-01-30T20:30:00Z")
+		for key, want := range map[string]services.ShowStatus{"e1": services.ShowReplay, "e2": services.ShowLive, "e3": services.ShowUpcoming, "e4": services.ShowCancelled} {
+			if shows[key].Status != want {
+				t.Errorf("%s is %s, want %s", key, shows[key].Status, want)
+			}
+		}
+		if shows["e1"].ReplayURL != "https://a.example/r" {
+			t.Errorf("the replay is at %q", shows["e1"].ReplayURL)
+		}
+		if !strings.Contains(r.out.String(), "2026-01-30T20:00:00Z  6 of 8 events  4 shows") {
+			t.Errorf("told was\n%s", r.out.String())
+		}
+		reader := w.Users(1)[0]
+		w.Follow(shows["e1"].Host, reader)
+		w.Follow(shows["e2"].Host, reader)
+		w.Work(w.Fanout)
+		if got := board(w, reader, shows); !slices.Equal(got, []string{"e2", "e3", "e1"}) {
+			t.Errorf("the board is %v", got)
+		}
+		if again, err := r.again(file, 100); err != nil || again.New != 0 {
+			t.Errorf("once more: %+v, %v", again, err)
+		}
+	})
+}
+
+// A replay that is broken off before any event goes on with it: in the end all has happened, and once.
+func TestABrokenReplayGoesOn(t *testing.T) {
+	for waits := range 8 {
+		w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+		r := newRehearsal(t, w)
+		file := r.file("evening.jsonl", evening)
+		first, err := r.again(file, waits)
+		if err != nil || !strings.Contains(r.out.String(), "broken off at 2026-01-30T") {
+			t.Fatalf("after %d events: %+v, %v", waits, first, err)
+		}
+		w.Clock.Advance(time.Hour)
+		r.out.Reset()
+		second, err := r.again(file, 100)
+		if err != nil || first.New+second.New != 4 || waits > 0 != strings.Contains(r.out.String(), "going on after event "+grouped(int64(waits))) {
+			t.Errorf("after %d events: %+v and %+v, %v\n%s", waits, first, second, err, r.out.String())
+		}
+		var statuses []services.ShowStatus
+		_, shows := r.imported("e1", "e2", "e3", "e4")
+		for _, key := range []string{"e1", "e2", "e3", "e4"} {
+			statuses = append(statuses, shows[key].Status)
+		}
+		if want := []services.ShowStatus{services.ShowReplay, services.ShowLive, services.ShowUpcoming, services.ShowCancelled}; !slices.Equal(statuses, want) {
+			t.Errorf("after %d events they are %v, want %v", waits, statuses, want)
+		}
+	}
+}
+
+// What is refused, because somebody has moved a show meanwhile, is told of, and the rest happens.
+func TestAReplayBesideOthers(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	r := newRehearsal(t, w)
+	file := r.file("evening.jsonl", evening)
+	if _, err := r.again(file, 2); err != nil {
+		t.Fatal(err)
+	}
+	_, shows := r.imported("e1")
+	w.MoveShows([]services.PostID{shows["e1"].ID}, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Cancel(now) })
+	r.out.Reset()
+	report, err := r.again(file, 100)
+	if _, shows = r.imported("e1", "e2"); err != nil || shows["e1"].Status != services.ShowCancelled || shows["e2"].Status != services.ShowLive {
+		t.Errorf("%+v, %v: %+v", report, err, shows)
+	}
+	if !strings.Contains(r.out.String(), "line 1: showId: ") {
+		t.Errorf("told was\n%s", r.out.String())
+	}
+	half := zip(t, evening)
+	if _, err := r.again(r.file("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing happens") {
+		t.Errorf("of half a file: %v", err)
+	}
+}
