@@ -55,7 +55,7 @@ func TestDefaults(t *testing.T) {
 		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
 		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute,
 		IdleAfter: 7 * 24 * time.Hour, BigFollowers: 5000, HugeFollowers: 1_000_000,
-		SiteMessageTypes: []string{"general"},
+		SiteMessageTypes: []string{"general"}, BoardSessions: "request", BoardSessionFor: 30 * time.Minute,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the defaults (-want +got):\n%s", diff)
@@ -121,7 +121,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "socket-subscriptions": "3",
 		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",
-		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s",
+		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "board-sessions": "device", "board-session-for": "10m0s",
 		"idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
 	}
 	for _, s := range settingsOf(&Config{}) {

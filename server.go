@@ -87,6 +87,7 @@ type server struct {
 	audit   *fanout.Audit
 	cleaner *fanout.Cleaner
 	badge   *badge.Service
+	live    *live.Service
 	hub     *push.Hub
 	sockets *transport.Sockets
 	http    *http.Server
@@ -180,11 +181,12 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	expiry, _ := notificationExpiry(s.cfg.NotifyFor)
 	kinds, _ := feedKinds(s.cfg.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
-	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log})
+	sessions := live.SessionLives * s.cfg.BoardSessionFor                                                                                // how long one lives at most
+	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log, ShowHistory: sessions + time.Hour}) // clocks differ
 	carrying := fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
-		Shows: services.ShowLimits{LateAfter: s.cfg.ShowLateAfter, Longest: s.cfg.ShowLongest},
+		Shows: services.ShowLimits{LateAfter: s.cfg.ShowLateAfter, Longest: s.cfg.ShowLongest}, KeepBoards: sessions,
 	}
 	for _, change := range changes {
 		change(&carrying)
@@ -201,7 +203,12 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.mirror.OnShared(s.hub.HintShared)
 	s.mirror.OnMoved(s.hub.HintSharedOf)
+	s.live = live.New(live.Config{
+		Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
+		Sessions: live.Scope(s.cfg.BoardSessions), SessionFor: s.cfg.BoardSessionFor,
+	})
 	return &resolvers.Resolver{
+		Live: s.live,
 		Social: social.New(social.Config{
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,
 			MaxMutes: s.cfg.MaxMutes, MaxBlocks: s.cfg.MaxBlocks, MaxHides: s.cfg.MaxHides,
@@ -216,7 +223,6 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, Clock: s.clock, MaxGroup: s.cfg.MaxGroup,
 			MaxWriteMembers: s.cfg.MaxWriteMembers, MaxWriteLoad: s.cfg.MaxWriteLoad, Lease: s.cfg.InsideLease,
 		}),
-		Live:  live.New(live.Config{Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock}),
 		Badge: s.badge, Notify: notify.New(notify.Config{Store: s.store, Fanout: s.fanout, Expiry: expiry}), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
 	}
 }

@@ -2014,6 +2014,22 @@ func (ec *executionContext) marshalNShow2tidingsᚋgraphᚐShow(ctx context.Cont
 	return ec._Show(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNShow2ᚕtidingsᚋgraphᚐShowᚄ(ctx context.Context, sel ast.SelectionSet, v []Show) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNShow2tidingsᚋgraphᚐShow(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNShowStatus2tidingsᚋservicesᚐShowStatus(ctx context.Context, v any) (services.ShowStatus, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := services.ShowStatus(tmp)

@@ -556,6 +556,7 @@ type IngestEvent struct {
 	MarkConversationRead   *IngestMarkConversationRead   `json:"markConversationRead,omitempty"`
 	MarkConversationUnread *IngestMarkConversationUnread `json:"markConversationUnread,omitempty"`
 	MuteConversation       *IngestMuteConversation       `json:"muteConversation,omitempty"`
+	MarkLiveBoardSeen      *IngestMarkLiveBoardSeen      `json:"markLiveBoardSeen,omitempty"`
 	ScheduleShow           *IngestScheduleShow           `json:"scheduleShow,omitempty"`
 	RescheduleShow         *IngestRescheduleShow         `json:"rescheduleShow,omitempty"`
 	StartShow              *IngestStartShow              `json:"startShow,omitempty"`
@@ -684,6 +685,15 @@ type IngestMarkHomeFeedSeen struct {
 	Key *string `json:"key,omitempty"`
 	// The newest post that was shown; without it everything in the feed now is seen.
 	UpTo *string `json:"upTo,omitempty"`
+}
+
+type IngestMarkLiveBoardSeen struct {
+	// Who looked: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// The session of the board that was shown. Without it everything that runs now is seen.
+	SessionID *string `json:"sessionId,omitempty"`
 }
 
 type IngestMarkNotificationUnread struct {
@@ -1089,6 +1099,57 @@ type LikePostPayload struct {
 	Badges services.Badges `json:"badges"`
 }
 
+// How the live board differs from what the viewer has of it.
+type LiveBoardChange struct {
+	// The session that the change is against. Pages of it can be asked for as long as this subscription is open, 24 times the idle time of sessions at most.
+	SessionID string `json:"sessionId"`
+	// Whether the session that was asked for, or that the last event was of, is over: this is a new one, of the board as it is now.
+	NewSession bool `json:"newSession"`
+	// What went live since, as it is now, the newest start first; at most 100, as of each list.
+	WentLive []Show `json:"wentLive"`
+	// What has become a replay since, the newest end first.
+	Ended []Show `json:"ended"`
+	// What is upcoming still at another time, the soonest first.
+	Rescheduled []Show `json:"rescheduled"`
+	// What was upcoming and is cancelled.
+	Cancelled []Show `json:"cancelled"`
+	// Whether a list has more than it shows.
+	More bool `json:"more"`
+	// How many shows stand above the first one of the session now: what a new first page begins with.
+	NewAbove int `json:"newAbove"`
+	// How many shows run that went live since the viewer looked at the board; the same number as in the badges.
+	LiveBoard services.Count `json:"liveBoard"`
+	// The viewer's badges, with their version: no second read is needed.
+	Badges services.Badges `json:"badges"`
+}
+
+// A page of the live board: the shows of all hosts whom the viewer follows, first those that run, the newest start first; then
+// the upcoming, the soonest first; then the replays, the newest end first.
+type LiveBoardConnection struct {
+	// The shows of this page.
+	Edges []LiveBoardEdge `json:"edges"`
+	// Where the page stands.
+	PageInfo PageInfo `json:"pageInfo"`
+	// The session that the page is of: the board keeps its statuses and its order in all its pages, whatever happens meanwhile. Send it with lastId for the next page, without for this board from its top.
+	SessionID string `json:"sessionId"`
+	// The id of the last show of this page, to be sent as `lastId`; null when there is none.
+	LastID *string `json:"lastId,omitempty"`
+	// Whether the session that was asked for is over, so that this is a new one: the page goes on from the same place, on the board as it is now.
+	NewSession bool `json:"newSession"`
+	// Why nothing follows; null while hasNextPage is true. RETENTION: older replays exist; boards keep the newest 300.
+	End *services.FeedEnd `json:"end,omitempty"`
+	// Whether the viewer's list of replays is still being put together, after a long absence or a loss. The page is right all the same.
+	Building bool `json:"building"`
+}
+
+// A show in its place on the board.
+type LiveBoardEdge struct {
+	// The place and its session: opaque, for `after`.
+	Cursor string `json:"cursor"`
+	// The show as it was when the board was frozen, in status and times; title, cover and replay are those of now. `node(id:)` has all as it is now.
+	Node Show `json:"node"`
+}
+
 type MarkAllReadInput struct {
 	// The newest notification that was shown: what arrived after it stays unread. Without it everything until now is read.
 	UpTo *string `json:"upTo,omitempty"`
@@ -1143,6 +1204,18 @@ type MarkHomeFeedSeenInput struct {
 }
 
 type MarkHomeFeedSeenPayload struct {
+	// The viewer's badges after it.
+	Badges services.Badges `json:"badges"`
+}
+
+type MarkLiveBoardSeenInput struct {
+	// The session of the board that was shown: what went live after it was frozen still counts. It may be over. Without it everything that runs now is seen.
+	SessionID *string `json:"sessionId,omitempty"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type MarkLiveBoardSeenPayload struct {
 	// The viewer's badges after it.
 	Badges services.Badges `json:"badges"`
 }

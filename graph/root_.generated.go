@@ -288,6 +288,34 @@ type ComplexityRoot struct {
 		Post   func(childComplexity int) int
 	}
 
+	LiveBoardChange struct {
+		Badges      func(childComplexity int) int
+		Cancelled   func(childComplexity int) int
+		Ended       func(childComplexity int) int
+		LiveBoard   func(childComplexity int) int
+		More        func(childComplexity int) int
+		NewAbove    func(childComplexity int) int
+		NewSession  func(childComplexity int) int
+		Rescheduled func(childComplexity int) int
+		SessionID   func(childComplexity int) int
+		WentLive    func(childComplexity int) int
+	}
+
+	LiveBoardConnection struct {
+		Building   func(childComplexity int) int
+		Edges      func(childComplexity int) int
+		End        func(childComplexity int) int
+		LastID     func(childComplexity int) int
+		NewSession func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		SessionID  func(childComplexity int) int
+	}
+
+	LiveBoardEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	MarkAllReadPayload struct {
 		Badges    func(childComplexity int) int
 		UndoUntil func(childComplexity int) int
@@ -298,6 +326,10 @@ type ComplexityRoot struct {
 	}
 
 	MarkHomeFeedSeenPayload struct {
+		Badges func(childComplexity int) int
+	}
+
+	MarkLiveBoardSeenPayload struct {
 		Badges func(childComplexity int) int
 	}
 
@@ -377,6 +409,7 @@ type ComplexityRoot struct {
 		MarkConversationRead   func(childComplexity int, input MarkConversationReadInput) int
 		MarkConversationUnread func(childComplexity int, input MarkConversationUnreadInput) int
 		MarkHomeFeedSeen       func(childComplexity int, input MarkHomeFeedSeenInput) int
+		MarkLiveBoardSeen      func(childComplexity int, input MarkLiveBoardSeenInput) int
 		MarkNotificationUnread func(childComplexity int, input MarkNotificationUnreadInput) int
 		MarkNotificationsRead  func(childComplexity int, input MarkNotificationsReadInput) int
 		MarkNotificationsSeen  func(childComplexity int, input MarkNotificationsSeenInput) int
@@ -671,6 +704,7 @@ type ComplexityRoot struct {
 		BadgesChanged       func(childComplexity int, since *string) int
 		ConversationChanged func(childComplexity int, conversationID string) int
 		HomeFeedChanged     func(childComplexity int, since *string) int
+		LiveBoardChanged    func(childComplexity int, sessionID *string, since *string) int
 	}
 
 	TouchViewPayload struct {
@@ -742,6 +776,7 @@ type ComplexityRoot struct {
 		DisplayPolicy  func(childComplexity int) int
 		Hides          func(childComplexity int, first *int, after *string) int
 		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string, newerThan *string) int
+		LiveBoard      func(childComplexity int, first *int, after *string, sessionID *string, lastID *string) int
 		Mutes          func(childComplexity int, first *int, after *string) int
 		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) int
 		SiteMessages   func(childComplexity int, first *int, after *string, typeArg *string, unreadOnly bool) int
@@ -1573,6 +1608,123 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LikePostPayload.Post(childComplexity), true
 
+	case "LiveBoardChange.badges":
+		if e.ComplexityRoot.LiveBoardChange.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.Badges(childComplexity), true
+	case "LiveBoardChange.cancelled":
+		if e.ComplexityRoot.LiveBoardChange.Cancelled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.Cancelled(childComplexity), true
+	case "LiveBoardChange.ended":
+		if e.ComplexityRoot.LiveBoardChange.Ended == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.Ended(childComplexity), true
+	case "LiveBoardChange.liveBoard":
+		if e.ComplexityRoot.LiveBoardChange.LiveBoard == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.LiveBoard(childComplexity), true
+	case "LiveBoardChange.more":
+		if e.ComplexityRoot.LiveBoardChange.More == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.More(childComplexity), true
+	case "LiveBoardChange.newAbove":
+		if e.ComplexityRoot.LiveBoardChange.NewAbove == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.NewAbove(childComplexity), true
+	case "LiveBoardChange.newSession":
+		if e.ComplexityRoot.LiveBoardChange.NewSession == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.NewSession(childComplexity), true
+	case "LiveBoardChange.rescheduled":
+		if e.ComplexityRoot.LiveBoardChange.Rescheduled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.Rescheduled(childComplexity), true
+	case "LiveBoardChange.sessionId":
+		if e.ComplexityRoot.LiveBoardChange.SessionID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.SessionID(childComplexity), true
+	case "LiveBoardChange.wentLive":
+		if e.ComplexityRoot.LiveBoardChange.WentLive == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.WentLive(childComplexity), true
+
+	case "LiveBoardConnection.building":
+		if e.ComplexityRoot.LiveBoardConnection.Building == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardConnection.Building(childComplexity), true
+	case "LiveBoardConnection.edges":
+		if e.ComplexityRoot.LiveBoardConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardConnection.Edges(childComplexity), true
+	case "LiveBoardConnection.end":
+		if e.ComplexityRoot.LiveBoardConnection.End == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardConnection.End(childComplexity), true
+	case "LiveBoardConnection.lastId":
+		if e.ComplexityRoot.LiveBoardConnection.LastID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardConnection.LastID(childComplexity), true
+	case "LiveBoardConnection.newSession":
+		if e.ComplexityRoot.LiveBoardConnection.NewSession == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardConnection.NewSession(childComplexity), true
+	case "LiveBoardConnection.pageInfo":
+		if e.ComplexityRoot.LiveBoardConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardConnection.PageInfo(childComplexity), true
+	case "LiveBoardConnection.sessionId":
+		if e.ComplexityRoot.LiveBoardConnection.SessionID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardConnection.SessionID(childComplexity), true
+
+	case "LiveBoardEdge.cursor":
+		if e.ComplexityRoot.LiveBoardEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardEdge.Cursor(childComplexity), true
+	case "LiveBoardEdge.node":
+		if e.ComplexityRoot.LiveBoardEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardEdge.Node(childComplexity), true
+
 	case "MarkAllReadPayload.badges":
 		if e.ComplexityRoot.MarkAllReadPayload.Badges == nil {
 			break
@@ -1599,6 +1751,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkHomeFeedSeenPayload.Badges(childComplexity), true
+
+	case "MarkLiveBoardSeenPayload.badges":
+		if e.ComplexityRoot.MarkLiveBoardSeenPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkLiveBoardSeenPayload.Badges(childComplexity), true
 
 	case "MarkNotificationUnreadPayload.badges":
 		if e.ComplexityRoot.MarkNotificationUnreadPayload.Badges == nil {
@@ -1995,6 +2154,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MarkHomeFeedSeen(childComplexity, args["input"].(MarkHomeFeedSeenInput)), true
+	case "Mutation.markLiveBoardSeen":
+		if e.ComplexityRoot.Mutation.MarkLiveBoardSeen == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_markLiveBoardSeen_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MarkLiveBoardSeen(childComplexity, args["input"].(MarkLiveBoardSeenInput)), true
 	case "Mutation.markNotificationUnread":
 		if e.ComplexityRoot.Mutation.MarkNotificationUnread == nil {
 			break
@@ -3246,6 +3416,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.HomeFeedChanged(childComplexity, args["since"].(*string)), true
+	case "Subscription.liveBoardChanged":
+		if e.ComplexityRoot.Subscription.LiveBoardChanged == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_liveBoardChanged_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.LiveBoardChanged(childComplexity, args["sessionId"].(*string), args["since"].(*string)), true
 
 	case "TouchViewPayload.badges":
 		if e.ComplexityRoot.TouchViewPayload.Badges == nil {
@@ -3498,6 +3679,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.HomeFeed(childComplexity, args["first"].(*int), args["after"].(*string), args["lastId"].(*string), args["newerThan"].(*string)), true
+	case "Viewer.liveBoard":
+		if e.ComplexityRoot.Viewer.LiveBoard == nil {
+			break
+		}
+
+		args, err := ec.field_Viewer_liveBoard_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Viewer.LiveBoard(childComplexity, args["first"].(*int), args["after"].(*string), args["sessionId"].(*string), args["lastId"].(*string)), true
 	case "Viewer.mutes":
 		if e.ComplexityRoot.Viewer.Mutes == nil {
 			break
@@ -3601,6 +3793,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestMarkConversationRead,
 		ec.unmarshalInputIngestMarkConversationUnread,
 		ec.unmarshalInputIngestMarkHomeFeedSeen,
+		ec.unmarshalInputIngestMarkLiveBoardSeen,
 		ec.unmarshalInputIngestMarkNotificationUnread,
 		ec.unmarshalInputIngestMarkNotificationsRead,
 		ec.unmarshalInputIngestMarkNotificationsSeen,
@@ -3641,6 +3834,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputMarkConversationReadInput,
 		ec.unmarshalInputMarkConversationUnreadInput,
 		ec.unmarshalInputMarkHomeFeedSeenInput,
+		ec.unmarshalInputMarkLiveBoardSeenInput,
 		ec.unmarshalInputMarkNotificationUnreadInput,
 		ec.unmarshalInputMarkNotificationsReadInput,
 		ec.unmarshalInputMarkNotificationsSeenInput,
@@ -3769,7 +3963,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls" "views.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "schema.graphqls" "views.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -3783,6 +3977,7 @@ func sourceData(filename string) string {
 var sources = []*ast.Source{
 	{Name: "admin.graphqls", Input: sourceData("admin.graphqls"), BuiltIn: false},
 	{Name: "badges.graphqls", Input: sourceData("badges.graphqls"), BuiltIn: false},
+	{Name: "board.graphqls", Input: sourceData("board.graphqls"), BuiltIn: false},
 	{Name: "chat.graphqls", Input: sourceData("chat.graphqls"), BuiltIn: false},
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
@@ -4296,6 +4491,62 @@ func (ec *executionContext) childFields_LikePostPayload(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type LikePostPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_LiveBoardChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "sessionId":
+		return ec.fieldContext_LiveBoardChange_sessionId(ctx, field)
+	case "newSession":
+		return ec.fieldContext_LiveBoardChange_newSession(ctx, field)
+	case "wentLive":
+		return ec.fieldContext_LiveBoardChange_wentLive(ctx, field)
+	case "ended":
+		return ec.fieldContext_LiveBoardChange_ended(ctx, field)
+	case "rescheduled":
+		return ec.fieldContext_LiveBoardChange_rescheduled(ctx, field)
+	case "cancelled":
+		return ec.fieldContext_LiveBoardChange_cancelled(ctx, field)
+	case "more":
+		return ec.fieldContext_LiveBoardChange_more(ctx, field)
+	case "newAbove":
+		return ec.fieldContext_LiveBoardChange_newAbove(ctx, field)
+	case "liveBoard":
+		return ec.fieldContext_LiveBoardChange_liveBoard(ctx, field)
+	case "badges":
+		return ec.fieldContext_LiveBoardChange_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LiveBoardChange", field.Name)
+}
+
+func (ec *executionContext) childFields_LiveBoardConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_LiveBoardConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_LiveBoardConnection_pageInfo(ctx, field)
+	case "sessionId":
+		return ec.fieldContext_LiveBoardConnection_sessionId(ctx, field)
+	case "lastId":
+		return ec.fieldContext_LiveBoardConnection_lastId(ctx, field)
+	case "newSession":
+		return ec.fieldContext_LiveBoardConnection_newSession(ctx, field)
+	case "end":
+		return ec.fieldContext_LiveBoardConnection_end(ctx, field)
+	case "building":
+		return ec.fieldContext_LiveBoardConnection_building(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LiveBoardConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_LiveBoardEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_LiveBoardEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_LiveBoardEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LiveBoardEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_MarkAllReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "undoUntil":
@@ -4320,6 +4571,14 @@ func (ec *executionContext) childFields_MarkHomeFeedSeenPayload(ctx context.Cont
 		return ec.fieldContext_MarkHomeFeedSeenPayload_badges(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkHomeFeedSeenPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_MarkLiveBoardSeenPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "badges":
+		return ec.fieldContext_MarkLiveBoardSeenPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MarkLiveBoardSeenPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MarkNotificationUnreadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5042,6 +5301,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_badges(ctx, field)
 	case "homeFeed":
 		return ec.fieldContext_Viewer_homeFeed(ctx, field)
+	case "liveBoard":
+		return ec.fieldContext_Viewer_liveBoard(ctx, field)
 	case "conversations":
 		return ec.fieldContext_Viewer_conversations(ctx, field)
 	case "badgeExplained":

@@ -64,6 +64,7 @@ var ingested = []func(r *Resolver, ctx context.Context, event graph.IngestEvent)
 	(*Resolver).notificationMarkEvent, (*Resolver).noticeEvent, (*Resolver).announcementEvent,
 	(*Resolver).siteMessageEvent, (*Resolver).viewEvent, (*Resolver).policyEvent,
 	(*Resolver).conversationEvent, (*Resolver).messageEvent, (*Resolver).positionEvent, (*Resolver).showEvent,
+	(*Resolver).boardEvent,
 }
 
 // event makes the op of one event, and the id that it names.

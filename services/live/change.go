@@ -5,16 +5,11 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/mirror"
 )
 
 // MaxChanged bounds each list of a change.
 const MaxChanged = 100
-
-// Move is a show that is not where it was at a version.
-type Move struct {
-	Was services.Show // as it was then; without an id: no board had it
-	Is  services.Show // as it is
-}
 
 // Difference is how a board differs now from what a session froze of it. The shows are as they are now, each list in the
 // order of the board of now; the cancelled have no place there and stand by their ids.
@@ -24,7 +19,7 @@ type Difference struct {
 }
 
 // difference sorts the moves since a session by what they mean to who looks at its board.
-func difference(moves []Move) (d Difference) {
+func difference(moves []mirror.ShowMove) (d Difference) {
 	for _, move := range moves {
 		was, is := services.ShowStatus(""), move.Is.Status
 		if move.Was.ID != 0 {
@@ -76,4 +71,14 @@ func (d Difference) same(other Difference) bool {
 // empty says that the board is as the session froze it.
 func (d Difference) empty() bool {
 	return len(d.WentLive)+len(d.Ended)+len(d.Rescheduled)+len(d.Cancelled) == 0
+}
+
+// newAbove counts the moved shows that stand above a place now; the zero place: all that stand anywhere.
+func newAbove(top services.ShowPlace, moves []mirror.ShowMove) (count int) {
+	for _, move := range moves {
+		if place := move.Is.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {
+			count++
+		}
+	}
+	return count
 }

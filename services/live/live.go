@@ -26,7 +26,9 @@ type Config struct {
 	IDs    *services.IDClock
 	Clock  services.Clock
 
-	Sessions   Scope         // for how many sessions there is room at once; "" means PerRequest
+	Sessions Scope // for how many sessions there is room at once; "" means PerRequest
+	// BuildWait is how long a page waits for what is being rebuilt before it comes from the facts; 0 means 500 ms.
+	BuildWait  time.Duration
 	SessionFor time.Duration // how long a session lives after its last page; 0 means 30 minutes. None lives longer than 24 times that
 }
 
@@ -41,6 +43,7 @@ type Service struct {
 
 	sessions      Scope
 	idle, longest time.Duration
+	buildWait     time.Duration
 }
 
 // New makes the service.
@@ -51,8 +54,12 @@ func New(cfg Config) *Service {
 	if cfg.SessionFor == 0 {
 		cfg.SessionFor = 30 * time.Minute
 	}
+	if cfg.BuildWait == 0 {
+		cfg.BuildWait = 500 * time.Millisecond
+	}
 	return &Service{
-		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
+		buildWait: cfg.BuildWait,
+		store:     cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
 	}
 }

@@ -1,16 +1,12 @@
 package live
 
-import (
-	"slices"
-
-	"tidings/services"
-)
+import "tidings/services"
 
 // line is one line of a board: a show at its place in the session.
 type line struct {
 	Place services.ShowPlace
 	Host  services.UserNumber
-	Show  services.Show // as the session froze it; without an id where only its place is known yet
+	Show  services.Show // as the session froze it; without an id while only its place is known
 }
 
 func lineOf(show services.Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
@@ -96,10 +92,4 @@ func newest(heads [][]line, sources []source) (at int, unread bool) {
 		}
 	}
 	return at, unread
-}
-
-// without leaves out lines of a source; the rest stays in order.
-func (s source) without(drop func(line) bool) source {
-	s.Lines = slices.DeleteFunc(slices.Clone(s.Lines), drop)
-	return s
 }

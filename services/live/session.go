@@ -107,16 +107,15 @@ func (s Session) shared(scope Scope) bool {
 	return scope == PerUser || scope == PerDevice && s.Device != 0
 }
 
-// Lease is what Redis has of the room of a session.
-type Lease struct {
-	Known  bool      // Redis answered
-	Holder string    // the name of the session that has the room; "" for none
-	Until  time.Time // how long it has it
+// lease is what Redis has of the room of a session.
+type lease struct {
+	Known  bool   // Redis answered
+	Holder string // the name of the session that has the room and lives; "" for none
 }
 
 // lives says whether a session may still be read: for idle after it was made or, by its lease, used last, and however
 // often it is used no longer than longest. What Redis does not say is taken to be so.
-func (s Session) lives(now time.Time, lease Lease, idle, longest time.Duration) bool {
+func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) bool {
 	made := s.Made.Time()
 	switch {
 	case now.After(made.Add(longest)):
@@ -126,7 +125,7 @@ func (s Session) lives(now time.Time, lease Lease, idle, longest time.Duration) 
 	case lease.Holder == "":
 		return !now.After(made.Add(idle))
 	}
-	return lease.Holder == s.name() && !now.After(lease.Until)
+	return lease.Holder == s.name()
 }
 
 // has says whether a host who is followed since then is on the board of the session.

@@ -110,24 +110,21 @@ func TestHowLongASessionLives(t *testing.T) {
 	const idle, longest = 30 * time.Minute, 12 * time.Hour
 	start := time.UnixMilli(1_700_000_000_000)
 	session := Session{Made: services.PostIDAt(start) + 7, Viewer: 3}
-	mine := func(until time.Duration) Lease {
-		return Lease{Known: true, Holder: session.name(), Until: start.Add(until)}
-	}
+	mine := lease{Known: true, Holder: session.name()}
 	for _, c := range []struct {
 		what  string
 		at    time.Duration
-		lease Lease
+		lease lease
 		want  bool
 	}{
-		{"never used, in time", idle, Lease{Known: true}, true},
-		{"never used, too late", idle + time.Millisecond, Lease{Known: true}, false},
-		{"used, in time", 3 * time.Hour, mine(3 * time.Hour), true},
-		{"used, too late", 3*time.Hour + time.Millisecond, mine(3 * time.Hour), false},
-		{"its room is another's", time.Minute, Lease{Known: true, Holder: "other", Until: start.Add(idle)}, false},
-		{"Redis does not say", 3 * time.Hour, Lease{}, true},
-		{"longest", longest, mine(longest + idle), true},
-		{"longer than the longest", longest + time.Millisecond, mine(longest + idle), false},
-		{"longer, and Redis does not say", longest + time.Millisecond, Lease{}, false},
+		{"never used, in time", idle, lease{Known: true}, true},
+		{"never used, too late", idle + time.Millisecond, lease{Known: true}, false},
+		{"used", 3 * time.Hour, mine, true},
+		{"its room is another's", time.Minute, lease{Known: true, Holder: "other"}, false},
+		{"Redis does not say", 3 * time.Hour, lease{}, true},
+		{"longest", longest, mine, true},
+		{"longer than the longest", longest + time.Millisecond, mine, false},
+		{"longer, and Redis does not say", longest + time.Millisecond, lease{}, false},
 	} {
 		if got := session.lives(start.Add(c.at), c.lease, idle, longest); got != c.want {
 			t.Errorf("%s: %t", c.what, got)

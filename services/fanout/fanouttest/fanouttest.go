@@ -115,7 +115,7 @@ func (w *World) Another() *fanout.Fanout { return fanout.New(w.cfg) }
 // AnotherNode is one more node on the same engines, with a memory of its own.
 func (w *World) AnotherNode() *World {
 	other := *w
-	other.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Log: w.Log})
+	other.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
 	other.cfg.Mirror, other.cfg.IDs = other.Mirror, other.IDs
 	other.Fanout = other.Another()

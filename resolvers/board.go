@@ -1,0 +1,100 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/live"
+)
+
+// liveBoard reads a page of a viewer's board.
+func (r *Resolver) liveBoard(ctx context.Context, viewer *graph.Viewer, first *int, after, sessionID, lastID *string) (*graph.LiveBoardConnection, error) {
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	board, err := r.Live.Board(ctx, viewer.Number, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: device(ctx)})
+	if err != nil {
+		return nil, err
+	}
+	page := &graph.LiveBoardConnection{
+		Edges: make([]graph.LiveBoardEdge, len(board.Items)), PageInfo: graph.PageInfo{HasNextPage: board.HasNext},
+		SessionID: board.Session.String(), NewSession: board.Replaced, Building: board.Building,
+	}
+	for i, item := range board.Items {
+		page.Edges[i] = graph.LiveBoardEdge{Cursor: live.CursorText(board.Session, item.Place), Node: r.graphShow(item.Show, item.Host)}
+	}
+	if last := len(page.Edges) - 1; last >= 0 {
+		page.PageInfo.StartCursor, page.PageInfo.EndCursor = &page.Edges[0].Cursor, &page.Edges[last].Cursor
+		page.LastID = &page.Edges[last].Node.ID
+	}
+	if board.End != "" {
+		page.End = &board.End
+	}
+	return page, nil
+}
+
+// watchLiveBoard makes of the changes of a viewer's board what is shown of them.
+func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, sessionID *string, since string) (<-chan *graph.LiveBoardChange, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	// All badges are asked for, also when they are those that the client holds: the board may have changed without them.
+	badges, err := r.Hub.Watch(ctx, viewer.Number, "")
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	changes, err := r.Live.Watch(ctx, viewer.Number, sessionID, device(ctx), badges)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	first := true
+	return relay(ctx, cancel, r.Log, changes, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
+		known := first && change.Nothing() && change.Badges.Version == since
+		if first = false; known {
+			return nil, errKnown
+		}
+		return r.liveBoardChange(ctx, change)
+	}), nil
+}
+
+// liveBoardChange reads the hosts of an event, with a loader of its own.
+func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
+	lists := [][]services.Show{change.WentLive, change.Ended, change.Rescheduled, change.Cancelled}
+	var hosts []services.UserNumber
+	for _, list := range lists {
+		for _, show := range list {
+			hosts = append(hosts, show.Host)
+		}
+	}
+	users, err := dataloader.New(r.Chat.Mirror).Users(ctx, hosts)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([][]graph.Show, len(lists))
+	for i, list := range lists {
+		shown[i] = make([]graph.Show, len(list))
+		for j, show := range list {
+			shown[i][j] = r.graphShow(show, users[show.Host])
+		}
+	}
+	return &graph.LiveBoardChange{
+		SessionID: change.Session.String(), NewSession: change.Replaced, WentLive: shown[0], Ended: shown[1], Rescheduled: shown[2], Cancelled: shown[3],
+		More: change.More, NewAbove: change.NewAbove, LiveBoard: change.Badges.LiveBoard, Badges: *change.Badges,
+	}, nil
+}
+
+// boardEvent is about who looked at his board.
+func (r *Resolver) boardEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
+	seen := event.MarkLiveBoardSeen
+	if seen == nil {
+		return nil, nil
+	}
+	op, err := as(ctx, r, seen.As, func(viewer services.UserNumber) (*fanout.Op, error) {
+		return r.Live.MarkSeen(ctx, viewer, seen.SessionID)
+	})
+	return &happening{op, "", seen.Key}, err
+}

@@ -1,0 +1,221 @@
+package live
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+)
+
+// Ask is what is asked of a board.
+type Ask struct {
+	First  int    // so many shows
+	Device string // the client's name for its device; "": it has none
+
+	// After is a cursor, nil for none; it stands for the other two and excludes them.
+	After *string
+	// Session is a session, nil for a new one; LastID is the id of a show of it, nil for its top.
+	Session, LastID *string
+}
+
+// Item is one line of a board: the show as it was in the session, but for its title, cover and replay, which are those of
+// now.
+type Item struct {
+	Place services.ShowPlace
+	Show  services.Show
+	Host  services.User
+}
+
+// Board is a page of a live board.
+type Board struct {
+	Session  Session
+	Replaced bool // the session that was asked for is over; Session is a new one and goes on from the same place
+	Items    []Item
+	HasNext  bool
+	End      services.FeedEnd // why nothing follows, when HasNext is false
+	Building bool             // its replays come from the facts, because the viewer's list of them is still being put together
+}
+
+// place is where a page starts.
+type place struct {
+	field   string  // the argument that names the session
+	session Session // Made 0: a new one
+	after   services.ShowPlace
+	last    services.PostID // a show whose place in the session is to be found; 0: none
+}
+
+// place reads what is asked, as far as it needs nobody.
+func (a Ask) place(viewer services.UserNumber) (p place, err error) {
+	p.field = "sessionId"
+	switch {
+	case a.After != nil && (a.Session != nil || a.LastID != nil):
+		return p, services.Errorf(services.Invalid, "after: it stands for a session and a place in it, and cannot be given together with sessionId or lastId")
+	case a.After != nil:
+		p.field = "after"
+		p.session, p.after, err = ParseCursor(viewer, *a.After)
+		return p, err
+	case a.LastID != nil && a.Session == nil:
+		return p, services.Errorf(services.Invalid, "lastId: it is a place in a session, and cannot be given without sessionId")
+	case a.Session == nil:
+		return p, nil
+	}
+	if p.session, err = ParseSession("sessionId", viewer, *a.Session); err != nil || a.LastID == nil {
+		return p, err
+	}
+	p.last, err = services.ParseShowID("lastId", *a.LastID)
+	return p, err
+}
+
+// Board reads a page of a viewer's board. Without a session it freezes a new one, as the board is now; with one it goes on
+// in it, as the board was then. Where that is over, a new one goes on from the same place and says so.
+func (s *Service) Board(ctx context.Context, viewer services.UserNumber, ask Ask) (Board, error) {
+	start, err := ask.place(viewer)
+	if err != nil {
+		return Board{}, err
+	}
+	given := start.session.Made != 0
+	if err := s.reach(ctx, start.field, start.session); err != nil {
+		return Board{}, err
+	}
+	var shown services.Show
+	if start.last != 0 {
+		if shown, err = s.shown(ctx, start.session, start.last); err != nil {
+			return Board{}, err
+		}
+		start.after = shown.Place()
+	}
+	session := start.session
+	if !given {
+		session = Session{Viewer: viewer, Device: DeviceHash(ask.Device)}
+	}
+	view, err := s.view(ctx, session, start.after, ask.First)
+	if err != nil {
+		return Board{}, err
+	}
+	if start.last != 0 {
+		if err := s.checkShown(ctx, session, view.hosts, shown); err != nil {
+			return Board{}, err
+		}
+	}
+	board := Board{Replaced: given && !session.lives(s.clock.Now(), view.lease, s.idle, s.longest)}
+	if !given || board.Replaced {
+		session = s.freeze(session, view.hosts)
+	}
+	if given && !board.Replaced || session.shared(s.sessions) {
+		s.renew(ctx, session)
+	}
+	return s.fill(ctx, board, session, view, start.after, ask.First)
+}
+
+// freeze makes a session of the board as it is now, with all hosts of a list on it.
+func (s *Service) freeze(former Session, hosts []services.FollowedAuthor) Session {
+	session := former
+	session.Version, session.Made = s.mirror.ShowsVersion(), s.ids.Next()
+	for _, host := range hosts {
+		// Another node's clock may be ahead, and who is followed already is on the board.
+		session.Made = max(session.Made, host.Since)
+	}
+	return session
+}
+
+// fill puts a page together and reads what it shows.
+func (s *Service) fill(ctx context.Context, board Board, session Session, view view, after services.ShowPlace, first int) (Board, error) {
+	page, building, err := s.cut(ctx, session, view, after, first)
+	if err != nil {
+		return Board{}, err
+	}
+	board.Session, board.HasNext, board.End, board.Building = session, page.HasNext, page.End, building
+	hosts := make([]services.UserNumber, len(page.Lines))
+	for i, line := range page.Lines {
+		hosts[i] = line.Show.Host
+	}
+	_, users, err := s.mirror.Read(ctx, nil, hosts)
+	if err != nil {
+		return Board{}, err
+	}
+	board.Items = make([]Item, len(page.Lines))
+	for i, line := range page.Lines {
+		board.Items[i] = Item{Place: line.Place, Show: line.Show, Host: users[line.Show.Host]}
+	}
+	return board, nil
+}
+
+// cut makes a page of what memory knows and of the viewer's replays.
+func (s *Service) cut(ctx context.Context, session Session, view view, after services.ShowPlace, first int) (page cut, building bool, err error) {
+	hosts := session.hosts(view.hosts)
+	var p part
+	if !after.Replay {
+		p.Active, p.More = s.mirror.ActiveAt(hosts, session.Version, after, first+1)
+		after = services.ShowPlace{}
+	}
+	if p.More || len(p.Active) > first || len(hosts) == 0 {
+		return p.page(first), false, nil
+	}
+	listed, building, err := s.listed(ctx, session, view, after, first)
+	if err != nil {
+		return cut{}, false, err
+	}
+	if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
+		return cut{}, false, err
+	}
+	p.Replays = []source{listed, s.known(session, hosts, after, first)}
+	return p.page(first), building, nil
+}
+
+// known are the replays in memory after a place. It has the newest of the pulled ones, as many as a list: who has turned
+// over so many is at its end.
+func (s *Service) known(session Session, hosts []services.FollowedAuthor, after services.ShowPlace, first int) (known source) {
+	if after.ID != 0 {
+		all, _ := s.mirror.ReplaysAt(hosts, session.Version, services.ShowPlace{}, services.Retention+1)
+		if len(all) > services.Retention {
+			known.Floor = all[services.Retention].Place()
+		}
+	}
+	shows, more := s.mirror.ReplaysAt(hosts, session.Version, after, first+1)
+	known.More, known.Lines = more, make([]line, len(shows))
+	for i, show := range shows {
+		known.Lines[i] = lineOf(show)
+	}
+	return known
+}
+
+// atSession leaves of a list of replays those that were replays in the session, of its hosts, and reads what they show. Memory knows
+// what became one lately; what it does not know was one long ago, or is newer than what this node has heard of.
+func (s *Service) atSession(ctx context.Context, list source, session Session, hosts []services.FollowedAuthor) (source, error) {
+	on := make(map[services.UserNumber]bool, len(list.Lines))
+	for _, line := range list.Lines {
+		on[line.Host] = false
+	}
+	for _, host := range hosts {
+		if _, listed := on[host.Author]; listed {
+			on[host.Author] = true
+		}
+	}
+	var lines []line
+	var unknown []services.PostID
+	for _, one := range list.Lines {
+		show, known, there := s.mirror.ShowAt(one.Place.ID, session.Version)
+		switch {
+		case !on[one.Host] || known && !there:
+			continue
+		case known:
+			one.Show = show
+		case one.Show.ID == 0:
+			unknown = append(unknown, one.Place.ID)
+		}
+		lines = append(lines, one)
+	}
+	shows, err := s.mirror.Shows(ctx, unknown)
+	if err != nil {
+		return list, err
+	}
+	for i, one := range lines {
+		if one.Show.ID == 0 {
+			lines[i].Show = shows[one.Place.ID]
+		}
+	}
+	list.Lines = slices.DeleteFunc(lines, func(one line) bool {
+		return one.Show.Status != services.ShowReplay || one.Show.Version > session.Version
+	})
+	return list, nil
+}

@@ -1,0 +1,293 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// hall is boards on real engines, and the node that serves them.
+type hall struct {
+	*fanouttest.World
+	boards *Service
+}
+
+func newHall(w *fanouttest.World, change func(*Config)) hall {
+	cfg := Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock, BuildWait: 10 * time.Second}
+	if change != nil {
+		change(&cfg)
+	}
+	return hall{w, New(cfg)}
+}
+
+// page reads a page that must come.
+func (h hall) page(viewer services.UserNumber, ask Ask) Board {
+	h.TB.Helper()
+	if ask.First == 0 {
+		ask.First = 100
+	}
+	board, err := h.boards.Board(h.TB.Context(), viewer, ask)
+	h.Must(err)
+	return board
+}
+
+// later lets a moment pass, does what is due, and brings this node's memory up to date.
+func (h hall) later() {
+	h.TB.Helper()
+	h.Clock.Advance(time.Second)
+	h.Work(h.Fanout)
+	h.Must(h.Mirror.RefreshShows(h.TB.Context()))
+}
+
+func shown(board Board) (list []services.PostID) {
+	for _, item := range board.Items {
+		list = append(list, item.Show.ID)
+	}
+	return list
+}
+
+// goOn asks for what follows a page.
+func goOn(board Board, byCursor bool) Ask {
+	if len(board.Items) == 0 {
+		session := board.Session.String()
+		return Ask{Session: &session}
+	}
+	last := board.Items[len(board.Items)-1]
+	if byCursor {
+		cursor := CursorText(board.Session, last.Place)
+		return Ask{After: &cursor}
+	}
+	session, id := board.Session.String(), last.Show.GlobalID()
+	return Ask{Session: &session, LastID: &id}
+}
+
+func text(session Session) *string {
+	text := session.String()
+	return &text
+}
+
+// walk reads what follows a page, page by page.
+func (h hall) walk(viewer services.UserNumber, board Board, first int) (list []services.PostID, end services.FeedEnd) {
+	h.TB.Helper()
+	for turn := 0; ; turn++ {
+		list = append(list, shown(board)...)
+		if !board.HasNext {
+			return list, board.End
+		}
+		ask := goOn(board, turn%2 == 0)
+		ask.First = first
+		session := board.Session
+		if board = h.page(viewer, ask); board.Session != session || board.Replaced {
+			h.TB.Fatalf("session %+v became %+v", session, board.Session)
+		}
+	}
+}
+
+// Without Redis, and while the list of replays is missing, boards are what they were, and sessions go on.
+func TestBoardsWithoutRedis(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	h := newHall(w, nil)
+	viewer, host := w.Users(1)[0], w.Users(1)[0]
+	w.Follow(host, viewer)
+	for range 6 {
+		w.Replay(host)
+		h.later()
+	}
+	live, planned := w.Schedule(host, time.Hour), w.Schedule(host, 2*time.Hour)
+	h.later()
+	w.Start(live)
+	h.later()
+	first := h.page(viewer, Ask{First: 3})
+	whole, end := h.walk(viewer, h.page(viewer, Ask{}), 3)
+	if len(whole) != 8 || whole[0] != live || whole[1] != planned || end != services.EndOfFeed || first.Building {
+		t.Fatalf("the board is %v, %q, building %t", whole, end, first.Building)
+	}
+	w.Server.Kill()
+	w.End(live)
+	h.Clock.Advance(time.Second)
+	h.Must(h.Mirror.RefreshShows(t.Context()))
+	if got, end := h.walk(viewer, h.page(viewer, Ask{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
+		t.Errorf("without Redis the board is %v, %q", got, end)
+	}
+	if got, _ := h.walk(viewer, first, 2); !slices.Equal(got, whole) {
+		t.Errorf("without Redis the session goes on with %v, want %v", got, whole)
+	}
+	w.Server.Start()
+	var back Board
+	for range 100 {
+		if back = h.page(viewer, Ask{}); !back.Building {
+			break
+		}
+	}
+	if got := shown(back); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || back.Building {
+		t.Errorf("with an empty Redis the board is %v, building %t", got, back.Building)
+	}
+}
+
+// A page does not wait for a list of replays that takes long: it comes from the facts and says so, and the list is made.
+func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		h := newHall(w, func(cfg *Config) { cfg.BuildWait = time.Nanosecond })
+		viewer, host := w.Users(1)[0], w.Users(1)[0]
+		w.Follow(host, viewer)
+		replay := w.Replay(host)
+		h.later()
+		board := h.page(viewer, Ask{})
+		if got := shown(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {
+			t.Errorf("while the list is made the board is %v, building %t", got, board.Building)
+		}
+		for deadline := time.Now().Add(time.Minute); board.Building; board = h.page(viewer, Ask{}) {
+			if time.Now().After(deadline) {
+				t.Fatal("the list is not made")
+			}
+		}
+		if got := shown(board); !slices.Equal(got, []services.PostID{replay}) {
+			t.Errorf("then it is %v", got)
+		}
+	})
+}
+
+// A node that is behind a session's version reads the log first, and one that starts late shows the same board.
+func TestANodeThatLagsCatchesUp(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		h := newHall(w, nil)
+		viewer, host := w.Users(1)[0], w.Users(1)[0]
+		w.Follow(host, viewer)
+		one := w.Schedule(host, time.Hour)
+		h.later()
+		behind := newHall(w.AnotherNode(), nil)
+		behind.page(viewer, Ask{}) // it knows one show
+		two := w.Schedule(host, 30*time.Minute)
+		h.later()
+		first := h.page(viewer, Ask{First: 1})
+		w.Start(one)
+		h.later()
+		if got := shown(behind.page(viewer, Ask{})); !slices.Equal(got, []services.PostID{one}) {
+			t.Errorf("a node that is behind makes sessions of what it knows: %v", got)
+		}
+		// A show that came and went is in the viewer's list before this node has heard of it: it is on later boards alone.
+		w.Replay(host)
+		h.later()
+		h.page(viewer, Ask{}) // makes the list
+		w.Replay(host)
+		h.later()
+		lags := behind.page(viewer, Ask{})
+		if got := shown(lags); !slices.Equal(got, shown(h.page(viewer, Ask{Session: text(lags.Session)}))) {
+			t.Errorf("a node that is behind shows %v, and another one the same session otherwise", got)
+		}
+		starts := newHall(w.AnotherNode(), nil)
+		for _, node := range []hall{behind, starts} {
+			next := node.page(viewer, goOn(first, true))
+			if got := shown(next); !slices.Equal(got, []services.PostID{one}) || next.Items[0].Show.Status != services.ShowUpcoming {
+				t.Errorf("the second page is %v", next.Items)
+			}
+		}
+		if got := shown(first); !slices.Equal(got, []services.PostID{two}) {
+			t.Errorf("the first page was %v", got)
+		}
+	})
+}
+
+// Boards end after the newest 300 replays, and say so: of those that are in lists, and of those that nodes have in memory.
+func TestReplaysEndWithTheirRetention(t *testing.T) {
+	for name, mode := range map[string]services.AuthorMode{"pushed": services.AuthorSmall, "pulled": services.AuthorHuge} {
+		t.Run(name, func(t *testing.T) {
+			w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+			h := newHall(w, nil)
+			viewer, host := w.Users(1)[0], w.Users(1)[0]
+			w.SetMode(host, mode)
+			w.Follow(host, viewer)
+			h.later()
+			const many = services.Retention + 20
+			shows := make([]services.PostID, many)
+			for i := range shows {
+				shows[i] = w.Schedule(host, time.Hour)
+			}
+			h.later()
+			for i := range 4 {
+				part := shows[i*many/4 : (i+1)*many/4]
+				w.Start(part...)
+				h.Clock.Advance(time.Millisecond)
+				w.End(part...)
+				h.later()
+			}
+			slices.Reverse(shows)
+			got, end := h.walk(viewer, h.page(viewer, Ask{First: 70}), 70)
+			if len(got) != services.Retention || !slices.Equal(got, shows[:services.Retention]) || end != services.EndOfRetention {
+				t.Errorf("%d replays, from %v to %v, end %q", len(got), got[0], got[len(got)-1], end)
+			}
+		})
+	}
+}
+
+// What a viewer saw last may be gone from his board: the host is followed no longer, is not shown, or is followed again. The
+// next page goes on from its place all the same.
+func TestASessionGoesOnAfterAHostWhoIsGone(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		h := newHall(w, nil)
+		viewer := w.Users(1)[0]
+		hosts := w.Users(3)
+		var shows []services.PostID
+		for i := range 6 {
+			if i < 3 {
+				w.Follow(hosts[i], viewer)
+			}
+			shows = append(shows, w.Schedule(hosts[i%3], time.Duration(i+1)*time.Hour))
+			h.later()
+		}
+		page := h.page(viewer, Ask{First: 2}) // hosts 0 and 1
+		w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.NoteUnfollow(ctx, viewer, hosts[1]) })
+		w.Unfollow(hosts[1], viewer)
+		h.later()
+		for _, byCursor := range []bool{true, false} {
+			next := h.page(viewer, goOn(page, byCursor))
+			if got := shown(next); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) || next.Replaced {
+				t.Errorf("after an unfollow: %v of %v", got, shows)
+			}
+		}
+		w.Follow(hosts[1], viewer)
+		h.later()
+		if got := shown(h.page(viewer, goOn(page, false))); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) {
+			t.Errorf("a host who is followed again waits for the next session: %v of %v", got, shows)
+		}
+		if got := shown(h.page(viewer, Ask{})); len(got) != 6 {
+			t.Errorf("a new session has %v of %v", got, shows)
+		}
+	})
+}
+
+// The mark of the board is the session's version, and never falls.
+func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		h := newHall(w, nil)
+		viewer, host := w.Users(1)[0], w.Users(1)[0]
+		w.Follow(host, viewer)
+		one, two := w.Schedule(host, time.Hour), w.Schedule(host, time.Hour)
+		h.later()
+		w.Start(one)
+		h.later()
+		session := h.page(viewer, Ask{}).Session
+		text := session.String()
+		w.Start(two)
+		h.later()
+		for _, step := range []struct {
+			text *string
+			want uint64
+		}{{&text, session.Version}, {nil, h.Mirror.ShowsVersion()}, {&text, h.Mirror.ShowsVersion()}} {
+			op, err := h.boards.MarkSeen(t.Context(), viewer, step.text)
+			h.Must(err)
+			h.Must(h.Fanout.Commit(t.Context(), op)[0])
+			if got := w.Document(viewer).LiveSeen; got != step.want {
+				t.Errorf("after %v the mark is %d, want %d", step.text, got, step.want)
+			}
+		}
+		if got := h.Mirror.LiveSince(w.Document(viewer).Hosts, session.Version); len(got) != 1 || got[0].ID != two {
+			t.Errorf("after the session's mark there would be %v", got)
+		}
+	})
+}

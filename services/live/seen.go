@@ -1,0 +1,36 @@
+package live
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/store"
+)
+
+// MarkSeen is the op by which a viewer has looked at the board: at that of a session, nil for the board as it is now. What
+// went live since still counts. The mark only grows. INVALID for a session of somebody else's, and for one of the future.
+func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text *string) (*fanout.Op, error) {
+	session := Session{Version: s.mirror.ShowsVersion()}
+	input := ""
+	if text != nil {
+		var err error
+		if session, err = ParseSession("sessionId", viewer, *text); err != nil {
+			return nil, err
+		}
+		if err := s.reach(ctx, "sessionId", session); err != nil {
+			return nil, err
+		}
+		input = *text
+	}
+	return &fanout.Op{
+		Name: "markLiveBoardSeen", Actor: viewer, Input: input,
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			if _, err := tx.RaisePosition(ctx, viewer, store.LiveBoard, "", services.PostID(session.Version)); err != nil {
+				return nil, err
+			}
+			return nil, tx.Enqueue(ctx, fanout.LiveSeenJob(viewer))
+		},
+		Own: func(ctx context.Context) error { return s.fanout.CarryLiveSeen(ctx, viewer) },
+	}, nil
+}

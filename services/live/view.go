@@ -1,0 +1,159 @@
+package live
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// view is what is known of a viewer: whom he follows and his replays after a place.
+type view struct {
+	hosts   []services.FollowedAuthor
+	replays source
+	ready   bool // replays are what they should be; else they are to be read from the facts
+	lease   lease
+}
+
+// view reads it: from Redis in one round trip, after a rebuild of what is lost, or else from SQL. Of the replays it reads so
+// many more than a page needs as may have been added since the session.
+func (s *Service) view(ctx context.Context, session Session, after services.ShowPlace, first int) (view, error) {
+	query := rdb.BoardQuery{Reader: session.Viewer, Limit: first + 1, Slot: session.slot(s.sessions)}
+	if after.Replay {
+		query.Before = after
+	}
+	if now := s.mirror.ShowsVersion(); session.Made != 0 && now > session.Version {
+		query.Limit += int(min(now-session.Version, services.Retention))
+	}
+	read, err := s.redis.Board(ctx, query)
+	if err == nil && (!read.Ready || s.fanout.AwaySince(read.Day)) {
+		read.Ready = false
+		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
+		err = s.fanout.Rebuild(waiting, session.Viewer)
+		cancel()
+		if err == nil {
+			read, err = s.redis.Board(ctx, query)
+		}
+	}
+	if err == nil && read.Ready {
+		return viewOf(read, query.Limit), nil
+	}
+	if err != nil && !services.IsUnavailable(err) && ctx.Err() != nil {
+		return view{}, err
+	}
+	edges, err := s.store.HostsBy(ctx, session.Viewer)
+	known := view{hosts: make([]services.FollowedAuthor, len(edges))}
+	for i, edge := range edges {
+		known.hosts[i] = services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}
+	}
+	return known, err
+}
+
+func viewOf(read rdb.BoardRead, limit int) view {
+	v := view{hosts: read.Hosts, ready: read.Listed, lease: lease{Known: true, Holder: read.Lease}}
+	v.replays = source{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
+	for i, entry := range read.Replays {
+		v.replays.Lines[i] = line{Place: entry.Place, Host: entry.Host}
+	}
+	return v
+}
+
+// listed are the viewer's replays after a place: his list, made anew where it is lost, or the facts while that takes long.
+func (s *Service) listed(ctx context.Context, session Session, v view, after services.ShowPlace, first int) (list source, building bool, err error) {
+	if v.ready {
+		return v.replays, false, nil
+	}
+	if v.lease.Known { // Redis answers, and lacks the list
+		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
+		err = s.fanout.RebuildReplays(waiting, session.Viewer)
+		cancel()
+		if err == nil {
+			if again, err := s.view(ctx, session, after, first); err == nil && again.ready {
+				return again.replays, false, nil
+			}
+		}
+		building = true
+	}
+	list, err = s.factual(ctx, session.Viewer, after)
+	return list, building, err
+}
+
+// factual reads the same from SQL.
+func (s *Service) factual(ctx context.Context, viewer services.UserNumber, after services.ShowPlace) (list source, err error) {
+	shows, err := s.store.ReplaysFeed(ctx, viewer, services.ShowPlace{}, services.Retention+1)
+	if err != nil {
+		return list, err
+	}
+	if len(shows) > services.Retention {
+		list.Floor, shows = shows[services.Retention].Place(), shows[:services.Retention]
+	}
+	for _, show := range shows {
+		if after.ID == 0 || after.Before(show.Place()) {
+			list.Lines = append(list.Lines, lineOf(show))
+		}
+	}
+	return list, nil
+}
+
+// reach catches memory up with the version of a session, which field named; INVALID for one that no node can have made.
+func (s *Service) reach(ctx context.Context, field string, session Session) error {
+	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
+	if session.Made.Time().After(s.clock.Now().Add(maxSkew)) {
+		return never
+	}
+	err := s.mirror.CatchUpShows(ctx, session.Version)
+	if services.CodeOf(err) == services.Invalid {
+		return never
+	}
+	return err
+}
+
+// shown is a show as the session has it. INVALID for one that was never in it.
+func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (services.Show, error) {
+	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
+	show, known, there := s.mirror.ShowAt(id, session.Version)
+	if !known {
+		shows, err := s.mirror.Shows(ctx, []services.PostID{id})
+		if err != nil {
+			return show, err
+		}
+		show, there = shows[id]
+		there = there && show.Version > 0 && (show.Version <= session.Version || s.forgotten(session))
+		if there && show.Status == services.ShowCancelled { // where it stood is forgotten: where it last did
+			show.Status = services.ShowUpcoming
+		}
+	}
+	if !there || show.Status == services.ShowCancelled {
+		return show, never
+	}
+	return show, nil
+}
+
+// forgotten says that a session is over so long that nobody remembers where shows were.
+func (s *Service) forgotten(session Session) bool {
+	return s.clock.Now().After(session.Made.Time().Add(s.longest))
+}
+
+// checkShown says whether a show is of a host who was on the board of the session: he is now, or the viewer follows him and
+// is not shown him, or did until after the session was made.
+func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show services.Show) error {
+	for _, host := range hosts {
+		if host.Author == show.Host && session.has(host.Since) {
+			return nil
+		}
+	}
+	was, err := s.store.UnfollowedSince(ctx, session.Viewer, show.Host, session.Made.Time())
+	if err == nil && !was {
+		err = services.Errorf(services.Invalid, "lastId: %s was never in the session", show.GlobalID())
+	}
+	return err
+}
+
+// renew lets a session live on. It may fail: then it lives as long as it did.
+func (s *Service) renew(ctx context.Context, session Session) {
+	until := s.clock.Now().Add(s.idle)
+	if last := session.Made.Time().Add(s.longest); until.After(last) {
+		until = last
+	}
+	_ = s.redis.TouchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
+}

@@ -1,0 +1,159 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/push"
+)
+
+// Change is how a board differs from what its watcher has of it, with his badges.
+type Change struct {
+	Session  Session
+	Replaced bool // the session that was asked for, or told of before, is over: Session is a new one, of the board as it is now
+	Difference
+	// NewAbove is how many shows stand above the first one of the session now: what a new first page begins with.
+	NewAbove int
+	Badges   *services.Badges
+}
+
+// Nothing says that the board is as the session froze it.
+func (c Change) Nothing() bool { return !c.Replaced && c.NewAbove == 0 && c.empty() }
+
+func (c Change) same(other Change) bool {
+	return c.Session == other.Session && c.NewAbove == other.NewAbove && c.Difference.same(other.Difference) &&
+		c.Badges.LiveBoard == other.Badges.LiveBoard
+}
+
+// renewal is how often an open subscription renews its session at least: who asks for a page finds it alive, also after
+// Redis has lost the lease.
+const renewal = time.Minute
+
+// Watch opens a channel with how a viewer's board differs from a session, nil for a new one: as it is, and then whenever
+// that changes, the latest only where the consumer is slow. badges are the viewer's, as the hub brings them; the first of
+// them is waited for. While it is open the session lives, as long as any; where it ends a new one takes its place. The channel is
+// closed when ctx ends and when badges is closed.
+func (s *Service) Watch(ctx context.Context, viewer services.UserNumber, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
+	start, err := Ask{Session: session}.place(viewer)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.reach(ctx, start.field, start.session); err != nil {
+		return nil, err
+	}
+	w := &watcher{service: s, viewer: viewer, device: DeviceHash(device), session: start.session, hosts: s.mirror.WatchHosts()}
+	changes := make(chan Change)
+	go func() {
+		defer close(changes)
+		defer w.hosts.Close()
+		push.Derive(ctx, changes, badges, w.wakes(ctx), w.look, Change.same)
+	}()
+	return changes, nil
+}
+
+// watcher is one open board. Only its own goroutine looks at it.
+type watcher struct {
+	service *Service
+	viewer  services.UserNumber
+	device  uint64
+	session Session // Made 0: none yet
+	hosts   *mirror.HostWatch
+
+	badges   *services.Badges // of when these were read:
+	view     view             // whom he follows
+	top      services.ShowPlace
+	replaced bool // a session that he was told of, or asked for, is over
+}
+
+// wakes is a channel that has a token when there may be something to tell: a show has changed, or it is time to renew.
+func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
+	wakes := make(chan struct{}, 1)
+	go func() {
+		timer := time.NewTicker(min(renewal, w.service.idle/3))
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.hosts.Moved():
+			case <-timer.C:
+			}
+			select {
+			case wakes <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return wakes
+}
+
+// look reads how the board differs now. Whom the viewer follows is read again when his badges change: they do when that does.
+func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Change, err error) {
+	s := w.service
+	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
+	if over || w.badges != badges {
+		if err := w.follow(ctx, badges, over); err != nil {
+			return change, err
+		}
+	}
+	s.renew(ctx, w.session)
+	change = Change{Session: w.session, Replaced: w.replaced, Badges: badges}
+	moves := s.mirror.MovedSince(w.session.hosts(w.view.hosts), w.session.Version)
+	change.Difference = difference(moves)
+	change.NewAbove = newAbove(w.top, moves) + w.newHosts()
+	return change, nil
+}
+
+// follow reads whom the viewer follows and with what the board of the session begins. It makes a new session where there is
+// none or where it is over.
+func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool) error {
+	s := w.service
+	session := w.session
+	if session.Made == 0 {
+		session = Session{Viewer: w.viewer, Device: w.device}
+	}
+	read, err := s.view(ctx, session, services.ShowPlace{}, 1)
+	if err != nil {
+		return err
+	}
+	w.hosts.Show(read.hosts)
+	// Another subscription or page of the same room may have taken it: then this board is over as well.
+	if given := session.Made != 0; !given || over || !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
+		session = s.freeze(session, read.hosts)
+		w.replaced = w.replaced || given
+	}
+	page, _, err := s.cut(ctx, session, read, services.ShowPlace{}, 1)
+	if err != nil {
+		return err
+	}
+	w.badges, w.view, w.session, w.top = badges, read, session, services.ShowPlace{}
+	if len(page.Lines) > 0 {
+		w.top = page.Lines[0].Place
+	}
+	return nil
+}
+
+// newHosts counts the shows of hosts who are followed since the session was made that stand above its first one.
+func (w *watcher) newHosts() (count int) {
+	var since []services.FollowedAuthor
+	for _, host := range w.view.hosts {
+		if !w.session.has(host.Since) {
+			since = append(since, host)
+		}
+	}
+	if len(since) == 0 {
+		return 0
+	}
+	m := w.service.mirror
+	active, _ := m.ActiveAt(since, m.ShowsVersion(), services.ShowPlace{}, services.Retention)
+	replays, _ := m.ReplaysAt(since, m.ShowsVersion(), services.ShowPlace{}, services.Retention)
+	for _, show := range slices.Concat(active, replays) {
+		if w.top.ID == 0 || show.Place().Before(w.top) {
+			count++
+		}
+	}
+	return count
+}
