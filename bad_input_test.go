@@ -51,7 +51,7 @@ func (c *crowd) facts() map[string]any {
 	}
 	waiting, dead, _, err := c.store.JobCounts(ctx)
 	put("jobs", []int{waiting, dead}, err)
-	for _, kind := range []string{mirror.LogPost, mirror.LogProfile} {
+	for _, kind := range []string{mirror.LogPost, mirror.LogProfile, mirror.LogShow} {
 		head, _, err := c.store.LogHead(ctx, kind)
 		put("log "+kind, head, err)
 	}
@@ -66,6 +66,14 @@ func (c *crowd) facts() map[string]any {
 		put("notifications of "+key, states, err)
 		users, err := c.store.Users(ctx, []services.UserNumber{number})
 		put("profile of "+key, users, err)
+		var shows []string
+		err = c.store.Export(ctx, number, func(line []byte) error {
+			if strings.HasPrefix(string(line), `{"type":"show"`) || strings.HasPrefix(string(line), `{"type":"reminder"`) {
+				shows = append(shows, string(line))
+			}
+			return nil
+		})
+		put("shows of "+key, shows, err)
 		for other, followee := range numbers {
 			edge, follows, err := c.store.Edge(ctx, number, followee)
 			put(key+" and "+other, []any{edge, follows}, err)

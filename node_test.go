@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -108,7 +109,7 @@ func (n *node) serveFor(ctx context.Context, manual bool, listener net.Listener)
 	return err
 }
 
-// settle does every job that there is, also those that are due later, and catches the memory up with the log.
+// settle does every job that there is, also those that are due within a quarter of an hour, and catches the memory up with the log.
 func (n *node) settle() {
 	n.tb.Helper()
 	ctx := n.tb.Context()
@@ -120,11 +121,15 @@ func (n *node) settle() {
 		if claimed > 0 {
 			continue
 		}
-		waiting, dead, _, err := n.store.JobCounts(ctx)
+		_, dead, _, err := n.store.JobCounts(ctx)
 		if err != nil || dead > 0 {
 			n.tb.Fatalf("jobs: %d dead, %v", dead, err)
 		}
-		if waiting == 0 {
+		waits, err := n.store.JobWaits(ctx, math.MaxInt64, n.clock.Now().Add(15*time.Minute))
+		if err != nil {
+			n.tb.Fatal(err)
+		}
+		if !waits {
 			if _, err := n.mirror.RunOnce(ctx); err != nil {
 				n.tb.Fatalf("the log: %v", err)
 			}

@@ -1063,7 +1063,7 @@ type IngestWithdrawAnnouncement struct {
 
 // The state of the work queue.
 type JobQueue struct {
-	// Jobs that wait or run.
+	// Jobs that wait or run, those planned for later among them.
 	Waiting int `json:"waiting"`
 	// Jobs given up after five tries of their own fault; they stay until an operator looks.
 	Dead int `json:"dead"`

@@ -37,6 +37,9 @@ const (
 	KeepIdempotencyFor time.Duration = keepIdempotencyFor
 )
 
+// KeepBoardsLonger is how long after a session's longest life what it needs is left.
+const KeepBoardsLonger time.Duration = keepBoardsLonger
+
 // DeliverChunk does what a chunk does to inboxes, and not what says that it is done.
 func (f *Fanout) DeliverChunk(ctx context.Context, job store.Job) error {
 	var chunk span

@@ -17,7 +17,7 @@ const (
 	jobRemind = "show.remind" // payload: reminding. It has started: who wanted to know is told
 )
 
-// remindersPerStep is how many are told of a show in one transaction.
+// remindersPerStep is how many are told of a show in one transaction, at most.
 const remindersPerStep = 1000
 
 func (f *Fanout) showKinds() map[string]kind {
@@ -176,7 +176,8 @@ func (f *Fanout) runRemind(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	users, err := f.store.Reminders(ctx, part.Show, part.After, remindersPerStep)
+	most := min(remindersPerStep, f.cfg.Chunk)
+	users, err := f.store.Reminders(ctx, part.Show, part.After, most)
 	if err != nil || len(users) == 0 {
 		return err
 	}
@@ -188,7 +189,7 @@ func (f *Fanout) runRemind(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	if len(users) == remindersPerStep {
+	if len(users) == most {
 		jobs = append(jobs, reminding{part.Show, users[len(users)-1]}.job())
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {

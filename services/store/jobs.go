@@ -72,7 +72,12 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
 		if payload == nil {
 			payload = []byte{}
 		}
-		all = append(all, []any{job.Kind, job.Key, payload, due, tx.Now})
+		// What is planned for later counts as made when it is due: until then nobody waits for it.
+		made := tx.Now
+		if due.After(made) {
+			made = due
+		}
+		all = append(all, []any{job.Kind, job.Key, payload, due, made})
 	}
 	_, err := tx.insert(ctx, insertJobs, all)
 	return err
@@ -191,8 +196,8 @@ func (s *Store) Fail(ctx context.Context, job Job, cause error, retryAt time.Tim
 	return dead && err == nil, err
 }
 
-// JobCounts says how many jobs are not done yet, leased ones among them, how many are dead, and when the oldest of
-// the waiting was made; the zero time when none waits.
+// JobCounts says how many jobs are not done yet, leased ones and those planned for later among them, how many are dead, and when
+// the oldest of the first was made, or was to be done first; the zero time when there is none.
 func (s *Store) JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error) {
 	var created sql.NullInt64
 	if _, err := s.one(ctx, countJobs, nil, &waiting, &dead, &created); err != nil {
@@ -204,8 +209,8 @@ func (s *Store) JobCounts(ctx context.Context) (waiting, dead int, oldest time.T
 	return waiting, dead, oldest, nil
 }
 
-// JobCountsOf says how many jobs of some kinds are not done yet, and when the oldest of them was made; the zero time when
-// there is none.
+// JobCountsOf says how many jobs of some kinds are not done yet, and when the oldest of them was made, or was to be done first;
+// the zero time when there is none.
 func (s *Store) JobCountsOf(ctx context.Context, kinds []string) (waiting int, oldest time.Time, err error) {
 	var created sql.NullInt64
 	if _, err := s.one(ctx, countJobsOf, []any{kinds}, &waiting, &created); err != nil {

@@ -352,3 +352,27 @@ func TestWaitingKeys(t *testing.T) {
 		equal(b.t, len(must(b.WaitingKeys(b.ctx, "c", made, 10))(b.t)), 0)
 	})
 }
+
+// What is planned for later is nobody's delay until it is due.
+func TestPlannedJobsAreNotOld(t *testing.T) {
+	each(t, func(b *bundle) {
+		now := b.clock.Now().UTC().Truncate(time.Microsecond)
+		enqueue := func(due time.Time) {
+			b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: "a", NotBefore: due}) })
+		}
+		oldest := func() time.Time {
+			b.t.Helper()
+			_, _, oldest, err := b.JobCounts(b.ctx)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return oldest
+		}
+		enqueue(now.Add(time.Hour))
+		equal(b.t, oldest(), now.Add(time.Hour))
+		enqueue(now.Add(-time.Hour))
+		equal(b.t, oldest(), now)
+		_, oldestOf, err := b.JobCountsOf(b.ctx, []string{"a"})
+		equal(b.t, []any{oldestOf, err}, []any{now, error(nil)})
+	})
+}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -25,17 +24,8 @@ func (w *World) Schedule(host services.UserNumber, in time.Duration) services.Po
 		if err != nil {
 			return err
 		}
-		created, err := tx.PutHost(ctx, host)
-		if err == nil && created {
-			err = tx.Enqueue(ctx, fanout.HostJob(host))
-		}
-		if err != nil {
-			return err
-		}
-		if show, err = publish(ctx, tx, services.Show{}, show, w.IDs); err != nil {
-			return err
-		}
-		return tx.InsertShow(ctx, show, "")
+		_, err = w.Fanout.AddShow(ctx, tx, show)
+		return err
 	})
 	return id
 }
@@ -77,51 +67,12 @@ func (w *World) MoveShows(ids []services.PostID, move func(show services.Show, n
 			if err != nil || !changed {
 				return err
 			}
-			if after.Status == services.ShowReplay && before.Status != after.Status {
-				mode, err := tx.AuthorMode(ctx, after.Host)
-				if err != nil {
-					return err
-				}
-				if after.Pull = mode == services.AuthorHuge; !after.Pull {
-					if err := tx.Enqueue(ctx, fanout.EndJob(id)); err != nil {
-						return err
-					}
-				}
-			}
-			if after, err = publish(ctx, tx, before, after, w.IDs); err != nil {
-				return err
-			}
-			var former *store.ShowFormer
-			if after.Version != before.Version && before.Version > 0 {
-				former = &store.ShowFormer{
-					Show: id, Host: before.Host, Version: before.Version, Until: after.Version, UntilAt: tx.Now, Status: before.Status, Score: before.Place().Score,
-				}
-			}
-			if err := tx.UpdateShow(ctx, after, former); err != nil {
+			if _, err := w.Fanout.ChangeShow(ctx, tx, before, after); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-}
-
-// publish writes a move into the log when boards have the host's shows.
-func publish(ctx context.Context, tx *store.Tx, before, after services.Show, ids *services.IDClock) (services.Show, error) {
-	named, stamp, _, err := tx.Host(ctx, after.Host)
-	if err != nil || !named || !after.Moved(before) {
-		return after, err
-	}
-	if (after.Status == services.ShowLive) != (before.Status == services.ShowLive) {
-		if stamp, err = tx.RaiseHostStamp(ctx, after.Host); err != nil {
-			return after, err
-		}
-	}
-	if after.Status == services.ShowLive && after.LiveStamp == 0 {
-		after.LiveStamp = ids.Next()
-	}
-	change := mirror.ShowChange{Show: after, Stamp: stamp}
-	_, err = change.Append(ctx, tx)
-	return change.Show, err
 }
 
 // Board is what Redis has of a user's board; its list of replays is made when it is missing and he has hosts.

@@ -1,0 +1,222 @@
+package resolvers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+const showFields = `{ id host { key } title coverUrl status plannedAt startedAt endedAt cancelledAt replayUrl late remindsMe }`
+
+const (
+	scheduleMutation   = `mutation($i: ScheduleShowInput!) { scheduleShow(input: $i) { show ` + showFields + ` badges { version } } }`
+	rescheduleMutation = `mutation($i: RescheduleShowInput!) { rescheduleShow(input: $i) { show ` + showFields + ` badges { version } } }`
+	startMutation      = `mutation($i: StartShowInput!) { startShow(input: $i) { show ` + showFields + ` badges { version } } }`
+	endMutation        = `mutation($i: EndShowInput!) { endShow(input: $i) { show ` + showFields + ` badges { version } } }`
+	cancelMutation     = `mutation($i: CancelShowInput!) { cancelShow(input: $i) { show ` + showFields + ` badges { version } } }`
+	replayMutation     = `mutation($i: SetReplayInput!) { setReplay(input: $i) { show ` + showFields + ` badges { version } } }`
+	remindMutation     = `mutation($i: RemindMeInput!) { remindMe(input: $i) { show ` + showFields + ` badges { version } } }`
+)
+
+// timeText is a moment as the API shows it.
+func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func (a *api) schedule(key string, in time.Duration) string {
+	a.t.Helper()
+	a.Clock.Advance(time.Second)
+	got := a.must(key, scheduleMutation, map[string]any{"i": event{"title": "Evening", "plannedAt": timeText(a.Clock.Now().Add(in))}})
+	a.Work(a.Fanout)
+	id, _ := got.at("scheduleShow", "show", "id").(string)
+	return id
+}
+
+// A show's life as its host and others see it: each answer is the show as it is then, for node() too.
+func TestAShowAsItsHostTellsIt(t *testing.T) {
+	a := newAPI(t)
+	planned := a.Clock.Now().Add(time.Hour)
+	later, started := planned.Add(time.Hour), a.Clock.Now().Add(2*time.Second)
+	want := map[string]any{
+		"host": map[string]any{"key": "alice"}, "title": "Evening", "coverUrl": "https://example.com/c", "status": "UPCOMING", "plannedAt": timeText(planned),
+		"startedAt": nil, "endedAt": nil, "cancelledAt": nil, "replayUrl": nil, "late": false, "remindsMe": false,
+	}
+	for _, step := range []struct {
+		mutation, name string
+		input          event
+		changes        event // of the show
+	}{
+		{scheduleMutation, "scheduleShow", event{"title": "Evening", "plannedAt": timeText(planned), "coverUrl": "https://example.com/c"}, nil},
+		{rescheduleMutation, "rescheduleShow", event{"plannedAt": timeText(later)}, event{"plannedAt": timeText(later)}},
+		{rescheduleMutation, "rescheduleShow", event{"title": "Late evening", "coverUrl": ""}, event{"title": "Late evening", "coverUrl": nil}},
+		{startMutation, "startShow", event{"at": timeText(started)}, event{"status": "LIVE", "startedAt": timeText(started)}},
+		{startMutation, "startShow", event{}, nil},
+		{endMutation, "endShow", event{"at": timeText(started.Add(time.Second))}, event{"status": "REPLAY", "endedAt": timeText(started.Add(time.Second))}},
+		{replayMutation, "setReplay", event{"replayUrl": "https://example.com/r"}, event{"replayUrl": "https://example.com/r"}},
+		{replayMutation, "setReplay", event{"replayUrl": ""}, event{"replayUrl": nil}},
+		{endMutation, "endShow", event{"replayUrl": "https://example.com/s"}, event{"replayUrl": "https://example.com/s"}},
+	} {
+		a.Clock.Advance(time.Second)
+		if id := want["id"]; id != nil {
+			step.input["showId"] = id
+		}
+		got := a.must("alice", step.mutation, map[string]any{"i": step.input})
+		if want["id"] == nil {
+			want["id"] = got.at(step.name, "show", "id")
+			a.Work(a.Fanout)
+		}
+		for field, value := range step.changes {
+			want[field] = value
+		}
+		if show := got.at(step.name, "show"); fmt.Sprint(show) != fmt.Sprint(want) {
+			t.Errorf("%s %v answers\n%v, want\n%v", step.name, step.input, show, want)
+		}
+		if version, _ := got.at(step.name, "badges", "version").(string); version == "" {
+			t.Errorf("%s answers no badges", step.name)
+		}
+		node := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Show `+showFields+` } }`, map[string]any{"id": want["id"]})
+		if fmt.Sprint(node.at("node")) != fmt.Sprint(want) {
+			t.Errorf("after %s node() has\n%v, want\n%v", step.name, node.at("node"), want)
+		}
+	}
+	cancelled := a.schedule("alice", time.Minute)
+	a.Clock.Advance(2 * time.Minute)
+	node := a.must("bob", nodesQueryOfShows, map[string]any{"ids": []string{cancelled, "show:0000000000001", want["id"].(string)}})
+	if node.at("nodes", 0, "late") != true || node.at("nodes", 1) != nil || node.at("nodes", 2, "status") != "REPLAY" {
+		t.Errorf("nodes: %+v", node.Data)
+	}
+	got := a.must("alice", cancelMutation, map[string]any{"i": event{"showId": cancelled}})
+	if got.at("cancelShow", "show", "status") != "CANCELLED" || got.at("cancelShow", "show", "cancelledAt") == nil || got.at("cancelShow", "show", "late") != false {
+		t.Errorf("cancelled: %+v", got.Data)
+	}
+}
+
+const nodesQueryOfShows = `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Show { status late remindsMe } } }`
+
+// Whoever wants to be reminded of a show is notified when it starts, once; the notification leads to the show.
+func TestAReminderIsANotification(t *testing.T) {
+	a := newAPI(t)
+	show, other := a.schedule("alice", time.Hour), a.schedule("alice", 2*time.Hour)
+	for range 2 {
+		got := a.must("bob", remindMutation, map[string]any{"i": event{"showId": show}})
+		if got.at("remindMe", "show", "remindsMe") != true {
+			t.Errorf("bob is not reminded: %+v", got.Data)
+		}
+	}
+	a.must("bob", remindMutation, map[string]any{"i": event{"showId": other}})
+	if got := a.must("bob", remindMutation, map[string]any{"i": event{"showId": other, "remind": false}}); got.at("remindMe", "show", "remindsMe") != false {
+		t.Errorf("bob is reminded still: %+v", got.Data)
+	}
+	for key, want := range map[string]bool{"bob": true, "carol": false, "alice": false} {
+		got := a.must(key, nodesQueryOfShows, map[string]any{"ids": []string{show, other}})
+		if got.at("nodes", 0, "remindsMe") != want || got.at("nodes", 1, "remindsMe") != false {
+			t.Errorf("%s: %+v", key, got.Data)
+		}
+	}
+	a.wantPanel("bob", "before the start")
+	a.must("alice", startMutation, map[string]any{"i": event{"showId": show}})
+	a.must("alice", startMutation, map[string]any{"i": event{"showId": show}})
+	a.must("alice", startMutation, map[string]any{"i": event{"showId": other}})
+	ids := a.wantPanel("bob", "after the start", "REMINDER 1")
+	a.wantPanel("carol", "after the start")
+	a.wantPanel("alice", "after the start")
+	got := a.must("bob", `{ viewer {
+		badges { total { value } notifications { reminder { value } older { reminder } newest } }
+		notifications { edges { node { category show { id status host { key } remindsMe } subject { id } actors { key } } } }
+		badgeExplained { part count { value } items { id clearedBy } } } }`, nil)
+	node := func(path ...any) any {
+		return got.at(append([]any{"viewer", "notifications", "edges", 0, "node"}, path...)...)
+	}
+	if node("category") != "REMINDER" || node("show", "id") != show || node("show", "status") != "LIVE" || node("show", "host", "key") != "alice" ||
+		node("show", "remindsMe") != true || node("subject") != nil || node("actors", 0, "key") != "alice" {
+		t.Errorf("the notification is %+v", node())
+	}
+	if got.at("viewer", "badges", "notifications", "reminder", "value") != 1.0 || got.at("viewer", "badges", "total", "value") != 1.0 || got.at("viewer", "badges", "notifications", "newest") != ids[0] {
+		t.Errorf("the badges are %+v", got.at("viewer", "badges"))
+	}
+	if text := fmt.Sprint(got.at("viewer", "badgeExplained")); !strings.Contains(text, ids[0]) || !strings.Contains(text, "part:REMINDER") {
+		t.Errorf("explained: %s", text)
+	}
+	digest := a.must("bob", `query($s: Time!) { viewer { awayDigest(since: $s) { parts { part count { value } } } } }`, map[string]any{"s": timeText(a.Clock.Now().Add(-time.Hour))})
+	if text := fmt.Sprint(digest.at("viewer", "awayDigest", "parts")); !strings.Contains(text, "map[count:map[value:1] part:REMINDER]") {
+		t.Errorf("the digest is %s", text)
+	}
+	a.must("bob", `mutation { markNotificationsSeen(input: {categories: [REMINDER]}) { badges { total { value } } } }`, nil)
+	a.wantPanel("bob", "seen", "REMINDER 1 seen")
+	// What is undone stops counting, also when it is undone too late.
+	a.must("bob", remindMutation, map[string]any{"i": event{"showId": show, "remind": false}})
+	a.wantPanel("bob", "not reminded any more")
+}
+
+// Who blocks a host is told nothing of him, and is again when he does not.
+func TestRemindersOfABlockedHost(t *testing.T) {
+	a := newAPI(t)
+	show := a.schedule("alice", time.Hour)
+	a.must("bob", remindMutation, map[string]any{"i": event{"showId": show}})
+	a.must("alice", startMutation, map[string]any{"i": event{"showId": show}})
+	a.wantPanel("bob", "after the start", "REMINDER 1")
+	a.must("bob", `mutation { block(input: {userId: "user:alice"}) { user { id } } }`, nil)
+	a.wantPanel("bob", "blocking the host")
+	a.must("bob", `mutation { unblock(input: {userId: "user:alice"}) { user { id } } }`, nil)
+	a.wantPanel("bob", "unblocking him", "REMINDER 1")
+}
+
+// A batch tells of shows in any order, with duplicates, and of what cannot be: each event has its result, and shows are as they were told.
+func TestIngestOfShows(t *testing.T) {
+	a := newAPI(t)
+	show, second, others := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour), a.schedule("carol", time.Hour)
+	a.Clock.Advance(time.Minute)
+	start, end := timeText(a.Clock.Now().Add(-30*time.Second)), timeText(a.Clock.Now().Add(-10*time.Second))
+	events := []event{
+		{"endShow": event{"as": "user:alice", "showId": show, "at": end, "replayUrl": "https://example.com/r"}},
+		{"remindMe": event{"as": "user:bob", "showId": show}},
+		{"startShow": event{"as": "user:alice", "showId": show, "at": start}},
+		{"endShow": event{"as": "user:alice", "showId": show, "at": end}},
+		{"startShow": event{"as": "user:alice", "showId": show, "at": start}},
+		{"cancelShow": event{"as": "user:alice", "showId": show}},
+		{"startShow": event{"as": "user:alice", "showId": others}},
+		{"scheduleShow": event{"as": "user:dora", "title": "First", "plannedAt": timeText(a.Clock.Now().Add(time.Hour))}},
+		{"scheduleShow": event{"as": "user:dora", "title": "", "plannedAt": timeText(a.Clock.Now().Add(time.Hour))}},
+		{"rescheduleShow": event{"as": "user:alice", "showId": second, "title": "Second"}},
+		{"rescheduleShow": event{"as": "user:alice", "showId": second}},
+		{"cancelShow": event{"as": "user:alice", "showId": second}},
+		{"startShow": event{"as": "user:alice", "showId": second}},
+		{"setReplay": event{"as": "user:alice", "showId": show, "replayUrl": "https://example.com/s"}},
+		{"remindMe": event{"as": "user:bob", "showId": "show:0000000000001"}},
+		{"remindMe": event{"as": "user:bob", "showId": "post:0000000000001"}},
+		{"remindMe": event{"as": "user:bob", "showId": others, "remind": false}},
+	}
+	want := []struct {
+		id   any
+		code services.Code
+	}{
+		{show, ""}, {show, ""}, {show, ""}, {show, ""}, {show, ""}, {nil, services.Conflict}, {nil, services.Forbidden}, {"show:", ""}, {nil, services.Invalid},
+		{second, ""}, {nil, services.Invalid}, {second, ""}, {nil, services.Conflict}, {show, ""}, {nil, services.NotFound}, {nil, services.Invalid}, {others, ""},
+	}
+	got := a.ingest(events...)
+	if len(got.Errors) > 0 {
+		t.Fatalf("%+v", got.Errors)
+	}
+	for i, want := range want {
+		id, code := got.at("ingest", "results", i, "id"), got.at("ingest", "results", i, "error", "code")
+		if want.id == "show:" && strings.HasPrefix(fmt.Sprint(id), "show:") {
+			id = want.id
+		}
+		if id != want.id || (want.code == "") != (code == nil) || code != nil && code != string(want.code) {
+			t.Errorf("event %d %v: id %v, error %v; want %+v", i, events[i], id, got.at("ingest", "results", i, "error"), want)
+		}
+	}
+	node := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Show `+showFields+` } }`, map[string]any{"id": show})
+	told := event{"status": "REPLAY", "startedAt": start, "endedAt": end, "replayUrl": "https://example.com/s", "remindsMe": true}
+	for field, want := range told {
+		if node.at("node", field) != want {
+			t.Errorf("%s is %v, want %v", field, node.at("node", field), want)
+		}
+	}
+	lines, _ := a.panel("bob")
+	if !slices.Equal(lines, []string{"REMINDER 1"}) {
+		t.Errorf("bob, who was early enough for a start that came late, is told %q", lines)
+	}
+}

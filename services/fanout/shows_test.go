@@ -1,0 +1,242 @@
+package fanout_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// remind notes that users want to be told of a show.
+func remind(w *fanouttest.World, show services.PostID, users ...services.UserNumber) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for _, user := range users {
+			if _, err := tx.AddReminder(ctx, show, user); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// reminded are the notifications that a user has of shows, the newest first.
+func reminded(w *fanouttest.World, user services.UserNumber) (shows []services.PostID) {
+	w.TB.Helper()
+	page, err := w.Store.Notifications(w.TB.Context(), store.NotificationQuery{
+		User: user, Categories: []services.Category{services.CategoryReminder}, Before: services.MaxPostID, Limit: 100,
+	})
+	w.Must(err)
+	for _, n := range page.Notifications {
+		shows = append(shows, n.Subject)
+	}
+	return shows
+}
+
+func present(w *fanouttest.World, id services.PostID) services.Show {
+	w.TB.Helper()
+	shows, err := w.Store.Shows(w.TB.Context(), []services.PostID{id})
+	w.Must(err)
+	return shows[id]
+}
+
+// Who wants to be told of a show is, once, when it starts, and nobody else; whoever is there then.
+func TestWhoWantsToBeRemindedIs(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(4)
+		host, fan, other, blocker := users[0], users[1], users[2], users[3]
+		show, cancelled := w.Schedule(host, time.Hour), w.Schedule(host, 2*time.Hour)
+		remind(w, show, fan, blocker)
+		remind(w, cancelled, fan)
+		w.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, _, err := tx.Restrict(ctx, services.Restriction{Kind: services.Block, Owner: blocker, Other: host, Made: w.IDs.Next()})
+			return err
+		})
+		later := func(show services.Show, now time.Time) (services.Show, bool, error) {
+			plan := now.Add(3 * time.Hour)
+			return show.Reschedule(services.ShowEdit{PlannedAt: &plan}, now)
+		}
+		w.MoveShows([]services.PostID{show}, later)
+		w.MoveShows([]services.PostID{cancelled}, services.Show.Cancel)
+		w.Quiet(w.Fanout)
+		for _, user := range users {
+			if got := reminded(w, user); len(got) != 0 {
+				t.Errorf("before the start user %d is told of %v", user, got)
+			}
+		}
+		w.Start(show)
+		w.Start(show)
+		w.Quiet(w.Fanout)
+		w.End(show)
+		w.Quiet(w.Fanout)
+		for user, want := range map[services.UserNumber][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil} {
+			if got := reminded(w, user); !slices.Equal(got, want) {
+				t.Errorf("user %d is told of %v, want %v", user, got, want)
+			}
+		}
+		counts := w.Document(fan).Notifications[slices.Index(services.Categories, services.CategoryReminder)]
+		if counts.Category != services.CategoryReminder || counts.Days[0] != 1 {
+			t.Errorf("the fan's badge has %+v", counts)
+		}
+		w.Agree(users...)
+	})
+}
+
+// A worker dies at any moment of telling more people than one step takes: each is told, and nobody twice.
+func TestRemindersAreExact(t *testing.T) {
+	w := served(t, smallChunks)
+	deaths := 0
+	for looks := 1; ; looks += 1 + looks/4 {
+		if looks > maxLooks {
+			t.Fatal("the work has no end")
+		}
+		users := w.Users(9)
+		show := w.Schedule(users[0], time.Hour)
+		remind(w, show, users[1:]...)
+		w.Quiet(w.Fanout)
+		w.Start(show)
+		ctx := newMortal(t.Context(), looks)
+		for !ctx.died() {
+			jobs, err := w.Store.Claim(t.Context(), w.Fanout.Kinds(), 1000, 30*time.Second)
+			w.Must(err)
+			if len(jobs) == 0 {
+				break
+			}
+			if err := w.Fanout.RunJobs(ctx, jobs); err != nil && !ctx.died() {
+				t.Fatalf("failed alive: %v", err)
+			}
+		}
+		ctx.end()
+		w.Clock.Advance(31 * time.Second)
+		w.Quiet(w.Another())
+		for _, user := range users[1:] {
+			if got := reminded(w, user); !slices.Equal(got, []services.PostID{show}) {
+				t.Fatalf("after %d looks user %d is told of %v, want %s", looks, user, got, show)
+			}
+		}
+		w.Agree(users...)
+		if _, dead := w.Jobs(); dead != 0 {
+			t.Fatalf("after %d looks: %d jobs are dead", looks, dead)
+		}
+		if !ctx.died() {
+			break
+		}
+		deaths++
+	}
+	if deaths < 3 {
+		t.Errorf("the worker died %d times only: the steps were not met", deaths)
+	}
+}
+
+// Shows of which nobody tells any more are closed when their time has come, not before, and by the clock of the show.
+func TestForgottenShowsAreClosed(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(2)
+		host, fan := users[0], users[1]
+		late, put, ended, live, over := w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour), w.Schedule(host, time.Hour)
+		remind(w, late, fan)
+		w.Quiet(w.Fanout)
+		w.MoveShows([]services.PostID{put}, func(show services.Show, now time.Time) (services.Show, bool, error) {
+			plan := now.Add(3 * time.Hour)
+			return show.Reschedule(services.ShowEdit{PlannedAt: &plan}, now)
+		})
+		w.End(ended)
+		w.Start(live, over)
+		w.End(over)
+		planned, started := present(w, late).PlannedAt, present(w, live).StartedAt
+		was := present(w, over)
+		stands := func(at time.Time, want map[services.PostID]services.ShowStatus) {
+			t.Helper()
+			w.Clock.Advance(at.Sub(w.Clock.Now()))
+			w.Work(w.Fanout)
+			for id, status := range want {
+				if got := present(w, id); got.Status != status {
+					t.Errorf("at %s show %s is %s, want %s", at, id, got.Status, status)
+				}
+			}
+		}
+		const upcoming, running, replay, cancelled = services.ShowUpcoming, services.ShowLive, services.ShowReplay, services.ShowCancelled
+		stands(planned.Add(6*time.Hour-time.Millisecond), map[services.PostID]services.ShowStatus{late: upcoming, put: upcoming, ended: upcoming, live: running})
+		stands(planned.Add(6*time.Hour), map[services.PostID]services.ShowStatus{late: cancelled, put: upcoming, ended: replay, live: running})
+		stands(started.Add(12*time.Hour-time.Millisecond), map[services.PostID]services.ShowStatus{put: cancelled, live: running})
+		stands(started.Add(20*time.Hour), map[services.PostID]services.ShowStatus{live: replay})
+		if got := present(w, live); !got.EndedAt.Equal(started.Add(12 * time.Hour)) {
+			t.Errorf("the live one ended %s after its start", got.EndedAt.Sub(started))
+		}
+		if got := present(w, ended); !got.StartedAt.Equal(got.EndedAt) {
+			t.Errorf("the one that ended before its plan started at %s and ended at %s", got.StartedAt, got.EndedAt)
+		}
+		if got := present(w, over); got != was {
+			t.Errorf("what was over is %+v, was %+v", got, was)
+		}
+		if got := reminded(w, fan); len(got) != 0 {
+			t.Errorf("of one that never started somebody is told: %v", got)
+		}
+		if waiting, dead := w.Jobs(); waiting != 0 || dead != 0 {
+			t.Errorf("%d jobs wait, %d are dead", waiting, dead)
+		}
+		// Memory knows of it, too.
+		if _, known, there := w.Mirror.ShowAt(late, w.Mirror.ShowsVersion()); known && there {
+			t.Error("boards still have the one that nobody started")
+		}
+		w.Agree(users...)
+	})
+}
+
+// With longer times set, a job of before looks again when they are over.
+func TestClosingByLongerTimes(t *testing.T) {
+	var settings fanout.Config
+	w := fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { settings = *cfg }})
+	show := w.Schedule(w.Users(1)[0], time.Hour)
+	w.Quiet(w.Fanout)
+	settings.Shows = services.ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour}
+	patient := fanout.New(settings)
+	planned := present(w, show).PlannedAt
+	for _, step := range []struct {
+		after  time.Duration
+		status services.ShowStatus
+	}{{6 * time.Hour, services.ShowUpcoming}, {24*time.Hour - time.Millisecond, services.ShowUpcoming}, {24 * time.Hour, services.ShowCancelled}} {
+		w.Clock.Advance(planned.Add(step.after).Sub(w.Clock.Now()))
+		w.Work(patient)
+		if got := present(w, show).Status; got != step.status {
+			t.Errorf("%s after its plan it is %s, want %s", step.after, got, step.status)
+		}
+	}
+}
+
+// What a session may need stays for as long as it can live, and goes an hour later.
+func TestTheJanitorLeavesWhatSessionsNeed(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	users := w.Users(2)
+	w.Follow(users[0], users[1])
+	show := w.Schedule(users[0], time.Hour)
+	w.Quiet(w.Fanout)
+	w.Start(show)
+	w.Unfollow(users[0], users[1])
+	w.Work(w.Fanout)
+	began := w.Clock.Now()
+	needed := func() (history int, unfollowed bool) {
+		list, err := w.Store.ShowHistory(t.Context(), time.Time{})
+		w.Must(err)
+		unfollowed, err = w.Store.UnfollowedSince(t.Context(), users[1], users[0], began.Add(-time.Minute))
+		w.Must(err)
+		return len(list), unfollowed
+	}
+	janitor := w.Fanout.Janitor()
+	for _, step := range []struct {
+		after time.Duration
+		rows  int
+	}{{0, 1}, {12*time.Hour + fanout.KeepBoardsLonger, 1}, {12*time.Hour + fanout.KeepBoardsLonger + time.Second, 0}} {
+		w.Clock.Advance(began.Add(step.after).Sub(w.Clock.Now()))
+		_, err := janitor.RunOnce(t.Context())
+		w.Must(err)
+		if history, unfollowed := needed(); history != step.rows || unfollowed != (step.rows > 0) {
+			t.Errorf("%s later there are %d rows of history, the unfollow is known %v", step.after, history, unfollowed)
+		}
+	}
+}
