@@ -46,6 +46,7 @@ var testHelpers = map[string]string{
 	"services/store/storetest":   "services/store",
 	"services/rdb/rdbtest":       "services/rdb",
 	"services/fanout/fanouttest": "services/fanout",
+	"services/live/livetest":     "services/live",
 	"web/browsertest":            "web",
 }
 

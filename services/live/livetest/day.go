@@ -1,0 +1,169 @@
+// Package livetest makes days of shows and people who follow their hosts, and says what each of them has on his board.
+//
+// The same size and seed make the same day. What a board must be is found by sorting a list: slowly, and by nothing that the
+// server has.
+package livetest
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"tidings/services"
+)
+
+// Size is how much there is of a day.
+type Size struct {
+	Shows, Live    int // of all shows so many run now
+	Hosts, Viewers int
+	Most           int // hosts that a viewer follows; the first one does
+}
+
+// Show is one show of a day. The number of its host is a place among the day's hosts.
+type Show struct {
+	Key                     string // and its title
+	Host                    int
+	Planned, Started, Ended time.Time
+	Cancelled               bool
+}
+
+// Day is shows, the older first, and who follows whom.
+type Day struct {
+	Shows   []Show
+	Follows [][]int // of each viewer, hosts
+
+	byHost [][]int
+	hosts  int
+}
+
+// Host and Viewer are keys of users.
+func Host(number int) string   { return "host-" + strconv.Itoa(number) }
+func Viewer(number int) string { return "viewer-" + strconv.Itoa(number) }
+
+// NewDay makes the twelve hours before now and the twelve after. Most shows start at the very hour or within its first half
+// minute; a few hosts have many shows, and a few viewers follow many hosts, in about the same number for each order of
+// magnitude.
+func NewDay(now time.Time, size Size, seed uint64) *Day {
+	random := rand.New(rand.NewPCG(seed, uint64(size.Shows)))
+	d := &Day{hosts: size.Hosts, byHost: make([][]int, size.Hosts), Follows: make([][]int, size.Viewers)}
+	now = now.UTC().Truncate(time.Millisecond)
+	hour := now.Truncate(time.Hour)
+	for i := range size.Shows {
+		show := Show{Host: int(float64(size.Hosts) * math.Pow(random.Float64(), 2))}
+		start := hour.Add(clustered(random))
+		switch long := time.Duration(20+random.IntN(90)) * time.Minute; {
+		case i < size.Live:
+			if start.After(now) {
+				start = hour
+			}
+			show.Started = start
+		case i%2 == 0:
+			start = start.Add(-time.Duration(2+random.IntN(10)) * time.Hour)
+			show.Started, show.Ended = start, start.Add(long).Truncate(time.Minute) // several end at once
+			if show.Ended.After(now) {
+				show.Ended = hour.Add(-time.Minute)
+			}
+		default:
+			start = start.Add(time.Duration(1+random.IntN(12)) * time.Hour)
+			show.Cancelled = random.IntN(20) == 0
+		}
+		show.Planned = start.Add(time.Duration(random.IntN(3)-1) * time.Minute)
+		if show.Started.IsZero() {
+			show.Planned = start
+		}
+		d.Shows = append(d.Shows, show)
+	}
+	random.Shuffle(len(d.Shows), func(i, j int) { d.Shows[i], d.Shows[j] = d.Shows[j], d.Shows[i] })
+	for i := range d.Shows {
+		d.Shows[i].Key = "show-" + strconv.Itoa(i)
+		d.byHost[d.Shows[i].Host] = append(d.byHost[d.Shows[i].Host], i)
+	}
+	for i := range d.Follows {
+		count := int(math.Pow(float64(size.Most)+1, math.Pow(random.Float64(), 3)))
+		if i == 0 {
+			count = size.Most
+		}
+		d.Follows[i] = random.Perm(size.Hosts)[:min(max(1, count), size.Hosts)]
+	}
+	return d
+}
+
+func clustered(random *rand.Rand) time.Duration {
+	switch random.IntN(10) {
+	case 0:
+		return time.Duration(random.Int64N(int64(time.Hour))).Truncate(time.Millisecond)
+	case 1, 2, 3:
+		return time.Duration(random.Int64N(int64(30 * time.Second))).Truncate(time.Millisecond)
+	}
+	return 0
+}
+
+// WriteFollows writes the file of an import of follows.
+func (d *Day) WriteFollows(to io.Writer) error {
+	out := bufio.NewWriter(to)
+	for viewer, hosts := range d.Follows {
+		for _, host := range hosts {
+			_, _ = fmt.Fprintf(out, "%s,%s\n", Viewer(viewer), Host(host)) // Flush answers its error
+		}
+	}
+	return out.Flush()
+}
+
+// WriteShows writes the file of an import of some of the shows, from one on until before another one.
+func (d *Day) WriteShows(to io.Writer, from, until int) error {
+	out := bufio.NewWriter(to)
+	for _, show := range d.Shows[from:until] {
+		_, _ = fmt.Fprintf(out, `{"key":%q,"host":%q,"title":%q,"plannedAt":%d`, show.Key, Host(show.Host), show.Key, show.Planned.UnixMilli())
+		if !show.Started.IsZero() {
+			_, _ = fmt.Fprintf(out, `,"startedAt":%d`, show.Started.UnixMilli())
+		}
+		if !show.Ended.IsZero() {
+			_, _ = fmt.Fprintf(out, `,"endedAt":%q`, show.Ended.Format(time.RFC3339Nano))
+		}
+		_, _ = fmt.Fprintf(out, ",\"cancelled\":%t}\n", show.Cancelled)
+	}
+	return out.Flush()
+}
+
+// Board is what a viewer's board must list, of so many of the shows, and whether older replays exist than those that boards keep:
+// the title and the status of each.
+func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
+	type placed struct {
+		section, place, number int
+		line                   string
+	}
+	var all []placed
+	for _, host := range d.Follows[viewer] {
+		for _, number := range d.byHost[host] {
+			show := d.Shows[number]
+			switch {
+			case number >= shows || show.Cancelled:
+			case !show.Ended.IsZero():
+				all = append(all, placed{2, -int(show.Ended.UnixMilli()), number, show.Key + " REPLAY"})
+			case !show.Started.IsZero():
+				all = append(all, placed{0, -int(show.Started.UnixMilli()), number, show.Key + " LIVE"})
+			default:
+				all = append(all, placed{1, int(show.Planned.UnixMilli()), number, show.Key + " UPCOMING"})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.place, b.place), cmp.Compare(b.number, a.number))
+	})
+	replays := 0
+	for _, one := range all {
+		if one.section == 2 {
+			if replays++; replays > services.Retention {
+				return lines, true
+			}
+		}
+		lines = append(lines, one.line)
+	}
+	return lines, false
+}
