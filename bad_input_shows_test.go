@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
+const (
+	mutSchedule = `mutation($v:Time!){scheduleShow(input:{title:"t",plannedAt:$v}){show{id}}}`
+	mutTitled   = `mutation($v:String!,$p:Time!){scheduleShow(input:{title:$v,plannedAt:$p}){show{id}}}`
+	mutCovered  = `mutation($v:String!,$p:Time!){scheduleShow(input:{title:"t",coverUrl:$v,plannedAt:$p}){show{id}}}`
+	mutPut      = `mutation($v:ID!,$p:Time!){rescheduleShow(input:{showId:$v,plannedAt:$p}){show{id}}}`
+	mutRetitle  = `mutation($v:ID!){rescheduleShow(input:{showId:$v,title:"u"}){show{id}}}`
+	mutNothing  = `mutation($v:ID!){rescheduleShow(input:{showId:$v}){show{id}}}`
+	mutStart    = `mutation($v:ID!){startShow(input:{showId:$v}){show{id}}}`
+	mutStartAt  = `mutation($v:ID!,$p:Time!){startShow(input:{showId:$v,at:$p}){show{id}}}`
+	mutEnd      = `mutation($v:ID!){endShow(input:{showId:$v}){show{id}}}`
+	mutEndAt    = `mutation($v:ID!,$p:Time!){endShow(input:{showId:$v,at:$p}){show{id}}}`
+	mutCancel   = `mutation($v:ID!){cancelShow(input:{showId:$v}){show{id}}}`
+	mutReplay   = `mutation($v:ID!){setReplay(input:{showId:$v,replayUrl:"https://example.com/r"}){show{id}}}`
+	mutBadURL   = `mutation($v:ID!){setReplay(input:{showId:$v,replayUrl:"//example.com/r"}){show{id}}}`
+	mutRemind   = `mutation($v:ID!){remindMe(input:{showId:$v}){show{id}}}`
+)
+
 // What cannot happen to a show, what no show can be, and whose it is: refused with its code and reason, and nothing of it is
 // done.
 func TestBadShows(t *testing.T) {
 	c := newCrowd(t, nil)
-	const (
-		mutSchedule = `mutation($v:Time!){scheduleShow(input:{title:"t",plannedAt:$v}){show{id}}}`
-		mutTitled   = `mutation($v:String!,$p:Time!){scheduleShow(input:{title:$v,plannedAt:$p}){show{id}}}`
-		mutCovered  = `mutation($v:String!,$p:Time!){scheduleShow(input:{title:"t",coverUrl:$v,plannedAt:$p}){show{id}}}`
-		mutPut      = `mutation($v:ID!,$p:Time!){rescheduleShow(input:{showId:$v,plannedAt:$p}){show{id}}}`
-		mutRetitle  = `mutation($v:ID!){rescheduleShow(input:{showId:$v,title:"u"}){show{id}}}`
-		mutNothing  = `mutation($v:ID!){rescheduleShow(input:{showId:$v}){show{id}}}`
-		mutStart    = `mutation($v:ID!){startShow(input:{showId:$v}){show{id}}}`
-		mutStartAt  = `mutation($v:ID!,$p:Time!){startShow(input:{showId:$v,at:$p}){show{id}}}`
-		mutEnd      = `mutation($v:ID!){endShow(input:{showId:$v}){show{id}}}`
-		mutEndAt    = `mutation($v:ID!,$p:Time!){endShow(input:{showId:$v,at:$p}){show{id}}}`
-		mutCancel   = `mutation($v:ID!){cancelShow(input:{showId:$v}){show{id}}}`
-		mutReplay   = `mutation($v:ID!){setReplay(input:{showId:$v,replayUrl:"https://example.com/r"}){show{id}}}`
-		mutBadURL   = `mutation($v:ID!){setReplay(input:{showId:$v,replayUrl:"//example.com/r"}){show{id}}}`
-		mutRemind   = `mutation($v:ID!){remindMe(input:{showId:$v}){show{id}}}`
-	)
 	now := c.clock.Now()
 	soon, late, past := now.Add(time.Hour), now.Add(400*24*time.Hour), now.Add(-time.Hour)
 	schedule := func() (id string) {

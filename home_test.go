@@ -163,9 +163,7 @@ func (h *home) half(t *rapid.T) {
 	for range rapid.IntRange(0, 2).Draw(t, "chunks") {
 		h.n.work(bulk)
 	}
-	if _, err := h.n.mirror.RunOnce(h.n.tb.Context()); err != nil {
-		t.Fatal(err)
-	}
+	h.n.tail()
 	for _, person := range h.people {
 		h.n.page(person, 1, "", "")
 		h.compareFeed(t, person)

@@ -126,13 +126,8 @@ func (n *node) settle() {
 			n.tb.Fatalf("jobs: %d dead, %v", dead, err)
 		}
 		waits, err := n.store.JobWaits(ctx, math.MaxInt64, n.clock.Now().Add(15*time.Minute))
-		if err != nil {
-			n.tb.Fatal(err)
-		}
-		if !waits {
-			if _, err := n.mirror.RunOnce(ctx); err != nil {
-				n.tb.Fatalf("the log: %v", err)
-			}
+		if err == nil && !waits {
+			n.tail()
 			return
 		}
 		n.clock.advance(time.Second)
