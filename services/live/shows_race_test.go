@@ -1,0 +1,123 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// Many tell of one show at once: each move is made once, in an order of versions without gaps, and nobody is refused.
+func TestManyTellOfOneShowAtOnce(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)})
+	s := newStage(w)
+	host := w.Users(1)[0]
+	for range 10 {
+		id, logged := s.schedule(host), len(s.logged())
+		at := w.Clock.Now()
+		title := "Late evening"
+		retitled, err := s.Reschedule(host, id, services.ShowEdit{Title: &title})
+		w.Must(err)
+		ops := []*fanout.Op{
+			s.Service.Start(host, id, at), s.Service.End(host, id, at, ""), s.Service.Start(host, id, at), s.Service.End(host, id, at, ""),
+			s.SetReplay(host, id, "https://example.com/r"), retitled,
+		}
+		var group sync.WaitGroup
+		errs := make([]error, len(ops))
+		for i, op := range ops {
+			group.Go(func() { errs[i] = w.Fanout.Commit(t.Context(), op)[0] })
+		}
+		group.Wait()
+		for i, err := range errs {
+			if err != nil {
+				t.Errorf("%s: %v", ops[i].Name, err)
+			}
+		}
+		show := s.show(id)
+		if show.Status != services.ShowReplay || show.ReplayURL == "" || show.Title != title {
+			t.Fatalf("%+v", show)
+		}
+		versions := map[uint64]bool{}
+		for _, change := range s.logged()[logged:] {
+			versions[change.Show.Version] = true
+		}
+		if changes := len(s.logged()) - logged; changes != 4 || !versions[show.Version] {
+			t.Errorf("the log has %d changes, of the versions %v; the show's is %d", changes, versions, show.Version)
+		}
+	}
+}
+
+// Users want to be reminded while the show starts: whoever was early enough is told, whoever was not is refused.
+func TestRemindersBesideTheStart(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)})
+	s := newStage(w)
+	users := w.Users(9)
+	host, fans := users[0], users[1:]
+	for range 8 {
+		id := s.schedule(host)
+		errs := make([]error, len(fans))
+		var group sync.WaitGroup
+		for i, fan := range fans {
+			group.Go(func() { errs[i] = w.Fanout.Commit(t.Context(), s.Remind(fan, id, true))[0] })
+			if i == len(fans)/2 {
+				group.Go(func() {
+					if err := w.Fanout.Commit(t.Context(), s.Service.Start(host, id, time.Time{}))[0]; err != nil {
+						t.Error(err)
+					}
+					// What tells of it begins at once.
+					w.Work(w.Fanout)
+				})
+			}
+		}
+		group.Wait()
+		w.Quiet(w.Fanout)
+		for i, fan := range fans {
+			if code := services.CodeOf(errs[i]); code != "" && code != services.Conflict {
+				t.Errorf("user %d is refused: %v", fan, errs[i])
+			}
+			page, err := w.Store.Notifications(t.Context(), store.NotificationQuery{
+				User: fan, Categories: []services.Category{services.CategoryReminder}, Before: services.MaxPostID, Limit: 100,
+			})
+			w.Must(err)
+			told := slices.ContainsFunc(page.Notifications, func(n services.Notification) bool { return n.Subject == id })
+			if told != (errs[i] == nil) {
+				t.Errorf("user %d is told %v, was answered %v", fan, told, errs[i])
+			}
+		}
+	}
+}
+
+// One user can wait for so many upcoming shows and no more; one that starts makes room.
+func TestTooManyReminders(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	s := newStage(w)
+	users := w.Users(2)
+	host, fan := users[0], users[1]
+	first, more := s.schedule(host), s.schedule(host)
+	w.Must(s.do(s.Remind(fan, first, true)))
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		for range services.MaxReminders - 1 {
+			show := services.Show{ID: w.IDs.Next(), Host: host + 100, Title: "a", Status: services.ShowUpcoming, PlannedAt: w.Clock.Now().Add(time.Hour), UpdatedAt: tx.Now}
+			if err := tx.InsertShow(ctx, show, ""); err != nil {
+				return err
+			}
+			if _, err := tx.AddReminder(ctx, show.ID, fan); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := s.do(s.Remind(fan, more, true)); services.CodeOf(err) != services.Conflict {
+		t.Errorf("one more: %v", err)
+	}
+	w.Must(s.do(s.Remind(fan, first, true))) // it is one of them
+	w.Must(s.do(s.Service.Start(host, first, time.Time{})))
+	w.Must(s.do(s.Remind(fan, more, true)))
+}
