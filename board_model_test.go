@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -32,12 +33,23 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 				t.Fatal(err)
 			}
 		},
-		"load anew": b.reload,
+		"load anew": b.reload, "pin": b.pin,
 	}
 	if b.flush != nil {
 		actions["flush"] = b.lose
 	}
 	return actions
+}
+
+// pin says how the replays of a host come to boards from now on: in lists, or from memory.
+func (b *boards) pin(t *rapid.T) {
+	host := rapid.SampledFrom(b.hosts).Draw(t, "host")
+	if !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host }) {
+		return // nobody has named him
+	}
+	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE"}).Draw(t, "mode")
+	b.node(t).must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, host, mode), nil, nil)
+	b.due()
 }
 
 // reload lets every node read all shows anew, as one does that starts.

@@ -2,6 +2,7 @@ package dataloader
 
 import (
 	"context"
+	"slices"
 
 	"tidings/services"
 )
@@ -40,9 +41,9 @@ func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services
 	return shows, users, err
 }
 
-// Reminds says whether a show reminds the viewer. What is not known yet read is asked, for all shows that the response has
-// met, once.
-func (l *Loader) Reminds(ctx context.Context, show services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
+// Reminds says whether a show reminds the viewer. What is not known yet read is asked, once for all shows that the response
+// has met and those that are shown together with it.
+func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
 	l.asking.Lock()
 	defer l.asking.Unlock()
 	if reminds, known := l.reminds[show]; known {
@@ -56,6 +57,13 @@ func (l *Loader) Reminds(ctx context.Context, show services.PostID, read func(ct
 		}
 	}
 	l.mu.Unlock()
+	for _, id := range together {
+		if _, known := l.reminds[id]; !known && id != show {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	found, err := read(ctx, ids)
 	if err != nil {
 		return false, err

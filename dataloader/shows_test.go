@@ -46,13 +46,13 @@ func TestRemindersOfAPageAreReadOnce(t *testing.T) {
 		}
 		return map[services.PostID]bool{2: true, 9: true}, nil
 	}
-	if _, err := l.Reminds(t.Context(), 1, read); err != fails {
+	if _, err := l.Reminds(t.Context(), 1, nil, read); err != fails {
 		t.Errorf("got %v", err)
 	}
 	var group sync.WaitGroup
 	for _, id := range ids {
 		group.Go(func() {
-			reminds, err := l.Reminds(t.Context(), id, read)
+			reminds, err := l.Reminds(t.Context(), id, nil, read)
 			if err != nil || reminds != (id == 2) {
 				t.Errorf("show %d reminds: %v, %v", id, reminds, err)
 			}
@@ -62,7 +62,14 @@ func TestRemindersOfAPageAreReadOnce(t *testing.T) {
 	if len(asked) != 2 || !slices.Equal(asked[1], ids) {
 		t.Errorf("it was asked for %v", asked)
 	}
-	if reminds, err := l.Reminds(t.Context(), 9, read); !reminds || err != nil || len(asked) != 3 || !slices.Equal(asked[2], []services.PostID{9}) {
+	if reminds, err := l.Reminds(t.Context(), 9, nil, read); !reminds || err != nil || len(asked) != 3 || !slices.Equal(asked[2], []services.PostID{9}) {
 		t.Errorf("one more: %v, %v, %v", reminds, err, asked)
+	}
+	// What is shown together is asked for together, also of a list whose shows the response keeps nowhere.
+	if reminds, err := l.Reminds(t.Context(), 20, []services.PostID{22, 1, 20, 21}, read); reminds || err != nil || !slices.Equal(asked[3], []services.PostID{20, 21, 22}) {
+		t.Errorf("of a list: %v, %v, %v", reminds, err, asked)
+	}
+	if _, err := l.Reminds(t.Context(), 22, []services.PostID{22, 1, 20, 21}, read); err != nil || len(asked) != 4 {
+		t.Errorf("of a list again: %v, %v", err, asked)
 	}
 }

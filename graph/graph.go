@@ -48,7 +48,8 @@ type Show struct {
 	ReplayURL   *string
 	Late        bool
 
-	Key services.PostID
+	Key      services.PostID
+	Together []services.PostID // the shows of the list that it is in, so that one question is enough for all
 }
 
 // IsNode says that it can be fetched by its id.

@@ -24,8 +24,13 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer *graph.Viewer, first *i
 		Edges: make([]graph.LiveBoardEdge, len(board.Items)), PageInfo: graph.PageInfo{HasNextPage: board.HasNext},
 		SessionID: board.Session.String(), NewSession: board.Replaced, Building: board.Building,
 	}
+	ids := make([]services.PostID, len(board.Items))
 	for i, item := range board.Items {
+		ids[i] = item.Show.ID
 		page.Edges[i] = graph.LiveBoardEdge{Cursor: live.CursorText(board.Session, item.Place), Node: r.graphShow(item.Show, item.Host)}
+	}
+	for i := range page.Edges {
+		page.Edges[i].Node.Together = ids
 	}
 	if last := len(page.Edges) - 1; last >= 0 {
 		page.PageInfo.StartCursor, page.PageInfo.EndCursor = &page.Edges[0].Cursor, &page.Edges[last].Cursor
@@ -65,9 +70,10 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 	lists := [][]services.Show{change.WentLive, change.Ended, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserNumber
+	var ids []services.PostID
 	for _, list := range lists {
 		for _, show := range list {
-			hosts = append(hosts, show.Host)
+			hosts, ids = append(hosts, show.Host), append(ids, show.ID)
 		}
 	}
 	users, err := dataloader.New(r.Chat.Mirror).Users(ctx, hosts)
@@ -79,6 +85,7 @@ func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*gr
 		shown[i] = make([]graph.Show, len(list))
 		for j, show := range list {
 			shown[i][j] = r.graphShow(show, users[show.Host])
+			shown[i][j].Together = ids
 		}
 	}
 	return &graph.LiveBoardChange{

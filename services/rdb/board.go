@@ -115,7 +115,8 @@ func (c *Client) lease(text string) string {
 	return session
 }
 
-// TouchSession lets a session live on until a moment, as the one of its slot: another one that had it is ended.
+// TouchSession lets a session live on until a moment, as the one of its slot: another one that had it is ended,
+// but for a later one, by their names.
 func (c *Client) TouchSession(ctx context.Context, viewer services.UserNumber, slot, session string, until time.Time) error {
 	args := []any{slot, session, until.UnixMilli(), sessionSlots}
 	replies, err := c.changeViews(ctx, sessionTouch, []call{{keys: []string{sessionsKey(viewer)}, args: args}})

@@ -42,6 +42,10 @@ func TestLeasesOfSessions(t *testing.T) {
 		if end := left(); lease("phone") != "d" || end < 119*time.Minute {
 			v.Errorf("the slot's next session is %q and ends in %s", lease("phone"), end)
 		}
+		touch("phone", "c", now.Add(3*time.Hour))
+		if lease("phone") != "d" {
+			v.Errorf("a session that was read when the next one took its slot takes it back: %q", lease("phone"))
+		}
 		touch("", "a", now.Add(-time.Second))
 		if end := left(); lease("") != "" || end < 119*time.Minute {
 			v.Errorf("a lease that has ended is %q, all end in %s", lease(""), end)

@@ -1,8 +1,10 @@
--- Lets a session of the live board live on, as the one of its slot.
+-- Lets a session of the live board live on, as the one of its slot, unless a later one has it: names sort by when they were made.
 -- KEYS[1] {u}:s, a HASH: slot -> end (ms) ';' session
 -- ARGV[1] slot  ARGV[2] session  ARGV[3] its end (ms)  ARGV[4] how many slots to keep
--- Returns 1
+-- Returns 1, or 0 when a later one has the slot
 local time, ends = now() / 1000, {}
+local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if held:gsub('^%d+;', '') > ARGV[2] and (tonumber(held:match('^%d+')) or 0) > time then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3] .. ';' .. ARGV[2])
 if redis.call('HLEN', KEYS[1]) > tonumber(ARGV[4]) then
   local slots = redis.call('HGETALL', KEYS[1])

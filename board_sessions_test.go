@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/live"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+)
+
+// boardOf is a node with a reader who follows a host of three shows.
+func boardOf(t *testing.T, redis, sessions string) (n *node, reader services.UserNumber) {
+	t.Helper()
+	n = startNode(t, nodeOptions{database: storetest.SQLite(t), redis: redis, manual: true, change: func(cfg *Config) { cfg.BoardSessions = sessions }})
+	n.follow("reader", "host")
+	for i := range 3 {
+		n.schedule("host", "show", n.clock.Now().Add(time.Duration(i+1)*24*time.Hour))
+	}
+	n.dueJobs()
+	if err := n.mirror.RefreshShows(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n, n.numbersOf("reader")[0]
+}
+
+func (n *node) boardFor(reader services.UserNumber, ask live.Ask) live.Board {
+	n.tb.Helper()
+	ask.First = 1
+	board, err := n.live.Board(n.tb.Context(), reader, ask)
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	if len(board.Items) != 1 || board.Building {
+		n.tb.Fatalf("a page of one show is %+v", board)
+	}
+	return board
+}
+
+// Where there is room for one session a device or a user, a new first page ends the one before it.
+func TestHowManySessionsThereAre(t *testing.T) {
+	for _, sessions := range []string{"request", "device", "user"} {
+		t.Run(sessions, func(t *testing.T) {
+			n, reader := boardOf(t, rdbtest.Redis(t), sessions)
+			open := func(device string) live.Session {
+				t.Helper()
+				return n.boardFor(reader, live.Ask{Device: device}).Session
+			}
+			ended := func(session live.Session) bool {
+				t.Helper()
+				text := session.String()
+				return n.boardFor(reader, live.Ask{Session: &text}).Replaced
+			}
+			old, phone, tablet, nameless, last := open("phone"), open("phone"), open("tablet"), open(""), open("")
+			for _, c := range []struct {
+				what    string
+				session live.Session
+				ended   map[string]bool
+			}{
+				{"the last", last, nil},
+				{"one without a device", nameless, map[string]bool{"user": true}},
+				{"another device's", tablet, map[string]bool{"user": true}},
+				{"the phone's", phone, map[string]bool{"user": true}},
+				{"the phone's former one", old, map[string]bool{"device": true, "user": true}},
+			} {
+				if got := ended(c.session); got != c.ended[sessions] {
+					t.Errorf("%s has ended: %t", c.what, got)
+				}
+			}
+		})
+	}
+}
+
+// A session lives while it is read or watched, 12 hours at most, and not because somebody reads it too late.
+func TestHowLongSessionsLive(t *testing.T) {
+	for name, redis := range map[string]func(*testing.T) string{
+		"embedded": func(*testing.T) string { return "embedded" },
+		"redis":    func(t *testing.T) string { return rdbtest.Redis(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, reader := boardOf(t, redis(t), "request")
+			idle, used := n.boardFor(reader, live.Ask{}), n.boardFor(reader, live.Ask{})
+			turn := func(page live.Board) live.Board {
+				t.Helper()
+				cursor := live.CursorText(page.Session, page.Items[0].Place)
+				return n.boardFor(reader, live.Ask{After: &cursor})
+			}
+			for passed := time.Duration(0); passed < 12*time.Hour-30*time.Minute; passed += 29 * time.Minute {
+				if next := turn(used); next.Replaced || next.Session != used.Session {
+					t.Fatalf("after %s a session that is read is over", passed)
+				}
+				n.clock.advance(29 * time.Minute)
+			}
+			n.clock.advance(time.Hour)
+			for what, page := range map[string]live.Board{"nobody read": idle, "is 12 hours old": used} {
+				next := turn(page)
+				if !next.Replaced || next.Session == page.Session || !page.Items[0].Place.Before(next.Items[0].Place) {
+					t.Errorf("a session that %s goes on: %+v", what, next)
+				}
+				if again := turn(page); !again.Replaced || again.Session == next.Session {
+					t.Errorf("a session that is over came back: %+v", again)
+				}
+			}
+		})
+	}
+}
+
+// A session lives while a subscription shows it, and when it is too old the subscription begins a new one.
+func TestAnOpenBoardKeepsItsSession(t *testing.T) {
+	n, reader := boardOf(t, rdbtest.Redis(t), "request")
+	page := n.boardFor(reader, live.Ask{})
+	text := page.Session.String()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	badges := make(chan *services.Badges, 1)
+	badges <- &services.Badges{}
+	changes, err := n.live.Watch(ctx, reader, &text, "", badges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() live.Change {
+		t.Helper()
+		select {
+		case change := <-changes:
+			return change
+		case <-time.After(convergence):
+			t.Fatal("nothing is told")
+		}
+		return live.Change{}
+	}
+	if change := next(); !change.Nothing() || change.Session != page.Session {
+		t.Fatalf("the first event: %+v", change)
+	}
+	for i := 1; i <= 3; i++ {
+		n.clock.advance(20 * time.Minute)
+		n.schedule("host", "a show above", n.clock.Now().Add(time.Hour))
+		if change := next(); change.NewAbove != i || change.Replaced || change.Session != page.Session {
+			t.Fatalf("after %d shows: %+v", i, change)
+		}
+	}
+	if next := n.boardFor(reader, live.Ask{Session: &text}); next.Replaced {
+		t.Error("a session that is watched is over")
+	}
+	n.clock.advance(12 * time.Hour)
+	n.schedule("host", "the newest", n.clock.Now().Add(time.Minute))
+	if change := next(); !change.Replaced || change.Session == page.Session || change.NewAbove != 0 {
+		t.Errorf("after 12 hours: %+v", change)
+	}
+	if next := n.boardFor(reader, live.Ask{Session: &text}); !next.Replaced {
+		t.Error("a session of more than 12 hours goes on")
+	}
+	cancel()
+	for range changes { // it is closed
+	}
+}
