@@ -121,6 +121,21 @@ func TestImportedShows(t *testing.T) {
 {"key":"s2","host":"bob","title":"as it is","plannedAt":"2026-01-31T11:00:00Z"}
 {"key":"s8","host":"ann","title":"Eight","plannedAt":"2026-02-01T19:00:00Z"}
 `
+		listed := func(want ...string) {
+			t.Helper()
+			var keys []string
+			for _, entry := range w.Board(reader).Replays {
+				for key, show := range shows {
+					if show.ID == entry.Place.ID {
+						keys = append(keys, key)
+					}
+				}
+			}
+			if !slices.Equal(keys, want) {
+				t.Errorf("the list of replays has %v, want %v", keys, want)
+			}
+		}
+		listed("s1")
 		before := w.Mirror.ShowsVersion()
 		if got := im.mustShows(ImportOptions{File: im.file("more.jsonl", more)}); got.New != 3 || got.Duplicates != 1 {
 			t.Errorf("of more: %+v", got)
@@ -141,7 +156,8 @@ func TestImportedShows(t *testing.T) {
 		if got := im.mustShows(ImportOptions{File: file}); got.ResumedAfter != 6 || got.New+got.Duplicates != 0 {
 			t.Errorf("of a file that is in: %+v", got)
 		}
-		w.Quiet(w.Fanout) // lets hours pass: what nobody tells of is closed, and lists have what is over
+		w.Work(w.Fanout)
+		listed("s7", "s1")
 		w.Agree(reader)
 	})
 }
