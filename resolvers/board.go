@@ -11,15 +11,16 @@ import (
 )
 
 // liveBoard reads a page of a viewer's board.
-func (r *Resolver) liveBoard(ctx context.Context, viewer *graph.Viewer, first *int, after, sessionID, lastID *string) (*graph.LiveBoardConnection, error) {
+func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserNumber, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
 	if err != nil {
-		return nil, err
+		return live.Board{}, err
 	}
-	board, err := r.Live.Board(ctx, viewer.Number, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: device(ctx)})
-	if err != nil {
-		return nil, err
-	}
+	return r.Live.Board(ctx, viewer, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: device(ctx)})
+}
+
+// boardConnection makes a page of a board for its viewer.
+func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection {
 	page := &graph.LiveBoardConnection{
 		Edges: make([]graph.LiveBoardEdge, len(board.Items)), PageInfo: graph.PageInfo{HasNextPage: board.HasNext},
 		SessionID: board.Session.String(), NewSession: board.Replaced, Building: board.Building,
@@ -28,8 +29,6 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer *graph.Viewer, first *i
 	for i, item := range board.Items {
 		ids[i] = item.Show.ID
 		page.Edges[i] = graph.LiveBoardEdge{Cursor: live.CursorText(board.Session, item.Place), Node: r.graphShow(item.Show, item.Host)}
-	}
-	for i := range page.Edges {
 		page.Edges[i].Node.Together = ids
 	}
 	if last := len(page.Edges) - 1; last >= 0 {
@@ -39,7 +38,7 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer *graph.Viewer, first *i
 	if board.End != "" {
 		page.End = &board.End
 	}
-	return page, nil
+	return page
 }
 
 // watchLiveBoard makes of the changes of a viewer's board what is shown of them.

@@ -36,5 +36,9 @@ func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *
 }
 
 func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first *int, after *string, sessionID *string, lastID *string) (*graph.LiveBoardConnection, error) {
-	return r.liveBoard(ctx, obj, first, after, sessionID, lastID)
+	board, err := r.liveBoard(ctx, obj.Number, first, after, sessionID, lastID)
+	if err != nil {
+		return nil, err
+	}
+	return r.boardConnection(board), nil
 }

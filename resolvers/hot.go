@@ -13,7 +13,7 @@ import (
 	"tidings/services"
 )
 
-// Hot serves the operations that are asked most, badges and home feeds, by selections that were compiled, and leaves all others
+// Hot serves the operations that are asked most, badges, home feeds and live boards, by selections that were compiled, and leaves all others
 // to the schema: those, and whatever fails, so that every error is made in one place. The answers are the same bytes.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	plans, err := lru.NewLRU[*ast.OperationDefinition, *plan](hotPlans, nil)
@@ -53,12 +53,14 @@ type part struct {
 type content struct {
 	badges *services.Badges
 	page   shownPage
+	board  shownBoard
 }
 
 // viewerParts makes the parts of the viewer's fields; the others are not hot.
 var viewerParts = map[string]func(*ast.Field) *part{
-	"badges":   badgesPart,
-	"homeFeed": homeFeedPart,
+	"badges":    badgesPart,
+	"homeFeed":  homeFeedPart,
+	"liveBoard": liveBoardPart,
 	"__typename": func(field *ast.Field) *part {
 		return &part{key: appendKey(nil, field), write: func(to []byte, _ *content) []byte { return append(to, `"Viewer"`...) }}
 	},
@@ -91,7 +93,7 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	return made
 }
 
-// planOf compiles { viewer { badges {...} homeFeed(...) {...} } } and subscription { badgesChanged {...} }.
+// planOf compiles { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription { badgesChanged {...} }.
 func planOf(operation *ast.OperationDefinition) *plan {
 	if len(operation.Directives) > 0 || len(operation.SelectionSet) != 1 {
 		return nil
@@ -134,7 +136,7 @@ func viewerPlan(viewer *ast.Field) *plan {
 func (p *plan) response(contents []content) *graphql.Response {
 	size := 512
 	for i := range contents {
-		size += contents[i].page.size()
+		size += contents[i].page.size() + contents[i].board.size()
 	}
 	data := append(make([]byte, 0, size), p.before...)
 	for i, part := range p.parts {

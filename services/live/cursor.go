@@ -14,15 +14,20 @@ const (
 // CursorText prints a place on the board of a session, as clients hold it. It needs nothing else to go on from there, also
 // when the show has gone elsewhere since, and when the session is over.
 func CursorText(session Session, place services.ShowPlace) string {
-	bytes := make([]byte, 0, cursorBytes)
+	return string(AppendCursor(nil, session, place))
+}
+
+// AppendCursor appends what CursorText prints: letters that stand in JSON as they are.
+func AppendCursor(to []byte, session Session, place services.ShowPlace) []byte {
+	var buffer [cursorBytes]byte
 	section := byte(0)
 	if place.Replay {
 		section = 1
 	}
-	bytes = append(bytes, cursorForm, section)
+	bytes := append(buffer[:0], cursorForm, section)
 	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.Score))
 	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.ID))
-	return sessionText.EncodeToString(session.append(bytes))
+	return sessionText.AppendEncode(to, session.append(bytes))
 }
 
 // ParseCursor reads what CursorText prints. INVALID for anything else, and for another user's.

@@ -1,0 +1,147 @@
+package resolvers
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/live"
+)
+
+// shownBoard is a page of a live board and when it is shown.
+type shownBoard struct {
+	live.Board
+	at time.Time
+}
+
+// size is about how many bytes the page takes, so that it is not moved while it is written.
+func (b *shownBoard) size() int {
+	const edge = 640
+	size := len(b.Items) * edge
+	for i := range b.Items {
+		size += len(b.Items[i].Show.Title)
+	}
+	return size
+}
+
+type shownShow struct {
+	*live.Item
+	board *shownBoard
+}
+
+// liveBoardPart is a page of the viewer's live board; nil for what is not compiled.
+func liveBoardPart(field *ast.Field) *part {
+	write := boardObject.compile(field.SelectionSet)
+	if write == nil {
+		return nil
+	}
+	return &part{
+		key:   appendKey(nil, field),
+		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
+		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
+			arguments := field.ArgumentMap(variables)
+			first, err := argument(arguments, "first", graph.UnmarshalInt)
+			if err != nil {
+				return err
+			}
+			after, err := argument(arguments, "after", graphql.UnmarshalString)
+			if err != nil {
+				return err
+			}
+			sessionID, err := argument(arguments, "sessionId", graphql.UnmarshalString)
+			if err != nil {
+				return err
+			}
+			lastID, err := argument(arguments, "lastId", graphql.UnmarshalID)
+			if err != nil {
+				return err
+			}
+			c.board.at = r.Clock.Now()
+			c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID)
+			return err
+		},
+	}
+}
+
+func appendShowID(to []byte, id services.PostID) []byte {
+	return appendID(to, services.ShowType, id.String())
+}
+
+// cursorOf writes the place of the item at an index, null where there is none.
+func cursorOf(to []byte, b *shownBoard, i int) []byte {
+	if i < 0 || i >= len(b.Items) {
+		return append(to, "null"...)
+	}
+	return append(live.AppendCursor(append(to, '"'), b.Session, b.Items[i].Place), '"')
+}
+
+// boardEdges is the list of a page's shows in their places.
+func boardEdges(selected ast.SelectionSet) writer[shownBoard] {
+	write := boardEdgeObject.compile(selected)
+	if write == nil {
+		return nil
+	}
+	return func(to []byte, board *shownBoard) []byte {
+		to = append(to, '[')
+		edge := shownShow{board: board}
+		for i := range board.Items {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			edge.Item = &board.Items[i]
+			to = write(to, &edge)
+		}
+		return append(to, ']')
+	}
+}
+
+// The types of a live board, each with all its fields but whether a show reminds the viewer, which is another question.
+var (
+	showObject = object[shownShow]{"Show", map[string]member[shownShow]{
+		"id":          leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),
+		"host":        within(func(s *shownShow) *services.User { return &s.Host }, userObject),
+		"title":       leaf(func(to []byte, s *shownShow) []byte { return appendText(to, s.Show.Title) }),
+		"coverUrl":    leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
+		"replayUrl":   leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),
+		"status":      leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Show.Status)) }),
+		"plannedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
+		"startedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
+		"endedAt":     leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.EndedAt) }),
+		"cancelledAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.CancelledAt) }),
+		"late":        leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
+	}}
+
+	boardEdgeObject = object[shownShow]{"LiveBoardEdge", map[string]member[shownShow]{
+		"cursor": leaf(func(to []byte, s *shownShow) []byte {
+			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
+		}),
+		"node": within(func(s *shownShow) *shownShow { return s }, showObject),
+	}}
+
+	boardInfoObject = object[shownBoard]{"PageInfo", map[string]member[shownBoard]{
+		"hasNextPage":     leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
+		"hasPreviousPage": leaf(func(to []byte, _ *shownBoard) []byte { return append(to, "false"...) }),
+		"startCursor":     leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, 0) }),
+		"endCursor":       leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, len(b.Items)-1) }),
+	}}
+
+	boardObject = object[shownBoard]{"LiveBoardConnection", map[string]member[shownBoard]{
+		"edges":     boardEdges,
+		"pageInfo":  within(func(b *shownBoard) *shownBoard { return b }, boardInfoObject),
+		"sessionId": leaf(func(to []byte, b *shownBoard) []byte { return appendText(to, b.Session.String()) }),
+		"lastId": leaf(func(to []byte, b *shownBoard) []byte {
+			if len(b.Items) == 0 {
+				return append(to, "null"...)
+			}
+			return appendShowID(to, b.Items[len(b.Items)-1].Show.ID)
+		}),
+		"newSession": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.Replaced) }),
+		"end":        leaf(func(to []byte, b *shownBoard) []byte { return appendTextOrNull(to, string(b.End)) }),
+		"building":   leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.Building) }),
+	}}
+)

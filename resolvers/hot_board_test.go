@@ -1,0 +1,62 @@
+package resolvers
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/live"
+)
+
+func drawMoment(t *rapid.T, name string) time.Time {
+	ms := rapid.Int64Range(-1, 1<<42).Draw(t, name)
+	if ms < 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func drawBoard(t *rapid.T) shownBoard {
+	board := shownBoard{at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
+	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), Made: drawPost(t, "made"), Viewer: services.UserNumber(rapid.Uint32().Draw(t, "viewer"))}
+	for range rapid.IntRange(0, 4).Draw(t, "shows") {
+		show := services.Show{
+			ID: drawPost(t, "id"), Title: drawText(t, "title"), Status: rapid.SampledFrom(services.ShowStatuses).Draw(t, "status"),
+			CoverURL: rapid.SampledFrom([]string{"", "https://example.com/a.png?x=1&y=\"<>"}).Draw(t, "cover"), ReplayURL: drawText(t, "replay"),
+			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "planned")).UTC(), StartedAt: drawMoment(t, "started"),
+			EndedAt: drawMoment(t, "ended"), CancelledAt: drawMoment(t, "cancelled"),
+		}
+		item := live.Item{Place: show.Place(), Show: show, Host: services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
+		item.Place.Replay = rapid.Bool().Draw(t, "is a replay")
+		board.Items = append(board.Items, item)
+	}
+	board.HasNext, board.Building, board.Replaced = rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "building"), rapid.Bool().Draw(t, "replaced")
+	board.End = rapid.SampledFrom([]services.FeedEnd{"", services.EndOfFeed, services.EndOfRetention}).Draw(t, "end")
+	return board
+}
+
+// Whatever is selected and whatever stands on the board: the compiled selection answers what the generated code answers,
+// byte for byte.
+func TestTheCompiledBoardIsTheExecutedOne(t *testing.T) {
+	schema := hotSchema()
+	rapid.Check(t, func(t *rapid.T) {
+		query := "{ viewer { board: liveBoard " + drawSelection(t, schema, schema.Types["LiveBoardConnection"], 0) + " } }"
+		shown := content{board: drawBoard(t)}
+		plan := planOf(parsed(t, query))
+		if plan == nil {
+			t.Fatalf("not compiled: %s", query)
+		}
+		if got, want := string(plan.response([]content{shown}).Data), executed(t, shown, query); got != want {
+			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
+		}
+	})
+}
+
+// Whether a show reminds the viewer is left to execution.
+func TestABoardWithRemindersIsExecuted(t *testing.T) {
+	if planOf(parsed(t, `{ viewer { liveBoard { edges { node { id remindsMe } } } } }`)) != nil {
+		t.Error("it is compiled")
+	}
+}
