@@ -119,7 +119,10 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 }
 
 // waitForJobs waits until no job waits or runs. Progress is expected at least once in a while.
-func (a *api) waitForJobs(ctx context.Context) error {
+func (a *api) waitForJobs(ctx context.Context) error { return a.waitForJobsBut(ctx, 0) }
+
+// waitForJobsBut waits until no more than so many jobs are left: those that are due much later.
+func (a *api) waitForJobsBut(ctx context.Context, left int) error {
 	const patience = time.Minute
 	least, changed := -1, time.Now()
 	for {
@@ -135,7 +138,7 @@ func (a *api) waitForJobs(ctx context.Context) error {
 		if jobs.Dead > 0 {
 			return fmt.Errorf("%d jobs failed for good", jobs.Dead)
 		}
-		if jobs.Waiting == 0 {
+		if jobs.Waiting <= left {
 			return nil
 		}
 		if least < 0 || jobs.Waiting < least {

@@ -16,13 +16,3 @@ func notes(o options) []string {
 		"A script's time is by the wall clock of Redis: where another program had the processor meanwhile, that counts too. \"Beyond\" says how rare it was.",
 	}
 }
-
-// unbuilt are the lines of the table whose subject cannot be measured yet.
-func unbuilt() (lines []line) {
-	for _, row := range []struct{ what, limit, goal, absent string }{
-		{"live board, first page, 10 hosts followed", "badge query", ">= 0.5 x its rate", "no live board yet"},
-	} {
-		lines = append(lines, line{what: row.what, limit: row.limit, goal: goal{text: row.goal}, absent: row.absent})
-	}
-	return lines
-}

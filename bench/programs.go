@@ -43,7 +43,7 @@ func startRedis(ctx context.Context, folder string) (p *process, client *redis.C
 	if err != nil {
 		return nil, nil, "", err
 	}
-	p, err = start(ctx, folder, "redis", folder, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "",
+	p, err = start(ctx, folder, "redis", folder, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--databases", strconv.Itoa(redisDatabases),
 		"--appendonly", "no", "--zset-max-listpack-entries", listpackEntries,
 		"--slowlog-log-slower-than", strconv.Itoa(int(slowFrom.Microseconds())), "--slowlog-max-len", strconv.Itoa(slowKept))
 	if err != nil {

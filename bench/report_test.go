@@ -170,15 +170,3 @@ func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
 		t.Errorf("print: %v", err)
 	}
 }
-
-func TestEveryUnbuiltLineSaysWhy(t *testing.T) {
-	lines := unbuilt()
-	if len(lines) == 0 {
-		t.Fatal("no lines")
-	}
-	for _, l := range lines {
-		if l.what == "" || l.limit == "" || l.goal.text == "" || l.absent == "" {
-			t.Errorf("%+v", l)
-		}
-	}
-}

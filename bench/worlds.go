@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"tidings/services/live/livetest"
+)
 
 // worlds are the sizes of what the rows with a place of their own are about.
 type worlds struct {
@@ -14,6 +18,9 @@ type worlds struct {
 	readersOfOne  int           // of an author whose posts are pushed to all of them
 	delivered     int           // posts to them in a round
 	imported      int           // posts of a file
+	activeShows   int           // in a node's memory
+	day           livetest.Size // of shows
+	sampled       int           // of its viewers
 	turn          time.Duration // of the rows in which others' time is compared; 0: as long as every turn
 }
 
@@ -21,10 +28,12 @@ var (
 	wholeWorlds = worlds{
 		users: 1_000_000, few: 10, watching: 10, publications: 100, memberships: []int{10, 200, 2000}, group: 500, talkers: 100, likers: 20_000, posts: 200,
 		readersOfOne: 4000, delivered: 25, imported: 300_000,
+		activeShows: 100_000, day: livetest.Size{Shows: 10_000, Live: 300, Hosts: 2500, Viewers: 20_000, Most: 2000}, sampled: 1000,
 	}
 	quickWorlds = worlds{
 		users: 20_000, few: 10, watching: 5, publications: 10, memberships: []int{10, 40, 200}, group: 60, talkers: 12, likers: 2000, posts: 20,
 		readersOfOne: 100, delivered: 3, imported: 20_000,
+		activeShows: 4000, day: livetest.Size{Shows: 1000, Live: 30, Hosts: 100, Viewers: 200, Most: 90}, sampled: 50,
 		turn: 400 * time.Millisecond,
 	}
 )
@@ -44,6 +53,10 @@ const (
 	hugeDatabase
 	rebuildDatabase
 	mixedDatabase
+	boardDatabase
+	showsDatabase
+	liveDayDatabase
+	redisDatabases // so many there are
 )
 
 // turn is how long a turn takes.

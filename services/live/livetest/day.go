@@ -167,3 +167,13 @@ func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 	}
 	return lines, false
 }
+
+// Active is how many of so many of the shows are live or upcoming.
+func (d *Day) Active(shows int) (count int) {
+	for _, show := range d.Shows[:shows] {
+		if show.Ended.IsZero() && !show.Cancelled {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services/live/livetest"
+)
+
+// The check of a day of shows: it is imported, and the boards of a sample of viewers, read through the API page by page, are
+// held against what sorting the day says.
+
+// daySeed makes every run's day the same, but for the hour.
+const daySeed = 1
+
+// importInto writes a file and imports it into a place's database, in which no server is.
+func (p place) importInto(ctx context.Context, what string, write func(to io.Writer) error) (err error) {
+	path := filepath.Join(p.folder, what)
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return err
+	}
+	_, err = runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", what, path, "--data", filepath.Join(p.folder, "data"), "--quiet")
+	return errors.Join(err, os.Remove(path))
+}
+
+func (b *bench) checkLiveDay(ctx context.Context) (err error) {
+	p, err := b.aside("liveday", liveDayDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	d := livetest.NewDay(time.Now(), b.worlds.day, daySeed)
+	b.say("liveday: importing the follows of %s viewers", thousands(int64(len(d.Follows))))
+	if err := p.importInto(ctx, "follows", d.WriteFollows); err != nil {
+		return err
+	}
+	half := len(d.Shows) / 2
+	for i, part := range []struct{ from, until int }{{0, half}, {half, len(d.Shows)}} {
+		b.say("liveday: importing shows %d to %d", part.from, part.until)
+		if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, part.from, part.until) }); err != nil {
+			return err
+		}
+		if err := b.compareBoards(ctx, p, d, part.until, i == 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareBoards reads a sample of boards, and once more after Redis has lost everything.
+func (b *bench) compareBoards(ctx context.Context, p place, d *livetest.Day, shows int, flush bool) error {
+	server, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: everyoneConnections}
+	if err := server.api.waitForJobsBut(ctx, d.Active(shows)); err != nil {
+		return err
+	}
+	// Nodes hear of what jobs did within a second.
+	if err := pause(ctx, 1500*time.Millisecond); err != nil {
+		return err
+	}
+	if err := b.compareSample(ctx, server.api, d, shows, fmt.Sprintf("%s shows", thousands(int64(shows)))); err != nil || !flush {
+		return err
+	}
+	if err := p.forget(ctx); err != nil {
+		return err
+	}
+	return b.compareSample(ctx, server.api, d, shows, "after FLUSHALL")
+}
+
+func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, shows int, when string) error {
+	var right, lines atomic.Int64
+	var wrong atomic.Pointer[string]
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(everyoneConnections)
+	step := max(1, len(d.Follows)/b.worlds.sampled)
+	sampled := 0
+	for viewer := 0; viewer < len(d.Follows); viewer += step {
+		sampled++
+		group.Go(func() error {
+			want, cut := d.Board(viewer, shows)
+			got, end, err := readBoard(ctx, a, livetest.Viewer(viewer), []int{100, 23, 50}[viewer/step%3])
+			if err != nil {
+				return fmt.Errorf("%s: %w", livetest.Viewer(viewer), err)
+			}
+			lines.Add(int64(len(got)))
+			if slices.Equal(got, want) && (end == "RETENTION") == cut {
+				right.Add(1)
+				return nil
+			}
+			at := 0
+			for at < min(len(got), len(want)) && got[at] == want[at] {
+				at++
+			}
+			text := fmt.Sprintf("%s, who follows %d, has a board of %d to %s, the day says %d; they differ from line %d on: %q, and %q",
+				livetest.Viewer(viewer), len(d.Follows[viewer]), len(got), end, len(want), at+1, got[at:min(at+3, len(got))], want[at:min(at+3, len(want))])
+			wrong.Store(&text)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	line := fmt.Sprintf("%d of %d live boards of a day right, %s lines (%s)", right.Load(), sampled, thousands(lines.Load()), when)
+	b.report.everyone = append(b.report.everyone, line)
+	b.say("liveday: %s", line)
+	if text := wrong.Load(); text != nil {
+		return fmt.Errorf("%s: %s", when, *text)
+	}
+	return nil
+}
+
+// readBoard reads somebody's board page by page: title and status of each show, and why it ends.
+func readBoard(ctx context.Context, a *api, person string, first int) (lines []string, end string, err error) {
+	for after := "null"; ; {
+		var data struct {
+			Viewer struct {
+				LiveBoard struct {
+					Edges []struct {
+						Node struct{ Title, Status string }
+					}
+					PageInfo struct {
+						HasNextPage bool
+						EndCursor   string
+					}
+					End        string
+					NewSession bool
+				}
+			}
+		}
+		query := fmt.Sprintf(`{ viewer { liveBoard(first: %d, after: %s) { edges { node { title status } } pageInfo { hasNextPage endCursor } end newSession } } }`, first, after)
+		if err := a.do(ctx, "dev:"+person, query, nil, &data); err != nil {
+			return nil, "", err
+		}
+		board := data.Viewer.LiveBoard
+		for _, edge := range board.Edges {
+			lines = append(lines, strings.Join([]string{edge.Node.Title, edge.Node.Status}, " "))
+		}
+		if board.NewSession {
+			return nil, "", errors.New("the session ended between two pages")
+		}
+		if !board.PageInfo.HasNextPage {
+			return lines, board.End, nil
+		}
+		if len(board.Edges) == 0 {
+			return nil, "", fmt.Errorf("after %d shows a page has none, and more are to follow", len(lines))
+		}
+		after = strconv.Quote(board.PageInfo.EndCursor)
+	}
+}

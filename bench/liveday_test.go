@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestABoardIsReadToItsEnd(t *testing.T) {
+	pages := []string{
+		`{"edges":[{"node":{"title":"a","status":"LIVE"}},{"node":{"title":"b","status":"UPCOMING"}}],"pageInfo":{"hasNextPage":true,"endCursor":"c1"},"end":null}`,
+		`{"edges":[{"node":{"title":"c","status":"REPLAY"}}],"pageInfo":{"hasNextPage":false,"endCursor":"c2"},"end":"RETENTION"}`,
+	}
+	asked := 0
+	a := answering(t, func(q question) string {
+		if want := []string{"after: null", `after: "c1"`}[asked%2]; !strings.Contains(q.Query, want) {
+			t.Errorf("asked was %s, want %s", q.Query, want)
+		}
+		asked++
+		return `{"data":{"viewer":{"liveBoard":` + pages[(asked-1)%2] + `}}}`
+	})
+	lines, end, err := readBoard(t.Context(), a, "ann", 2)
+	if err != nil || end != "RETENTION" || !slices.Equal(lines, []string{"a LIVE", "b UPCOMING", "c REPLAY"}) {
+		t.Errorf("%v, %q, %v", lines, end, err)
+	}
+	for says, page := range map[string]string{
+		"a page has none": `{"edges":[],"pageInfo":{"hasNextPage":true}}`,
+		"session ended":   `{"edges":[{"node":{}}],"pageInfo":{"hasNextPage":true,"endCursor":"x"},"newSession":true}`,
+	} {
+		a := answering(t, func(question) string { return `{"data":{"viewer":{"liveBoard":` + page + `}}}` })
+		if _, _, err := readBoard(t.Context(), a, "ann", 2); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+func TestFollowsOfBoards(t *testing.T) {
+	var text bytes.Buffer
+	if err := (&bench{options: options{readers: 2}}).boardFollows(&text); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if want := 2 * (10 + 200 + 2000); len(lines) != want || lines[10] != fmt.Sprintf("%s,host-0", reader(10, 1)) {
+		t.Errorf("%d lines, the eleventh is %s; want %d", len(lines), lines[10], want)
+	}
+}
+
+func TestWhereTheSecondPageBegins(t *testing.T) {
+	page := func(edges int, next bool) string {
+		return fmt.Sprintf(`{"data":{"viewer":{"liveBoard":{"edges":[%s],"pageInfo":{"hasNextPage":%t,"endCursor":"c"}}}}}`,
+			strings.TrimSuffix(strings.Repeat("{},", edges), ","), next)
+	}
+	for answer, fits := range map[string]bool{page(pageSize, true): true, page(pageSize, false): false, page(3, true): false} {
+		cursor, err := boardCursor(t.Context(), answering(t, func(question) string { return answer }), "ann")
+		if (err == nil) != fits || fits && cursor != "c" {
+			t.Errorf("%.60s: %q, %v", answer, cursor, err)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"time"
+
+	"tidings/services/live/livetest"
+)
+
+// boardReference is how many first pages a second a published system serves, to viewers of up to 10 hosts.
+const boardReference = 15_000
+
+// measureBoard takes the rows of the live board: first pages and later ones, and what a node's memory of shows takes.
+func (b *bench) measureBoard(ctx context.Context) error {
+	if err := b.measureBoards(ctx); err != nil {
+		return err
+	}
+	return b.measureShowMemory(ctx)
+}
+
+// boardFollows are the readers who follow 10, 200 and 2,000 hosts: the first so many, of whom those with few have the most shows.
+func (b *bench) boardFollows(to io.Writer) (err error) {
+	for _, follows := range followed {
+		for r := range b.readers {
+			for host := range follows {
+				_, failed := fmt.Fprintf(to, "%s,%s\n", reader(follows, r), livetest.Host(host))
+				err = errors.Join(err, failed)
+			}
+		}
+	}
+	return err
+}
+
+func (b *bench) measureBoards(ctx context.Context) (err error) {
+	p, err := b.aside("board", boardDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	size := livetest.Size{Shows: 10_000, Live: 300, Hosts: followed[len(followed)-1]}
+	d := livetest.NewDay(time.Now(), size, daySeed)
+	b.say("board: importing %s shows of %s hosts", thousands(int64(size.Shows)), thousands(int64(size.Hosts)))
+	if err := p.importInto(ctx, "follows", b.boardFollows); err != nil {
+		return err
+	}
+	if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, 0, len(d.Shows)) }); err != nil {
+		return err
+	}
+	server, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	if err := server.api.waitForJobsBut(ctx, d.Active(len(d.Shows))); err != nil {
+		return err
+	}
+	if err := visit(ctx, server.api, allReaders(b.readers)); err != nil {
+		return err
+	}
+	const what = "live board, page of 20"
+	badges := b.contender("badge query, 10 hosts followed", server, badgeQuery, followed[0])
+	contenders := []*contender{badges}
+	var firsts, laters []*contender
+	for _, follows := range followed {
+		name := thousands(int64(follows)) + " hosts followed"
+		cursor, err := boardCursor(ctx, server.api, reader(follows, 0))
+		if err != nil {
+			return err
+		}
+		later := &contender{who: "later page, " + name, target: newTarget(server.address, server.pid(), boardQuery(strconv.Quote(cursor)), tokens(readersOf(follows, 1)))}
+		firsts, laters = append(firsts, b.contender("first page, "+name, server, boardQuery("null"), follows)), append(laters, later)
+	}
+	contenders = append(append(contenders, firsts...), laters...)
+	if err := b.compete(ctx, what, contenders...); err != nil {
+		return err
+	}
+	goalLine := line{what: "live board, first page, 10 hosts followed", limit: "badge query", goal: atLeast(0.5, ">= 0.5 x its rate"), unit: "x"}
+	goalLine.compare(firsts[0], badges)
+	b.report.lines = append(b.report.lines, goalLine, line{
+		what: "the same", limit: "a published system: 15,000/s", ours: rate(firsts[0].values), theirs: figure(boardReference) + "/s",
+		value: firsts[0].values.rate() / boardReference, unit: "x",
+	})
+	for i := range followed {
+		for _, one := range []*contender{firsts[i], laters[i]} {
+			if one != firsts[0] {
+				l := line{what: "live board, " + one.who, limit: firsts[0].who, unit: "x"}
+				l.compare(one, firsts[0])
+				b.report.lines = append(b.report.lines, l)
+			}
+		}
+	}
+	return nil
+}
+
+// boardQuery asks for a page of 20 after a cursor.
+func boardQuery(after string) string {
+	return `{ viewer { liveBoard(first: 20, after: ` + after + `) { edges { cursor node { id title coverUrl status plannedAt startedAt host { id key name avatarUrl } } }` +
+		` pageInfo { hasNextPage hasPreviousPage startCursor endCursor } sessionId lastId end } } }`
+}
+
+// boardCursor is where the second page of somebody's board begins.
+func boardCursor(ctx context.Context, a *api, person string) (string, error) {
+	var data struct {
+		Viewer struct {
+			LiveBoard struct {
+				Edges    []json.RawMessage
+				PageInfo struct {
+					HasNextPage bool
+					EndCursor   string
+				}
+			}
+		}
+	}
+	if err := a.do(ctx, "dev:"+person, boardQuery("null"), nil, &data); err != nil {
+		return "", err
+	}
+	board := data.Viewer.LiveBoard
+	if !board.PageInfo.HasNextPage || len(board.Edges) != pageSize {
+		return "", fmt.Errorf("the board of %s is %d shows, and not several pages", person, len(board.Edges))
+	}
+	return board.PageInfo.EndCursor, nil
+}
+
+// measureShowMemory takes how much more memory a node has in use that knows many active shows.
+func (b *bench) measureShowMemory(ctx context.Context) (err error) {
+	shows := b.worlds.activeShows
+	l := line{what: "node memory for " + thousands(int64(shows)) + " active shows", limit: "-", unit: "MB"}
+	if runtime.GOOS != "linux" {
+		l.absent = "only Linux tells"
+		b.report.lines = append(b.report.lines, l)
+		return nil
+	}
+	p, err := b.aside("shows", showsDatabase)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
+	without, err := residentOf(ctx, p, 0)
+	if err != nil {
+		return err
+	}
+	b.say("board: importing %s upcoming shows", thousands(int64(shows)))
+	d := &livetest.Day{}
+	for i := range shows {
+		title := "Show number " + strconv.Itoa(i) + " of a season, with a title of some length"
+		d.Shows = append(d.Shows, livetest.Show{Key: title, Host: i / 20, Planned: time.Now().Add(time.Hour + time.Duration(i)*time.Second).Truncate(time.Millisecond)})
+	}
+	if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, 0, shows) }); err != nil {
+		return err
+	}
+	// First all hosts are named; only then memory is what it is after a start.
+	if _, err := residentOf(ctx, p, shows); err != nil {
+		return err
+	}
+	with, err := residentOf(ctx, p, shows)
+	l.value = float64(with-without) / (1 << 20)
+	l.ours = figure(float64(with-without)/float64(shows)) + " B each"
+	b.report.lines = append(b.report.lines, l)
+	return err
+}
+
+// residentOf starts a server, waits until nothing but so many jobs is left, and answers its memory in use.
+func residentOf(ctx context.Context, p place, left int) (int64, error) {
+	server, err := p.start(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer server.stop()
+	if err := server.api.waitForJobsBut(ctx, left); err != nil {
+		return 0, err
+	}
+	if err := pause(ctx, 2*time.Second); err != nil {
+		return 0, err
+	}
+	return residentBytes(server.pid())
+}
