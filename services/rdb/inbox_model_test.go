@@ -30,13 +30,16 @@ type world struct {
 	edges map[edge]services.PostID // since
 	seen  map[services.UserNumber]services.PostID
 	pulls map[services.UserNumber]bool // whose followers' documents name them
-	last  services.PostID              // greatest id given away
-	held  []services.PostID            // ids given away to transactions that have not committed
+	hosts map[services.UserNumber]bool // the same, for their shows; nil: nobody has any
+	ended map[services.PostID]ReplayEntry
+	last  services.PostID   // greatest id given away
+	held  []services.PostID // ids given away to transactions that have not committed
 
 	queue   []*worker
 	shown   map[services.UserNumber]snapshot
 	trace   []string
 	rereads bool // off is a planted bug: a removal does not read its edge again
+	early   bool // a planted bug: replays are read before their list is made
 	late    bool // a planted bug: followers' documents name an author before it is written down that they are to
 	sweeps  bool // off is a planted bug: a follow does not look for what was deleted before it
 	depth   int  // how many posts of an author a follow reads: one more than an inbox holds, so that it is trimmed and has a floor
@@ -115,8 +118,14 @@ const (
 	visit
 	work
 	kinds
+)
 
-	flip = kinds + 1 // of the histories of pulled authors alone
+// The kinds that only some histories have: the first those of pulled authors, the others those of boards.
+const (
+	flip = kinds + iota
+	endShow
+	loseList
+	visitBoard
 )
 
 func (w *world) mix() (deck []int) {
@@ -138,7 +147,7 @@ func (w *world) event() error {
 		user, other = w.users[0], w.users[1]
 	}
 	_, follows := w.edges[edge{user, other}]
-	switch w.deck[w.random.IntN(len(w.deck))] {
+	switch kind := w.deck[w.random.IntN(len(w.deck))]; kind {
 	case publish:
 		w.publish(other)
 	case follow:
@@ -174,6 +183,8 @@ func (w *world) event() error {
 		return w.work(true)
 	case flip:
 		w.flip(other)
+	default:
+		return w.boardEvent(kind, user, other)
 	}
 	return nil
 }

@@ -134,13 +134,20 @@ func (w *world) reconcile(pause func(), reader, author services.UserNumber) erro
 		if w.pulls[author] {
 			pulled = []services.FollowedAuthor{{Author: author, Since: since}}
 		}
+		hosts, refused, err := w.mergeHost(pause, reader, author, since, stamp)
+		if err != nil {
+			return err
+		}
+		if refused {
+			continue
+		}
 		posts := w.ids(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
 		entries := make([]services.FeedEntry, min(len(posts), w.depth))
 		for i := range entries {
 			entries[i] = services.FeedEntry{Post: posts[i], Author: author, Counts: posts[i] > since}
 		}
 		pause()
-		result, err := w.client.MergeIntoInbox(w.ctx, Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Entries: entries})
+		result, err := w.client.MergeIntoInbox(w.ctx, Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
 		if err != nil {
 			return err
 		}
@@ -185,7 +192,7 @@ func (w *world) rebuild(pause func(), user services.UserNumber, refill bool) err
 		facts := FeedFacts{Reader: user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour, Seen: w.seen[user]}
 		pause()
 		facts.Entries = w.homeFeed(user)
-		facts.Pulled = w.pulledBy(user)
+		facts.Pulled, facts.Hosts = w.pulledBy(user), w.hostsBy(user)
 		pause()
 		result, err := w.client.EndRebuild(w.ctx, facts)
 		if err != nil || result.Status == Applied {
@@ -223,13 +230,14 @@ type snapshot struct {
 	ft         string
 	unreadable string // a member that is no entry
 	pulled     []services.FollowedAuthor
+	hosts      []services.FollowedAuthor
 }
 
 // snapshots reads several users' feeds in one round trip, behind the back of the methods under test.
 func snapshots(w *world) (map[services.UserNumber]snapshot, error) {
 	commands, err := w.client.pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.users {
-			p.HMGet(w.ctx, badgeKey(user), "st", "n", "fc", "T", "ft", "F")
+			p.HMGet(w.ctx, badgeKey(user), "st", "n", "fc", "T", "ft", "F", "L")
 			p.ZRange(w.ctx, inboxKey(user), 0, -1)
 		}
 	})
@@ -255,6 +263,8 @@ func newSnapshot(fields []any, members []string) (s snapshot) {
 	s.seen, _ = services.ParsePostID(T)
 	packed, _ := fields[5].(string)
 	s.pulled = sortPulled((&parser{}).unpackNamed(packed))
+	packed, _ = fields[6].(string)
+	s.hosts = sortPulled((&parser{}).unpackNamed(packed))
 	s.floor = members[0]
 	for _, member := range members[1:] {
 		entry, ok := parseEntry(member)
@@ -320,12 +330,12 @@ func (w *world) check() error {
 			return fmt.Errorf("user %d: seen up to %d after %d: the mark moved back", user, now.seen, before.seen)
 		}
 		changed := now.fc != before.fc || now.seen != before.seen || !slices.Equal(now.entries, before.entries) ||
-			!slices.Equal(now.pulled, before.pulled)
+			!slices.Equal(now.pulled, before.pulled) || !slices.Equal(now.hosts, before.hosts)
 		if order := strings.Compare(now.n, before.n); order < 0 || order == 0 && changed {
 			return fmt.Errorf("user %d: version %s after %s, changed: %v", user, now.n, before.n, changed)
 		}
 	}
-	return nil
+	return w.checkBoards()
 }
 
 // compare brings the world to rest, rebuilds whatever its reader finds missing, and holds the views against the facts.
@@ -362,6 +372,9 @@ func (w *world) compare() error {
 		}
 		if pulled := w.pulledBy(user); !slices.Equal(sortPulled(d.Pulled), pulled) || !slices.Equal(sortPulled(page.Pulled), pulled) {
 			return fmt.Errorf("user %d: pulled are %v, the facts say %v", user, d.Pulled, pulled)
+		}
+		if err := w.compareBoard(user); err != nil {
+			return err
 		}
 	}
 	return w.check()

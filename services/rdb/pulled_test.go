@@ -141,17 +141,22 @@ func (w *world) flip(author services.UserNumber) {
 	} else {
 		w.pulls[author] = true
 	}
+	w.nameTo(PulledAuthors, author)
+}
+
+// nameTo leaves the jobs that let the author's followers' documents name him in a field.
+func (w *world) nameTo(field NamedField, author services.UserNumber) {
 	followers := w.followers(author, 0)
 	for len(followers) > 0 {
 		size := min(worldChunk, len(followers))
 		after, to := followers[0]-1, followers[size-1]
-		w.enqueue(fmt.Sprintf("name %d up to %d", author, to), func(pause func()) error { return w.name(pause, author, after, to) })
+		w.enqueue(fmt.Sprintf("name %d in %s up to %d", author, field, to), func(pause func()) error { return w.name(pause, field, author, after, to) })
 		followers = followers[size:]
 	}
 }
 
 // name brings an author to the followers with numbers above after, up to to, as they are when it runs.
-func (w *world) name(pause func(), author, after, to services.UserNumber) error {
+func (w *world) name(pause func(), field NamedField, author, after, to services.UserNumber) error {
 	stamp, err := w.client.Now(w.ctx)
 	if err != nil {
 		return err
@@ -164,7 +169,7 @@ func (w *world) name(pause func(), author, after, to services.UserNumber) error 
 		}
 	}
 	pause()
-	results, err := w.client.MergeNamed(w.ctx, PulledAuthors, stamp, adds)
+	results, err := w.client.MergeNamed(w.ctx, field, stamp, adds)
 	if err != nil {
 		return err
 	}
