@@ -126,32 +126,19 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 	if err != nil {
 		return err
 	}
-	_, stamp, _, err := tx.Host(ctx, host)
-	if err != nil {
-		return err
-	}
 	for _, show := range shows {
-		if show.Status == services.ShowLive {
-			show.LiveStamp = f.ids.Next()
-			if stamp, err = tx.RaiseHostStamp(ctx, host); err != nil {
-				return err
-			}
-		}
-		change := mirror.ShowChange{Show: show, Stamp: stamp}
-		if _, err := change.Append(ctx, tx); err != nil {
+		if show, _, err = f.tell(ctx, tx, services.Show{}, show); err != nil {
 			return err
 		}
 		var nowhere *store.ShowFormer
 		if show.Status == services.ShowReplay {
 			// Nothing else would tell sessions that are older, of one that is over, that no board had it.
-			nowhere = &store.ShowFormer{
-				Show: show.ID, Host: host, Until: change.Show.Version, UntilAt: tx.Now, Status: services.ShowCancelled,
-			}
+			nowhere = &store.ShowFormer{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: services.ShowCancelled}
 		}
-		if err := tx.UpdateShow(ctx, change.Show, nowhere); err != nil {
+		if err := tx.UpdateShow(ctx, show, nowhere); err != nil {
 			return err
 		}
-		if show.Status == services.ShowReplay && !show.Pull {
+		if listed(show) {
 			if err := tx.Enqueue(ctx, EndJob(show.ID)); err != nil {
 				return err
 			}

@@ -83,11 +83,14 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		if _, err := w.Mirror.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if count := w.Mirror.CountLive(w.Document(late).Hosts, 0); count.New != 1 || count.Stamp == 0 {
-			t.Errorf("a follower has %+v shows to see", count)
+		count := func(user services.UserNumber, seen uint64) services.LiveCount {
+			return w.Mirror.CountLive(w.Document(user).Hosts, seen)
 		}
-		if count := w.Mirror.CountLive(w.Document(late).Hosts, 2); count.New != 0 {
-			t.Errorf("who has seen the board up to then has %+v", count)
+		if got := count(users[1], 0); got.New != 1 || got.Stamp == 0 || got.Stamp != count(late, 0).Stamp {
+			t.Errorf("a follower has %+v shows to see", got)
+		}
+		if seen, before := count(users[1], 2), count(late, 0); seen.New != 0 || before.New != 0 {
+			t.Errorf("who has seen the board up to then has %+v, who followed after the start %+v", seen, before)
 		}
 		if read := w.Board(late); len(read.Replays) != 1 || read.Replays[0].Place.ID != over {
 			t.Errorf("the replays are %+v, want that of %s", read.Replays, over)

@@ -93,6 +93,39 @@ func steps() []step {
 				enqueue(w, fanout.FollowJob(reader, users[0]))
 			}
 		}, func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }},
+		{"a host's first shows", follow, func(w *fanouttest.World, users []services.UserNumber) {
+			w.Schedule(users[0], time.Hour)
+			w.Start(w.Schedule(users[0], time.Hour))
+			w.Replay(users[0])
+		}},
+		{"a replay", func(w *fanouttest.World, users []services.UserNumber) {
+			follow(w, users)
+			w.Replay(users[0])
+			w.Quiet(w.Fanout)
+			for _, user := range users {
+				w.Board(user)
+			}
+		}, func(w *fanouttest.World, users []services.UserNumber) { w.Replay(users[0]) }},
+		{"a follow of a host", func(w *fanouttest.World, users []services.UserNumber) {
+			w.Follow(users[1], users[2:]...)
+			w.Replay(users[0])
+			w.Replay(users[1])
+			w.Quiet(w.Fanout)
+			for _, user := range users {
+				w.Board(user)
+			}
+		}, func(w *fanouttest.World, users []services.UserNumber) {
+			follow(w, users)
+			w.Unfollow(users[1], users[2:]...)
+		}},
+		{"a look at the board", follow, func(w *fanouttest.World, users []services.UserNumber) {
+			w.Write(func(ctx context.Context, tx *store.Tx) error {
+				if _, err := tx.RaisePosition(ctx, users[1], store.LiveBoard, "", 7); err != nil {
+					return err
+				}
+				return tx.Enqueue(ctx, fanout.LiveSeenJob(users[1]))
+			})
+		}},
 		{"a refill", withPost, func(w *fanouttest.World, users []services.UserNumber) {
 			enqueue(w, fanout.RefillJob(mirror.UserNumberText(users[1])))
 		}},

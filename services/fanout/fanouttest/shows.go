@@ -99,7 +99,8 @@ func (w *World) Board(user services.UserNumber) rdb.BoardRead {
 type boardShown struct {
 	Hosts   []services.FollowedAuthor // in the order of their numbers
 	Replays []rdb.ReplayEntry
-	Cut     bool // there are older ones
+	Cut     bool   // there are older ones
+	Seen    uint64 // how far the board was looked at
 }
 
 // boards are what is shown of a board and what the facts have. A list that is not there shows nothing wrong.
@@ -107,6 +108,9 @@ func (w *World) boards(user services.UserNumber, document rdb.Document) (got, wa
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	got.Hosts = sorted(document.Hosts)
+	seen, err := w.Store.Position(ctx, user, store.LiveBoard, "")
+	w.Must(err)
+	got.Seen, want.Seen = document.LiveSeen, uint64(seen)
 	edges, err := w.Store.HostsBy(ctx, user)
 	w.Must(err)
 	for _, edge := range edges {
