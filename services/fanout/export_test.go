@@ -53,3 +53,13 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job store.Job) error {
 func (f *Fanout) Name(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
 	return f.name(ctx, rdb.PulledAuthors, stamp, edges)
 }
+
+// PushReplay adds a replay to lists with a stamp and edges that were read before.
+func (f *Fanout) PushReplay(ctx context.Context, stamp rdb.Stamp, show services.Show, edges []services.Edge) error {
+	return f.pushReplay(ctx, stamp, show, edges)
+}
+
+// NameHost lets followers' documents name the host, with a stamp and edges that were read before.
+func (f *Fanout) NameHost(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
+	return f.name(ctx, rdb.Hosts, stamp, edges)
+}

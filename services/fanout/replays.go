@@ -127,23 +127,28 @@ func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
 		return err
 	}
 	return f.eachFollower(ctx, show.Host, chunk.After, chunk.To, since, func(edges []services.Edge) error {
-		merges := make([]rdb.MergeOfReplays, len(edges))
-		for i, edge := range edges {
-			merges[i] = rdb.MergeOfReplays{Reader: edge.Follower, Stamp: stamp, Entries: []rdb.ReplayEntry{replayEntry(show)}}
-		}
-		results, err := f.redis.MergeReplays(ctx, merges)
-		if err != nil {
-			return err
-		}
-		for i, result := range results {
-			if result.Status == rdb.Retry {
-				if err := f.addReplayAgain(ctx, edges[i].Follower, show); err != nil {
-					return err
-				}
+		return f.pushReplay(ctx, stamp, show, edges)
+	})
+}
+
+// pushReplay adds a replay to the followers' lists. A refused one is read again by itself.
+func (f *Fanout) pushReplay(ctx context.Context, stamp rdb.Stamp, show services.Show, edges []services.Edge) error {
+	merges := make([]rdb.MergeOfReplays, len(edges))
+	for i, edge := range edges {
+		merges[i] = rdb.MergeOfReplays{Reader: edge.Follower, Stamp: stamp, Entries: []rdb.ReplayEntry{replayEntry(show)}}
+	}
+	results, err := f.redis.MergeReplays(ctx, merges)
+	if err != nil {
+		return err
+	}
+	for i, result := range results {
+		if result.Status == rdb.Retry {
+			if err := f.addReplayAgain(ctx, edges[i].Follower, show); err != nil {
+				return err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // addReplayAgain reads the edge again for a follower whose list refused a replay. A replay itself does not change.

@@ -229,3 +229,45 @@ func clean(w *fanouttest.World) {
 	w.TB.Helper()
 	run(w, w.Fanout.Cleaner(cleanEvery))
 }
+
+// What was read before an unfollow is refused, and then the follow is read again, for that follower alone: whoever follows
+// again has the replay and its host, and who does not has neither.
+func TestWhatIsRefusedIsReadAgain(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(4)
+		host, readers := users[0], users[1:]
+		w.Follow(host, readers...)
+		first := w.Replay(host)
+		w.Quiet(w.Fanout)
+		for _, reader := range readers {
+			w.Board(reader)
+		}
+		stamp, err := w.Redis.Now(t.Context())
+		w.Must(err)
+		edges, err := w.Store.Followers(t.Context(), host, 0, 10, time.Time{})
+		w.Must(err)
+		second := w.Replay(host) // its own job comes later
+		w.Unfollow(host, readers[:2]...)
+		for _, reader := range readers[:2] {
+			w.Must(w.Fanout.Reconcile(t.Context(), reader, host))
+		}
+		w.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.InsertFollow(ctx, services.Edge{Follower: readers[1], Followee: host, Since: w.IDs.Next()})
+			return err
+		})
+		shows, err := w.Store.Shows(t.Context(), []services.PostID{second})
+		w.Must(err)
+		w.Must(w.Fanout.PushReplay(t.Context(), stamp, shows[second], edges))
+		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {
+			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) {
+				t.Errorf("follower %d has the replays %v, want %v", i, got, want)
+			}
+		}
+		w.Must(w.Fanout.NameHost(t.Context(), stamp, edges))
+		for i, want := range [][]services.PostID{nil, {second, first}, {second, first}} {
+			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) || hosted(w, readers[i], host) != (want != nil) {
+				t.Errorf("follower %d has the replays %v, want %v; named %v", i, got, want, hosted(w, readers[i], host))
+			}
+		}
+	})
+}

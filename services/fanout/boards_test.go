@@ -1,0 +1,214 @@
+package fanout_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// boards is a history of hosts, of whom some become big and huge, and of those who follow them.
+type boards struct {
+	*fanouttest.World
+	t       *rapid.T
+	hosts   []services.UserNumber
+	readers []services.UserNumber
+	running []services.PostID
+	follows map[[2]services.UserNumber]bool
+	muted   map[[2]services.UserNumber]bool
+	unsure  map[[2]services.UserNumber]bool // pairs whose follow, or its end, has a job that was not done
+}
+
+// Whatever happens to hosts, followers and keys, in whatever order, and wherever workers die: no board has a show whose host a
+// follower's document does not name, but for what a job is to carry; and after quiet every board that is read is what the
+// facts say, and the audit finds nothing.
+func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
+	settings := func(cfg *fanout.Config) {
+		cfg.Chunk = 1
+		cfg.Thresholds = services.Thresholds{Big: 100, Huge: 200}
+	}
+	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) {
+		fanouttest.Fewer(t, 3)
+		rapid.Check(t, func(t *rapid.T) {
+			users := w.Users(4)
+			none := func() map[[2]services.UserNumber]bool { return map[[2]services.UserNumber]bool{} }
+			b := &boards{World: w, t: t, hosts: users[:2], readers: users[1:], follows: none(), muted: none(), unsure: none()}
+			b.begin(rapid.Bool().Draw(t, "with lists"))
+			for range rapid.IntRange(5, 30).Draw(t, "steps") {
+				b.step()
+				b.named()
+			}
+			b.Clock.Advance(31 * time.Second)
+			b.Quiet(b.Another())
+			for _, host := range b.hosts {
+				if known, named, err := b.Store.IsHost(b.TB.Context(), host); err != nil || known && !named {
+					t.Fatalf("host %d is known %v and named %v: %v", host, known, named, err)
+				}
+			}
+			for _, user := range users {
+				b.Board(user)
+				if difference := b.Difference(user); difference != "" {
+					t.Fatalf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
+				}
+				if differed, err := b.Fanout.Recount(b.TB.Context(), user); err != nil || len(differed) > 0 {
+					t.Fatalf("the audit finds of user %d: %v, %v", user, differed, err)
+				}
+			}
+			if _, dead := b.Jobs(); dead > 0 {
+				t.Fatalf("%d jobs are dead", dead)
+			}
+		})
+	})
+}
+
+// begin lets everybody follow the hosts; with lists there are shows already, and every board was read.
+func (b *boards) begin(lists bool) {
+	for _, host := range b.hosts {
+		for _, reader := range b.readers {
+			if reader != host {
+				b.Follow(host, reader)
+				b.follows[[2]services.UserNumber{reader, host}] = true
+			}
+		}
+		if lists {
+			b.Replay(host)
+		}
+	}
+	b.Quiet(b.Fanout)
+	for _, reader := range b.readers {
+		if lists {
+			b.Board(reader)
+		}
+	}
+}
+
+func (b *boards) step() {
+	host := rapid.SampledFrom(b.hosts).Draw(b.t, "host")
+	reader := rapid.SampledFrom(b.readers).Draw(b.t, "reader")
+	pair := [2]services.UserNumber{reader, host}
+	switch step := rapid.SampledFrom([]string{
+		"follow", "follow", "follow", "unfollow", "unfollow", "mute", "start", "end", "replay", "replay", "replay", "replay",
+		"work", "work", "work", "crash", "crash", "board", "board", "board", "lose", "drop", "later", "away", "mode",
+	}).Draw(b.t, "step"); step {
+	case "follow":
+		if reader != host && !b.follows[pair] {
+			b.Follow(host, reader)
+			b.follows[pair], b.unsure[pair] = true, true
+		}
+	case "unfollow":
+		if b.follows[pair] {
+			b.Unfollow(host, reader)
+			delete(b.follows, pair)
+			b.unsure[pair] = true
+		}
+	case "mute":
+		b.mute(pair)
+	case "start":
+		id := b.Schedule(host, time.Hour)
+		b.Start(id)
+		b.running = append(b.running, id)
+	case "end":
+		if len(b.running) > 0 {
+			i := rapid.IntRange(0, len(b.running)-1).Draw(b.t, "show")
+			b.End(b.running[i])
+			b.running = slices.Delete(b.running, i, i+1)
+		}
+	case "replay":
+		b.Replay(host)
+	case "work":
+		b.work(rapid.IntRange(1, 6).Draw(b.t, "jobs"), -1)
+	case "crash":
+		b.work(rapid.IntRange(1, 6).Draw(b.t, "jobs"), rapid.IntRange(1, 60).Draw(b.t, "looks"))
+	case "board":
+		b.Board(reader)
+	case "later":
+		b.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 6 * time.Second, 31 * time.Second}).Draw(b.t, "by"))
+	case "mode":
+		mode := services.AuthorMode(rapid.IntRange(0, 2).Draw(b.t, "mode"))
+		b.Must(b.Fanout.PinMode(b.TB.Context(), host, &mode))
+	default:
+		b.lose(step, reader)
+	}
+}
+
+// lose takes keys away, or a reader for so long that he is idle.
+func (b *boards) lose(what string, reader services.UserNumber) {
+	ctx := b.TB.Context()
+	switch what {
+	case "lose":
+		part := rapid.SampledFrom([]string{"b", "i", "r", "r"}).Draw(b.t, "part")
+		if b.Server != nil {
+			b.Server.Do("DEL", fmt.Sprintf("{u%d}:%s", reader, part))
+		} else if part == "r" {
+			b.Must(b.Redis.DropReplays(ctx, []services.UserNumber{reader}))
+		}
+	case "drop":
+		for _, user := range b.readers {
+			_, err := b.Redis.DropUsers(ctx, []services.UserNumber{user}, 1<<40)
+			b.Must(err)
+		}
+	case "away":
+		b.Clock.Advance(8 * 24 * time.Hour)
+		b.Must(b.Fanout.Rebuild(ctx, reader))
+	}
+}
+
+func (b *boards) mute(pair [2]services.UserNumber) {
+	restriction := services.Restriction{Kind: services.Mute, Owner: pair[0], Other: pair[1], Made: b.IDs.Next()}
+	if pair[0] == pair[1] {
+		return
+	}
+	b.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+		if b.muted[pair] {
+			_, err = tx.Unrestrict(ctx, restriction)
+		} else {
+			_, _, err = tx.Restrict(ctx, restriction)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.FollowJob(pair[0], pair[1]))
+	})
+	b.muted[pair], b.unsure[pair] = !b.muted[pair], true
+}
+
+func (b *boards) work(count, looks int) {
+	ctx := b.TB.Context()
+	jobs, err := b.Store.Claim(ctx, b.Fanout.Kinds(), count, 30*time.Second)
+	b.Must(err)
+	if len(jobs) == 0 {
+		return
+	}
+	if looks < 0 {
+		b.Must(b.Fanout.RunJobs(ctx, jobs))
+		return
+	}
+	mortal := newMortal(ctx, looks)
+	defer mortal.end()
+	if err := b.Fanout.RunJobs(mortal, jobs); err != nil && !mortal.died() {
+		b.t.Fatalf("failed alive: %v", err)
+	}
+}
+
+// named holds documents to the rule by which no board has a hole: who follows a host whose shows are on boards is told so.
+func (b *boards) named() {
+	published := map[services.UserNumber]bool{}
+	for _, host := range b.hosts {
+		_, named, err := b.Store.IsHost(b.TB.Context(), host)
+		b.Must(err)
+		published[host] = named
+	}
+	for pair := range b.follows {
+		if reader, host := pair[0], pair[1]; published[host] && !b.unsure[pair] && b.Document(reader).Ready && !hosted(b.World, reader, host) {
+			b.t.Fatalf("host %d is on boards, and the document of his follower %d does not name him", host, reader)
+		}
+	}
+}
