@@ -34,7 +34,7 @@ func steps() []step {
 		w.Must(err)
 		return posts[0]
 	}
-	return []step{
+	return append([]step{
 		{"a post", follow, func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }},
 		{"a deletion", withPost, func(w *fanouttest.World, users []services.UserNumber) { w.Delete(newest(w, users[0])) }},
 		{"a follow", func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }, follow},
@@ -93,6 +93,16 @@ func steps() []step {
 				enqueue(w, fanout.FollowJob(reader, users[0]))
 			}
 		}, func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }},
+		{"a refill", withPost, func(w *fanouttest.World, users []services.UserNumber) {
+			enqueue(w, fanout.RefillJob(mirror.UserNumberText(users[1])))
+		}},
+	}, boardSteps()...)
+}
+
+// boardSteps are those of hosts and of live boards.
+func boardSteps() []step {
+	follow := func(w *fanouttest.World, users []services.UserNumber) { w.Follow(users[0], users[1:]...) }
+	return []step{
 		{"a host's first shows", follow, func(w *fanouttest.World, users []services.UserNumber) {
 			w.Schedule(users[0], time.Hour)
 			w.Start(w.Schedule(users[0], time.Hour))
@@ -125,9 +135,6 @@ func steps() []step {
 				}
 				return tx.Enqueue(ctx, fanout.LiveSeenJob(users[1]))
 			})
-		}},
-		{"a refill", withPost, func(w *fanouttest.World, users []services.UserNumber) {
-			enqueue(w, fanout.RefillJob(mirror.UserNumberText(users[1])))
 		}},
 	}
 }
