@@ -163,6 +163,7 @@ func TestWatchersOfABoard(t *testing.T) {
 	if len(told) > 0 {
 		t.Errorf("told were %v", told)
 	}
+	n.Clock.Advance(time.Second) // they are told ten times a second at most
 	n.Start(shows[0])
 	n.settle()
 	if told[reader] != 1 || len(told) != 1 {
