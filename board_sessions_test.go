@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/live"
 	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
 
@@ -153,5 +154,33 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	}
 	cancel()
 	for range changes { // it is closed
+	}
+}
+
+// An application tells that somebody looked at his board: at a session, or at what runs now.
+func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
+	n, reader := boardOf(t, "embedded", "request")
+	session := n.boardFor(reader, live.Ask{}).Session
+	n.schedule("host", "one more", n.clock.Now().Add(time.Hour))
+	for _, step := range []struct {
+		event map[string]any
+		want  uint64
+	}{
+		{map[string]any{"as": "user:reader", "sessionId": session.String()}, session.Version},
+		{map[string]any{"as": "user:reader", "key": "now"}, session.Version + 1},
+	} {
+		var data struct {
+			Ingest struct {
+				Results []struct{ Error *struct{ Message string } }
+			}
+		}
+		n.must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`,
+			map[string]any{"e": []any{map[string]any{"markLiveBoardSeen": step.event}}}, &data)
+		if got := data.Ingest.Results; len(got) != 1 || got[0].Error != nil {
+			t.Fatalf("%v: %+v", step.event, got)
+		}
+		if seen, err := n.store.Position(t.Context(), reader, store.LiveBoard, ""); err != nil || uint64(seen) != step.want {
+			t.Errorf("%v: seen up to %d, want %d, %v", step.event, seen, step.want, err)
+		}
 	}
 }

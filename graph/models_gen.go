@@ -1103,7 +1103,7 @@ type LikePostPayload struct {
 type LiveBoardChange struct {
 	// The session that the change is against. Pages of it can be asked for as long as this subscription is open, 24 times the idle time of sessions at most.
 	SessionID string `json:"sessionId"`
-	// Whether the session that was asked for, or that the last event was of, is over: this is a new one, of the board as it is now.
+	// Whether the session that was asked for, or that the first event was of, is over: this is another one, of the board as it was when that ended.
 	NewSession bool `json:"newSession"`
 	// What went live since, as it is now, the newest start first; at most 100, as of each list.
 	WentLive []Show `json:"wentLive"`

@@ -100,7 +100,7 @@ func (s *Service) board(ctx context.Context, viewer services.UserNumber, ask Ask
 	if !given {
 		session = Session{Viewer: viewer, Device: DeviceHash(ask.Device)}
 	}
-	view, err := s.view(ctx, session, start.after, ask.First)
+	view, err := s.view(ctx, session, start.after, s.replaysFor(session, ask.First))
 	if err != nil {
 		return Board{}, err
 	}
@@ -163,16 +163,30 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after ser
 	if p.More || len(p.Active) > first || len(hosts) == 0 {
 		return p.page(first), false, nil
 	}
-	listed, building, err := s.listed(ctx, session, view, after, first)
+	listed, building, err := s.listed(ctx, session, view, after, s.replaysFor(session, first))
 	if err != nil {
 		return cut{}, false, err
 	}
 	if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
 		return cut{}, false, err
 	}
+	if listed.More && len(listed.Lines) <= first { // hosts who are followed since have pushed others out of what was read
+		if view, err = s.view(ctx, session, after, allReplays); err != nil {
+			return cut{}, false, err
+		}
+		if listed, building, err = s.listed(ctx, session, view, after, allReplays); err != nil {
+			return cut{}, false, err
+		}
+		if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
+			return cut{}, false, err
+		}
+	}
 	p.Replays = []source{listed, s.known(session, hosts, after, first)}
 	return p.page(first), building, nil
 }
+
+// allReplays is more than a list shows.
+const allReplays = 2 * services.Retention
 
 // known are the replays in memory after a place. It has the newest of the pulled ones, as many as a list: who has turned
 // over so many is at its end.

@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
@@ -78,6 +79,9 @@ func (h hall) walk(viewer services.UserNumber, board Board, first int) (list []s
 		list = append(list, shown(board)...)
 		if !board.HasNext {
 			return list, board.End
+		}
+		if len(board.Items) == 0 {
+			h.TB.Fatalf("an empty page is followed, after %v", list)
 		}
 		ask := goOn(board, turn%2 == 0)
 		ask.First = first
@@ -290,4 +294,74 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 			t.Errorf("after the session's mark there would be %v", got)
 		}
 	})
+}
+
+// A host who is followed since, with many newer replays, does not push those of the session out of its pages, nor does a node
+// show an empty page because what it reads is newer than what it knows.
+func TestNewerReplaysArePassedOver(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		h := newHall(w, nil)
+		viewer, host, other := w.Users(1)[0], w.Users(1)[0], w.Users(1)[0]
+		w.Follow(host, viewer)
+		var old []services.PostID
+		for range 4 {
+			old = append([]services.PostID{w.Replay(host)}, old...)
+			h.later()
+		}
+		behind := newHall(w.AnotherNode(), nil)
+		behind.page(viewer, Ask{})
+		for range 8 {
+			w.Replay(other)
+			w.Replay(host)
+			h.later()
+		}
+		lags := behind.page(viewer, Ask{First: 1})
+		if got, _ := behind.walk(viewer, lags, 1); !slices.Equal(got, old) {
+			t.Errorf("a node that is behind lists %v, want %v", got, old)
+		}
+		session := h.page(viewer, Ask{First: 1})
+		w.Follow(other, viewer)
+		h.later()
+		if got, _ := h.walk(viewer, session, 1); len(got) != 12 || !slices.Equal(got[8:], old) {
+			t.Errorf("the session lists %v, at its end %v", got, old)
+		}
+		if got, _ := h.walk(viewer, h.page(viewer, Ask{First: 3}), 3); len(got) != 20 {
+			t.Errorf("a new one lists %v", got)
+		}
+	})
+}
+
+// A subscription whose room another session has taken goes on with one of its own, and does not end the other one.
+func TestAnOpenBoardWhoseRoomIsTaken(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	redis, err := rdb.Open(t.Context(), rdb.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()})
+	w.Must(err)
+	t.Cleanup(func() { w.Must(redis.Close()) })
+	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
+	viewer, host := w.Users(1)[0], w.Users(1)[0]
+	w.Follow(host, viewer)
+	w.Schedule(host, time.Hour)
+	h.later()
+	first := h.page(viewer, Ask{})
+	badges := make(chan *services.Badges, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, err := h.boards.Watch(ctx, viewer, text(first.Session), "", badges)
+	w.Must(err)
+	badges <- &services.Badges{}
+	if change := <-changes; change.Replaced || change.Session != first.Session {
+		t.Errorf("the first event: %+v", change)
+	}
+	h.Clock.Advance(time.Second)
+	second := h.page(viewer, Ask{})
+	badges <- &services.Badges{Version: "2"}
+	change := <-changes
+	if !change.Replaced || change.Session == first.Session || change.Session == second.Session {
+		t.Errorf("after another first page: %+v", change)
+	}
+	if again := h.page(viewer, Ask{Session: text(second.Session)}); again.Replaced {
+		t.Error("the subscription has ended the session that took its room")
+	}
+	cancel()
+	for range changes { // it is closed
+	}
 }

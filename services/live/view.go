@@ -13,19 +13,27 @@ type view struct {
 	replays source
 	ready   bool // replays are what they should be; else they are to be read from the facts
 	lease   lease
+
+	building bool // Redis answers, and what it should have of him is still being put together
 }
 
-// view reads it: from Redis in one round trip, after a rebuild of what is lost, or else from SQL. Of the replays it reads so
-// many more than a page needs as may have been added since the session.
-func (s *Service) view(ctx context.Context, session Session, after services.ShowPlace, first int) (view, error) {
-	query := rdb.BoardQuery{Reader: session.Viewer, Limit: first + 1, Slot: session.slot(s.sessions)}
+// replaysFor is how many replays are read for a page: so many more than it has as may have been added since the session.
+func (s *Service) replaysFor(session Session, first int) int {
+	since := uint64(0)
+	if now := s.mirror.ShowsVersion(); session.Made != 0 && now > session.Version {
+		since = now - session.Version
+	}
+	return first + 1 + int(min(since, services.Retention))
+}
+
+// view reads it, with so many replays at most: from Redis in one round trip, after a rebuild of what is lost, or else from SQL.
+func (s *Service) view(ctx context.Context, session Session, after services.ShowPlace, replays int) (view, error) {
+	query := rdb.BoardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
 		query.Before = after
 	}
-	if now := s.mirror.ShowsVersion(); session.Made != 0 && now > session.Version {
-		query.Limit += int(min(now-session.Version, services.Retention))
-	}
 	read, err := s.redis.Board(ctx, query)
+	answered := err == nil
 	if err == nil && (!read.Ready || s.fanout.AwaySince(read.Day)) {
 		read.Ready = false
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
@@ -38,13 +46,16 @@ func (s *Service) view(ctx context.Context, session Session, after services.Show
 	if err == nil && read.Ready {
 		return viewOf(read, query.Limit), nil
 	}
-	if err != nil && !services.IsUnavailable(err) && ctx.Err() != nil {
+	if err != nil && !services.IsUnavailable(err) {
 		return view{}, err
 	}
+	known := view{building: answered}
+	if answered {
+		known.lease = lease{Known: true, Holder: read.Lease}
+	}
 	edges, err := s.store.HostsBy(ctx, session.Viewer)
-	known := view{hosts: make([]services.FollowedAuthor, len(edges))}
-	for i, edge := range edges {
-		known.hosts[i] = services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}
+	for _, edge := range edges {
+		known.hosts = append(known.hosts, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})
 	}
 	return known, err
 }
@@ -59,23 +70,23 @@ func viewOf(read rdb.BoardRead, limit int) view {
 }
 
 // listed are the viewer's replays after a place: his list, made anew where it is lost, or the facts while that takes long.
-func (s *Service) listed(ctx context.Context, session Session, v view, after services.ShowPlace, first int) (list source, building bool, err error) {
+func (s *Service) listed(ctx context.Context, session Session, v view, after services.ShowPlace, replays int) (list source, building bool, err error) {
 	if v.ready {
 		return v.replays, false, nil
 	}
-	if v.lease.Known { // Redis answers, and lacks the list
+	if v.lease.Known && !v.building { // Redis answers, and lacks the list alone
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 		err = s.fanout.RebuildReplays(waiting, session.Viewer)
 		cancel()
 		if err == nil {
-			if again, err := s.view(ctx, session, after, first); err == nil && again.ready {
+			if again, err := s.view(ctx, session, after, replays); err == nil && again.ready {
 				return again.replays, false, nil
 			}
 		}
-		building = true
+		v.building = true
 	}
 	list, err = s.factual(ctx, session.Viewer, after)
-	return list, building, err
+	return list, v.building, err
 }
 
 // factual reads the same from SQL.

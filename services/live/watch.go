@@ -66,13 +66,15 @@ type watcher struct {
 	view     view             // whom he follows
 	top      services.ShowPlace
 	replaced bool // a session that he was told of, or asked for, is over
+	guest    bool // another session has the room of this one: it is not renewed, and whoever shows its pages begins anew
+	renewed  time.Time
 }
 
 // wakes is a channel that has a token when there may be something to tell: a show has changed, or it is time to renew.
 func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	wakes := make(chan struct{}, 1)
 	go func() {
-		timer := time.NewTicker(min(renewal, w.service.idle/3))
+		timer := time.NewTicker(w.every())
 		defer timer.Stop()
 		for {
 			select {
@@ -90,6 +92,9 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	return wakes
 }
 
+// every is how often the session is renewed.
+func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) }
+
 // look reads how the board differs now. Whom the viewer follows is read again when his badges change: they do when that does.
 func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
@@ -99,7 +104,10 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 			return change, err
 		}
 	}
-	s.renew(ctx, w.session)
+	if now := s.clock.Now(); !w.guest && now.Sub(w.renewed) >= w.every()/2 {
+		s.renew(ctx, w.session)
+		w.renewed = now
+	}
 	change = Change{Session: w.session, Replaced: w.replaced, Badges: badges}
 	moves := s.mirror.MovedSince(w.session.hosts(w.view.hosts), w.session.Version)
 	change.Difference = difference(moves)
@@ -115,15 +123,16 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	if session.Made == 0 {
 		session = Session{Viewer: w.viewer, Device: w.device}
 	}
-	read, err := s.view(ctx, session, services.ShowPlace{}, 1)
+	read, err := s.view(ctx, session, services.ShowPlace{}, s.replaysFor(session, 1))
 	if err != nil {
 		return err
 	}
 	w.hosts.Show(read.hosts)
 	// Another subscription or page of the same room may have taken it: then this board is over as well.
 	if given := session.Made != 0; !given || over || !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
+		w.guest = given && read.lease.Holder != "" && read.lease.Holder != session.name()
 		session = s.freeze(session, read.hosts)
-		w.replaced = w.replaced || given
+		w.replaced, w.renewed = w.replaced || given, time.Time{}
 	}
 	page, _, err := s.cut(ctx, session, read, services.ShowPlace{}, 1)
 	if err != nil {
