@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store/storetest"
 )
@@ -338,6 +339,7 @@ func (w *world) walk(t *rapid.T) {
 }
 
 func checkWorlds(t *testing.T, n *node, flush func()) {
+	fanouttest.Fewer(t, 2) // on three pairs of engines
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(n, flush)
 		t.Repeat(w.actions())
