@@ -69,18 +69,6 @@ func (a Ask) place(viewer services.UserNumber) (p place, err error) {
 // Board reads a page of a viewer's board. Without a session it freezes a new one, as the board is now; with one it goes on
 // in it, as the board was then. Where that is over, a new one goes on from the same place and says so.
 func (s *Service) Board(ctx context.Context, viewer services.UserNumber, ask Ask) (Board, error) {
-	board, err := s.board(ctx, viewer, ask)
-	if err != nil || !board.HasNext || len(board.Items) > 0 {
-		return board, err
-	}
-	// All that was read of the viewer's list is newer than what this node has heard of. From a page of nothing nobody can go on.
-	if err := s.mirror.RefreshShows(ctx); err != nil {
-		return board, err
-	}
-	return s.board(ctx, viewer, ask)
-}
-
-func (s *Service) board(ctx context.Context, viewer services.UserNumber, ask Ask) (Board, error) {
 	start, err := ask.place(viewer)
 	if err != nil {
 		return Board{}, err
@@ -170,7 +158,7 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after ser
 	if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
 		return cut{}, false, err
 	}
-	if listed.More && len(listed.Lines) <= first { // hosts who are followed since have pushed others out of what was read
+	if listed.More && len(listed.Lines) <= first { // what is newer has pushed others out of what was read
 		if view, err = s.view(ctx, session, after, allReplays); err != nil {
 			return cut{}, false, err
 		}
