@@ -74,7 +74,9 @@ type rehearsal struct {
 	w *fanouttest.World
 }
 
-func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal { return rehearsal{newImporter(t, w.Store), w} }
+func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal {
+	return rehearsal{newImporter(t, w.Store), w}
+}
 
 // again replays a file until it ends or has waited so many times.
 func (r rehearsal) again(file string, waits int) (ImportReport, error) {
