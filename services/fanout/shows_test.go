@@ -48,14 +48,19 @@ func present(w *fanouttest.World, id services.PostID) services.Show {
 // Who wants to be told of a show is, once, when it starts, and nobody else; whoever is there then.
 func TestWhoWantsToBeRemindedIs(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		users := w.Users(4)
-		host, fan, other, blocker := users[0], users[1], users[2], users[3]
+		users := w.Users(5)
+		host, fan, other, blocker, unwanted := users[0], users[1], users[2], users[3], users[4]
 		show, cancelled := w.Schedule(host, time.Hour), w.Schedule(host, 2*time.Hour)
-		remind(w, show, fan, blocker)
+		remind(w, show, fan, blocker, unwanted)
 		remind(w, cancelled, fan)
 		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, _, err := tx.Restrict(ctx, services.Restriction{Kind: services.Block, Owner: blocker, Other: host, Made: w.IDs.Next()})
-			return err
+			for _, pair := range [][2]services.UserNumber{{blocker, host}, {host, unwanted}} {
+				block := services.Restriction{Kind: services.Block, Owner: pair[0], Other: pair[1], Made: w.IDs.Next()}
+				if _, _, err := tx.Restrict(ctx, block); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		later := func(show services.Show, now time.Time) (services.Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
@@ -74,7 +79,7 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.End(show)
 		w.Quiet(w.Fanout)
-		for user, want := range map[services.UserNumber][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil} {
+		for user, want := range map[services.UserNumber][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
 			if got := reminded(w, user); !slices.Equal(got, want) {
 				t.Errorf("user %d is told of %v, want %v", user, got, want)
 			}

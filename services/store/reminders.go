@@ -12,8 +12,10 @@ var (
 
 	deleteReminder = newStatement("delete a reminder", `DELETE FROM reminders WHERE show = $1 AND user_number = $2`)
 
-	remindersOf = newStatement("reminders of a show", `SELECT user_number FROM reminders WHERE show = $1 AND user_number > $2
-		ORDER BY user_number LIMIT $3`)
+	remindersOf = newStatement("reminders of a show", `SELECT m.user_number FROM reminders m CROSS JOIN shows s
+		WHERE m.show = $1 AND m.user_number > $2 AND s.id = $1
+			AND 0 = (SELECT count(*) FROM blocks b WHERE b.blocker = s.host AND b.blocked = m.user_number)
+		ORDER BY m.user_number LIMIT $3`)
 
 	remindsOf = newStatement("reminders of a user", `SELECT show FROM reminders WHERE user_number = $1 AND {in show $2 BIGINT}`)
 
@@ -40,7 +42,8 @@ func (tx *Tx) CountReminders(ctx context.Context, user services.UserNumber, limi
 	return count, err
 }
 
-// Reminders lists who wants to be told of a show's start, by their numbers, those greater than after, at most limit.
+// Reminders lists who wants to be told of a show's start, by their numbers, those greater than after, at most limit. Whom its
+// host has blocked since is left out, as he could not ask for it now.
 func (s *Store) Reminders(ctx context.Context, show services.PostID, after services.UserNumber, limit int) ([]services.UserNumber, error) {
 	return s.numbers(ctx, remindersOf, show, after, limit)
 }
