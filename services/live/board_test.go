@@ -340,7 +340,7 @@ func TestAnOpenBoardWhoseRoomIsTaken(t *testing.T) {
 	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
 	viewer, host := w.Users(1)[0], w.Users(1)[0]
 	w.Follow(host, viewer)
-	w.Schedule(host, time.Hour)
+	show := w.Schedule(host, time.Hour)
 	h.later()
 	first := h.page(viewer, Ask{})
 	badges := make(chan *services.Badges, 1)
@@ -360,6 +360,12 @@ func TestAnOpenBoardWhoseRoomIsTaken(t *testing.T) {
 	}
 	if again := h.page(viewer, Ask{Session: text(second.Session)}); again.Replaced {
 		t.Error("the subscription has ended the session that took its room")
+	}
+	w.Start(show)
+	h.later()
+	badges <- &services.Badges{Version: "3"}
+	if told := <-changes; told.Session != change.Session || len(told.WentLive) != 1 {
+		t.Errorf("what went live after the new session: %+v", told)
 	}
 	cancel()
 	for range changes { // it is closed

@@ -128,9 +128,11 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 		return err
 	}
 	w.hosts.Show(read.hosts)
-	// Another subscription or page of the same room may have taken it: then this board is over as well.
-	if given := session.Made != 0; !given || over || !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
-		w.guest = given && read.lease.Holder != "" && read.lease.Holder != session.name()
+	// Another subscription or page of the same room may have taken it: then this board is over as well. Who is a guest has a
+	// session without the room already, and is told how the board differs from that.
+	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
+	if !given || over || !(w.guest && taken) && !session.lives(s.clock.Now(), read.lease, s.idle, s.longest) {
+		w.guest = given && taken
 		session = s.freeze(session, read.hosts)
 		w.replaced, w.renewed = w.replaced || given, time.Time{}
 	}
