@@ -11,7 +11,8 @@ import (
 	"tidings/services/store"
 )
 
-// The first page of a live board is one round trip, every later one two at most, whatever its size and the number followed;
+// The first page of a live board is one round trip where live and upcoming shows fill it, one more where it goes on with
+// replays; every later one two at most, whatever its size and the number followed;
 // and none of them asks SQL for anything, show by show or at all.
 func TestRoundTripsOfABoard(t *testing.T) {
 	eachPair(t, func(t *testing.T, options nodeOptions) {
@@ -68,8 +69,12 @@ func (n *node) roundTripsOfBoard(t *testing.T, reader services.UserNumber, want 
 				return err
 			})
 		}
-		if trips := turn(live.Ask{}); trips != 1 || len(page.Items) != min(first, want) || page.Building {
-			t.Errorf("a first page of %d: %d round trips, want 1; %d shows, building %t", first, trips, len(page.Items), page.Building)
+		wanted := 1
+		if first >= want*2/3 && want > 0 { // every third show is a replay
+			wanted = 2
+		}
+		if trips := turn(live.Ask{}); trips != wanted || len(page.Items) != min(first, want) || page.Building {
+			t.Errorf("a first page of %d: %d round trips, want %d; %d shows, building %t", first, trips, wanted, len(page.Items), page.Building)
 		}
 		for listed := len(page.Items); page.HasNext; listed += len(page.Items) {
 			cursor := live.CursorText(page.Session, page.Items[len(page.Items)-1].Place)

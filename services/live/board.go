@@ -88,7 +88,11 @@ func (s *Service) Board(ctx context.Context, viewer services.UserNumber, ask Ask
 	if !given {
 		session = Session{Viewer: viewer, Device: DeviceHash(ask.Device)}
 	}
-	view, err := s.view(ctx, session, start.after, s.replaysFor(session, ask.First))
+	replays := 0 // live and upcoming shows fill most first pages, and nobody's list is read for those
+	if given {
+		replays = s.replaysFor(session, ask.First)
+	}
+	view, err := s.view(ctx, session, start.after, replays)
 	if err != nil {
 		return Board{}, err
 	}
@@ -150,6 +154,11 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after ser
 	}
 	if p.More || len(p.Active) > first || len(hosts) == 0 {
 		return p.page(first), false, nil
+	}
+	if view.unlisted {
+		if view, err = s.view(ctx, session, after, s.replaysFor(session, first)); err != nil {
+			return cut{}, false, err
+		}
 	}
 	listed, building, err := s.listed(ctx, session, view, after, s.replaysFor(session, first))
 	if err != nil {

@@ -14,6 +14,7 @@ type view struct {
 	ready   bool // replays are what they should be; else they are to be read from the facts
 	lease   lease
 
+	unlisted bool // replays were not asked for
 	building bool // Redis answers, and what it should have of him is still being put together
 }
 
@@ -26,7 +27,8 @@ func (s *Service) replaysFor(session Session, first int) int {
 	return first + 1 + int(min(since, services.Retention))
 }
 
-// view reads it, with so many replays at most: from Redis in one round trip, after a rebuild of what is lost, or else from SQL.
+// view reads it, with so many replays at most, 0 for the hosts alone: from Redis in one round trip, after a rebuild of what is lost,
+// or else from SQL.
 func (s *Service) view(ctx context.Context, session Session, after services.ShowPlace, replays int) (view, error) {
 	query := rdb.BoardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
@@ -61,7 +63,7 @@ func (s *Service) view(ctx context.Context, session Session, after services.Show
 }
 
 func viewOf(read rdb.BoardRead, limit int) view {
-	v := view{hosts: read.Hosts, ready: read.Listed, lease: lease{Known: true, Holder: read.Lease}}
+	v := view{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: lease{Known: true, Holder: read.Lease}}
 	v.replays = source{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
 	for i, entry := range read.Replays {
 		v.replays.Lines[i] = line{Place: entry.Place, Host: entry.Host}

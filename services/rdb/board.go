@@ -20,7 +20,7 @@ const sessionSlots = 64
 type BoardQuery struct {
 	Reader services.UserNumber
 	Before services.ShowPlace // replays below it; the zero place, or one that is none of a replay: from the top
-	Limit  int                // replays, at most
+	Limit  int                // replays, at most; 0: only the document is read, as the badges read it
 	Slot   string             // of the session that the page belongs to
 }
 
@@ -41,12 +41,15 @@ func (c *Client) Board(ctx context.Context, query BoardQuery) (BoardRead, error)
 	if err := c.trusted(); err != nil {
 		return BoardRead{}, err
 	}
+	if query.Limit == 0 {
+		return c.boardDocument(ctx, query.Reader)
+	}
 	key, top := replaysKey(query.Reader), "+"
 	if query.Before.Replay {
 		top = "(" + placeText(query.Before)
 	}
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
-		p.HMGet(ctx, badgeKey(query.Reader), "st", "e", string(Hosts), liveField, "d")
+		p.HMGet(ctx, badgeKey(query.Reader), boardFields...)
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention, services.Retention)
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: top, Min: "[0", Count: int64(query.Limit)})
@@ -84,6 +87,21 @@ func (c *Client) Board(ctx context.Context, query BoardQuery) (BoardRead, error)
 		}
 	}
 	return read, nil
+}
+
+// boardFields are what a document says of the board.
+var boardFields = []string{"st", "e", string(Hosts), liveField, "d"}
+
+// boardDocument reads them alone, in one command, which calls at the same time share a round trip for.
+func (c *Client) boardDocument(ctx context.Context, reader services.UserNumber) (BoardRead, error) {
+	values, err := c.auto().HMGet(ctx, badgeKey(reader), boardFields...).Result()
+	switch {
+	case err == nil:
+		return boardState(values, c.epoch.value()), nil
+	case wrongType(err): // it is cleared away on the longer way
+		return c.Board(ctx, BoardQuery{Reader: reader, Limit: 1})
+	}
+	return BoardRead{}, unavailable(err)
 }
 
 // boardState reads what the document says of the board.
