@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/web/browsertest"
 
@@ -50,6 +51,8 @@ func TestPageInTheBrowser(t *testing.T) {
 			browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
 			if got := server.last(t); got.operation != name || got.authorization != "Bearer dev:alice" {
 				t.Errorf("%s arrived as %+v", name, got)
+			} else if at := scheduledAt(got.variables); name == "ScheduleAShow" && (at.Before(time.Now()) || at.After(time.Now().AddDate(0, 2, 0))) {
+				t.Errorf("ScheduleAShow arrived with a show at %v, not in a month", at)
 			} else if name == "Ingest" && got.variables["events"] == nil {
 				t.Error("Ingest arrived without its events: the variables of the tab were not sent")
 			}
@@ -286,4 +289,15 @@ func TestPageSaysWhyItCannotStart(t *testing.T) {
 	browsertest.Navigate(tab, t, broken.URL+"/graphiql")
 	browsertest.WaitFor(tab, t, "the page says what is missing",
 		`document.body.innerText.includes('GraphiQL cannot start: the ready-made operations answered 410')`)
+}
+
+// scheduledAt is when the show of some variables is planned; the zero time when they have none.
+func scheduledAt(variables map[string]any) time.Time {
+	input, _ := variables["input"].(map[string]any)
+	text, _ := input["plannedAt"].(string)
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }

@@ -155,10 +155,18 @@
 
   // ---- The page ----
 
+  // A fixed date in an example would lie in the past one day.
+  function dated(operation) {
+    const inAMonth = new Date();
+    inAMonth.setUTCDate(inAMonth.getUTCDate() + 30);
+    inAMonth.setUTCHours(20, 0, 0, 0);
+    return { ...operation, variables: operation.variables?.replace('"IN A MONTH"', JSON.stringify(inAMonth)) };
+  }
+
   async function readyMade() {
     const response = await fetch(operations);
     if (!response.ok) throw new Error(`the ready-made operations answered ${response.status}`);
-    return response.json();
+    return (await response.json()).map(dated);
   }
 
   async function start() {
