@@ -221,18 +221,7 @@ func TestTheLastMessageIsCarriedWhenItIsDue(t *testing.T) {
 	for _, worker := range n.fan.Workers(1) {
 		running.Go(func() error { return worker.Run(ctx) })
 	}
-	running.Go(func() error { // time passes
-		ticker := time.NewTicker(time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-ticker.C:
-				n.Clock.Advance(time.Millisecond)
-			}
-		}
-	})
+	n.Clock.Flow()
 	for range 20 {
 		n.send(users[0], group)
 	}

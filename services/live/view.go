@@ -162,11 +162,12 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 	return err
 }
 
-// renew lets a session live on. It may fail: then it lives as long as it did.
-func (s *Service) renew(ctx context.Context, session Session) {
+// renew lets a session live on, and is false when a later one has its room. It may fail: then it lives as long as it did.
+func (s *Service) renew(ctx context.Context, session Session) bool {
 	until := s.clock.Now().Add(s.idle)
 	if last := session.Made.Time().Add(s.longest); until.After(last) {
 		until = last
 	}
-	_ = s.redis.TouchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
+	held, err := s.redis.TouchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
+	return held || err != nil
 }

@@ -105,7 +105,11 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 		}
 	}
 	if now := s.clock.Now(); !w.guest && now.Sub(w.renewed) >= w.every()/2 {
-		s.renew(ctx, w.session)
+		if !s.renew(ctx, w.session) {
+			if err := w.follow(ctx, badges, true); err != nil {
+				return change, err
+			}
+		}
 		w.renewed = now
 	}
 	change = Change{Session: w.session, Replaced: w.replaced, Badges: badges}

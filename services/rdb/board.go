@@ -133,13 +133,13 @@ func (c *Client) lease(text string) string {
 	return session
 }
 
-// TouchSession lets a session live on until a moment, as the one of its slot: another one that had it is ended,
-// but for a later one, by their names.
-func (c *Client) TouchSession(ctx context.Context, viewer services.UserNumber, slot, session string, until time.Time) error {
+// TouchSession lets a session live on until a moment, as the one of its slot: an earlier one that had it is ended. held is false, and
+// nothing has changed, where a later one has it.
+func (c *Client) TouchSession(ctx context.Context, viewer services.UserNumber, slot, session string, until time.Time) (held bool, err error) {
 	args := []any{slot, session, until.UnixMilli(), sessionSlots}
 	replies, err := c.changeViews(ctx, sessionTouch, []call{{keys: []string{sessionsKey(viewer)}, args: args}})
 	if err != nil {
-		return err
+		return false, err
 	}
-	return unavailable(replies[0].err)
+	return replies[0].value == int64(1), unavailable(replies[0].err)
 }

@@ -19,7 +19,11 @@ func TestLeasesOfSessions(t *testing.T) {
 		}
 		touch := func(slot, session string, until time.Time) {
 			v.Helper()
-			v.must(v.c.TouchSession(v.Context(), reader, slot, session, until))
+			held, err := v.c.TouchSession(v.Context(), reader, slot, session, until)
+			v.must(err)
+			if now := lease(slot); held != (now == session) && until.After(time.Now()) {
+				v.Errorf("%q holds the slot %q: %v, and it has %q", session, slot, held, now)
+			}
 		}
 		left := func() time.Duration {
 			v.Helper()

@@ -1,0 +1,44 @@
+package live
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+)
+
+// A subscription hears that another session has its room also while its viewer's badges stay as they are: when it renews what it has no longer.
+func TestAnOpenBoardHearsThatItsRoomIsTaken(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	w.Clock.Advance(time.Since(fanouttest.Start)) // who has a room is decided by the clock of Redis
+	redis, err := rdb.Open(t.Context(), rdb.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()})
+	w.Must(err)
+	t.Cleanup(func() { w.Must(redis.Close()) })
+	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
+	viewer, host := w.Users(1)[0], w.Users(1)[0]
+	w.Follow(host, viewer)
+	w.Schedule(host, time.Hour)
+	h.later()
+	first := h.page(viewer, Ask{})
+	badges := make(chan *services.Badges, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, err := h.boards.Watch(ctx, viewer, text(first.Session), "", badges)
+	w.Must(err)
+	badges <- &services.Badges{}
+	if change := <-changes; change.Replaced || change.Session != first.Session {
+		t.Errorf("the first event: %+v", change)
+	}
+	h.Clock.Advance(renewal)
+	second := h.page(viewer, Ask{})
+	w.Schedule(host, 2*time.Hour)
+	h.later()
+	if change := <-changes; !change.Replaced || change.Session == first.Session || change.Session == second.Session {
+		t.Errorf("after another first page: %+v", change)
+	}
+	cancel()
+	for range changes { // it is closed
+	}
+}
