@@ -142,7 +142,7 @@ func (f *Fanout) auditRegisters(ctx context.Context, user services.UserNumber, s
 	}
 	var differs []string
 	for _, field := range f.redis.RegisterFields() {
-		if !sameRegister(field, cmp.Or(want[field], rdb.Unborn), shown.Fields[field]) {
+		if !sameRegister(field, cmp.Or(want[field], rdb.Unborn), cmp.Or(shown.Fields[field], rdb.Unborn)) {
 			differs = append(differs, "register "+field)
 		}
 	}

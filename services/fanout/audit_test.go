@@ -161,7 +161,11 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 			if value == before.Fields[field] {
 				t.Errorf("%s = %q is right", field, value)
 			}
-			w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), field, value)
+			put := []any{"HSET", fmt.Sprintf("{u%d}:b", user), field, value}
+			if head := "H" + field[1:]; field[0] == 'N' && before.Fields[head] == "" { // without it the document would not be whole
+				put = append(put, head, "3;0000000000009")
+			}
+			w.Server.Do(put...)
 			lapOf(w, a)
 			drifted++
 			after := shownOf(w, user)

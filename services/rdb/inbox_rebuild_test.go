@@ -232,3 +232,25 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 		}
 	}
 }
+
+// Somebody in two conversations who has read an announcement, and has unread messages and mentions in both.
+func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	v := view{t, connect(t, Options{URL: server.URL()})}
+	v.build(FeedFacts{})
+	now := uint64(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+	results, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{
+		NoticeRegister(services.NoticeState{Version: 12, Position: now, DotsFrom: now}),
+	}}})
+	v.must(err)
+	v.states(services.Membership{Conversation: 100_000, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20},
+		services.Membership{Conversation: 100_001, User: reader, Head: 5000, Base: 3, Version: 3, Mentions: 20})
+	size := int64(0)
+	for _, key := range []string{badgeKey(reader), conversationsKey(reader)} {
+		size += server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64)
+	}
+	if results[0].Status != Applied || size > 400 {
+		t.Errorf("an idle user in two conversations takes %d bytes, want at most 400", size)
+	}
+	t.Logf("an idle user in two conversations: %d bytes", size)
+}

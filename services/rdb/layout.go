@@ -15,7 +15,8 @@ import (
 type layout struct {
 	types, dots []string
 	fields      []string
-	births      []any // triples for rebuild_begin: field, value at birth, pattern of a whole value
+	births      []any  // triples for rebuild_begin: field, value at birth ("": there is none), pattern of a whole value
+	late        []bool // of fields: it is there as soon as the one before it is born
 }
 
 // unborn is a register before its first version: short, so that the document of somebody with nothing stays small.
@@ -31,10 +32,11 @@ const (
 )
 
 func newLayout(types, dots []string) *layout {
-	l := &layout{types: types, dots: dots, fields: slices.Clone(plainFields)}
+	l := &layout{types: types, dots: dots, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields))}
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
 		l.births = append(l.births, field, value, pattern)
+		l.late = append(l.late, value == "")
 	}
 	register(noticeField, unborn, `^%d+;%d+;%d+$`)
 	register(segmentField, unborn, `^%d+;%d+$`)
@@ -42,7 +44,7 @@ func newLayout(types, dots []string) *layout {
 	register(liveField, unborn, `^%d+;$`)
 	for _, category := range services.Categories {
 		register(countsField(category), unborn, countsPattern)
-		register(newestField(category), unborn, placePattern)
+		register(newestField(category), "", placePattern) // both are written together
 	}
 	for _, kind := range types {
 		register(messagesField(kind), unborn, `^%d+;%d+$`)
@@ -126,6 +128,9 @@ func (l *layout) parse(values []any, epoch string) Document {
 	texts := make([]string, fixed)
 	for i, value := range values[:fixed] {
 		text, ok := value.(string)
+		if !ok && l.late[i] && texts[i-1] == unborn {
+			text, ok = unborn, true
+		}
 		if !ok {
 			return Document{}
 		}

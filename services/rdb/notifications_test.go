@@ -135,6 +135,42 @@ func TestCountsAreCarriedToThoseWhoWatch(t *testing.T) {
 	})
 }
 
+// The newest place of a category comes with its counts: without them it is not there, and lost it is missed as any field.
+func TestANewestPlaceComesWithItsCounts(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{})
+		if d := v.document(); !d.Ready || v.field("HL") != "" || d.Notifications[0].Newest != 0 {
+			v.Errorf("before any: %+v, the newest %q", d, v.field("HL"))
+		}
+		v.put(likes(7))
+		if d := v.document(); !d.Ready || d.Notifications[0] != likes(7) {
+			v.Errorf("after one: %+v", d)
+		}
+		for what, lose := range map[string]func(){
+			"lost":   func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "HL").Err()) },
+			"broken": func() { v.set("HL", "9;nowhere") },
+		} {
+			lose()
+			if d := v.document(); d.Ready {
+				v.Errorf("%s: %+v", what, d)
+			}
+			stamp := v.begin(false)
+			if result := v.put(likes(7)); result.Status != Applied {
+				v.Errorf("%s, rebuilt: %+v", what, result)
+			}
+			v.build(FeedFacts{Stamp: stamp})
+			if d := v.document(); !d.Ready || d.Notifications[0] != likes(7) {
+				v.Errorf("%s, rebuilt: %+v", what, d)
+			}
+		}
+		// As a former version wrote it: of a category without any.
+		v.set("HC", Unborn)
+		if d := v.document(); !d.Ready || d.Notifications[1].Newest != 0 {
+			v.Errorf("with a place before all others: %+v", d)
+		}
+	})
+}
+
 func TestManyUsersAreInTheirOrder(t *testing.T) {
 	eachView(t, func(v view) {
 		users := make([]NotificationCounts, 501)

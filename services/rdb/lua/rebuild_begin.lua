@@ -1,7 +1,7 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4] {u}:r
 -- ARGV[1] 1 = refill: open the inbox below its floor again, and leave the replays  ARGV[2] epoch
--- ARGV[3...] triples: field, value at birth, pattern of a whole value
+-- ARGV[3...] triples: field, value at birth ('': there is none), pattern of a whole value
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
 
@@ -23,9 +23,11 @@ if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }
     'T', '0', 'fc', '0', 'fq', '0', 'ft', '0', 'd', '0', 'F', '', 'L', '')
 end
 for k = 3, #ARGV, 3 do
-  local value, pattern = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 2]
-  local fits = value and (value == ARGV[k + 1] or value:match(pattern))
-  if not fits then redis.call('HSET', KEYS[1], 'st', '0', ARGV[k], ARGV[k + 1]) end
+  local value, birth = redis.call('HGET', KEYS[1], ARGV[k]) or '', ARGV[k + 1]
+  if value ~= birth and not value:match(ARGV[k + 2]) then
+    redis.call('HSET', KEYS[1], 'st', '0', ARGV[k], birth)
+    if birth == '' then redis.call('HDEL', KEYS[1], ARGV[k]) end
+  end
 end
 local list = redis.call('HGET', KEYS[1], 'R')
 if not (whole({ 'Cu', 'Cm', 'Ck' }, NUMBER, NUMBER, NUMBER) and list and #list % 8 == 0) or tonumber(redis.call('HGET', KEYS[1], 'Ck')) ~= redis.call('HLEN', KEYS[3]) then
