@@ -127,7 +127,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	var chunks []audience
 	switch {
 	case target == services.AuthorHuge && !known.Pull:
-		if chunks, err = f.audiences(ctx, known.Number); err != nil {
+		if chunks, err = f.audiences(ctx, known.Number, f.activeSince()); err != nil {
 			return false, err
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
@@ -171,27 +171,17 @@ func beginNaming(ctx context.Context, tx *store.Tx, author services.UserNumber, 
 	return mirror.PullChange{Author: author}.Append(ctx, tx)
 }
 
-func chunkJobs(kind string, chunks []audience) ([]store.NewJob, error) {
+// chunkJobs are jobs of a kind, one for each chunk of followers.
+func chunkJobs[C any](kind string, chunks []C) ([]store.NewJob, error) {
 	jobs := make([]store.NewJob, len(chunks))
 	for i, chunk := range chunks {
 		payload, err := json.Marshal(chunk)
 		if err != nil {
-			return nil, fmt.Errorf("chunk of author %d: %w", chunk.Author, err)
+			return nil, fmt.Errorf("chunk %+v of %s: %w", chunk, kind, err)
 		}
 		jobs[i] = store.NewJob{Kind: kind, Payload: payload}
 	}
 	return jobs, nil
-}
-
-// audiences cuts an author's followers into chunks.
-func (f *Fanout) audiences(ctx context.Context, author services.UserNumber) (chunks []audience, err error) {
-	ends, err := f.cut(ctx, author, f.activeSince())
-	after := services.UserNumber(0)
-	for _, to := range ends {
-		chunks = append(chunks, audience{Author: author, After: after, To: to})
-		after = to
-	}
-	return chunks, err
 }
 
 // runName lets the documents of one chunk of followers name the author. Who begins to follow meanwhile, or returns, is

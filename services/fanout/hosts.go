@@ -60,7 +60,7 @@ func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	chunks, err := f.audiences(ctx, host)
+	chunks, err := f.audiences(ctx, host, f.activeSince())
 	if err != nil {
 		return err
 	}

@@ -62,25 +62,20 @@ func (f *Fanout) spreadReplay(ctx context.Context, job store.Job, id services.Po
 	if err != nil {
 		return err
 	}
-	ends, err := f.cut(ctx, show.Host, since)
-	if err != nil || len(ends) == 0 {
+	audiences, err := f.audiences(ctx, show.Host, since)
+	if err != nil || len(audiences) == 0 {
 		return err
 	}
-	chunks, after := make([]replayChunk, len(ends)), services.UserNumber(0)
-	for i, to := range ends {
-		chunks[i] = replayChunk{Show: id, audience: audience{Author: show.Host, After: after, To: to}}
-		after = to
+	chunks := make([]replayChunk, len(audiences))
+	for i, part := range audiences {
+		chunks[i] = replayChunk{Show: id, audience: part}
 	}
 	if len(chunks) == 1 {
 		return f.pushReplays(ctx, chunks[0])
 	}
-	jobs := make([]store.NewJob, len(chunks))
-	for i, chunk := range chunks {
-		payload, err := json.Marshal(chunk)
-		if err != nil {
-			return fmt.Errorf("chunk of show %s: %w", id, err)
-		}
-		jobs[i] = store.NewJob{Kind: jobReplay, Payload: payload}
+	jobs, err := chunkJobs(jobReplay, chunks)
+	if err != nil {
+		return err
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		if err := finish(ctx, tx, job); err != nil {

@@ -47,18 +47,16 @@ func (f *Fanout) spread(ctx context.Context, job store.Job, id services.PostID) 
 
 // split puts the chunks in the parent's place. Every node knows from now on that the post is on its way.
 func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post services.Post, chunks []span) error {
-	jobs := make([]store.NewJob, len(chunks))
+	jobs, err := chunkJobs(kind, chunks)
+	if err != nil {
+		return err
+	}
 	for i, chunk := range chunks {
-		payload, err := json.Marshal(chunk)
-		if err != nil {
-			return fmt.Errorf("chunk of %s: %w", post.ID, err)
-		}
-		jobs[i] = store.NewJob{Kind: kind, Payload: payload}
 		if chunk.Shards > 0 {
 			jobs[i].Kind = jobOnline
 		}
 	}
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		if err := finish(ctx, tx, job); err != nil {
 			return err
 		}
@@ -140,20 +138,18 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	if err != nil {
 		return nil, err
 	}
-	ends, err := f.cut(ctx, post.Author, since)
-	if err != nil || len(ends) == 0 {
+	audiences, err := f.audiences(ctx, post.Author, since)
+	if err != nil || len(audiences) == 0 {
 		return nil, err
 	}
 	var chunks []span
-	if kind == jobPush && len(ends) > 1 {
-		if chunks, err = f.onlineChunks(ctx, post, len(ends)); err != nil {
+	if kind == jobPush && len(audiences) > 1 {
+		if chunks, err = f.onlineChunks(ctx, post, len(audiences)); err != nil {
 			return nil, err
 		}
 	}
-	after := services.UserNumber(0)
-	for _, to := range ends {
-		chunks = append(chunks, span{Post: post.ID, Author: post.Author, After: after, To: to})
-		after = to
+	for _, part := range audiences {
+		chunks = append(chunks, span{Post: post.ID, Author: post.Author, After: part.After, To: part.To})
 	}
 	return chunks, nil
 }
@@ -171,18 +167,19 @@ func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (si
 	return f.idleSince(), nil
 }
 
-// cut is where the chunks of an author's followers end; the last one has no end. Of none there are none.
-func (f *Fanout) cut(ctx context.Context, author services.UserNumber, since time.Time) (ends []services.UserNumber, err error) {
+// audiences cuts those of an author's followers who were seen since into chunks; the last one has no end. Of none there are none.
+func (f *Fanout) audiences(ctx context.Context, author services.UserNumber, since time.Time) (chunks []audience, err error) {
 	for after := services.UserNumber(0); ; {
 		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
 		if err != nil || len(edges) == 0 {
-			return ends, err
+			return chunks, err
 		}
+		chunk := audience{Author: author, After: after, To: ^services.UserNumber(0)}
 		if len(edges) < f.cfg.Chunk {
-			return append(ends, ^services.UserNumber(0)), nil
+			return append(chunks, chunk), nil
 		}
-		after = edges[len(edges)-1].Follower
-		ends = append(ends, after)
+		chunk.To = edges[len(edges)-1].Follower
+		chunks, after = append(chunks, chunk), chunk.To
 	}
 }
 

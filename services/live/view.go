@@ -55,10 +55,7 @@ func (s *Service) view(ctx context.Context, session Session, after services.Show
 	if answered {
 		known.lease = lease{Known: true, Holder: read.Lease}
 	}
-	edges, err := s.store.HostsBy(ctx, session.Viewer)
-	for _, edge := range edges {
-		known.hosts = append(known.hosts, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})
-	}
+	known.hosts, err = s.fanout.HostsBy(ctx, session.Viewer)
 	return known, err
 }
 

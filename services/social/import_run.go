@@ -95,6 +95,11 @@ func (r *importRun) all(ctx context.Context, im lineImport) (ImportReport, error
 	if err == nil {
 		err = r.eachLine(ctx, im)
 	}
+	return r.close(err)
+}
+
+// close closes what was opened, whatever the run has come to, and completes the report.
+func (r *importRun) close(err error) (ImportReport, error) {
 	r.progress.end()
 	for _, closing := range []func() error{r.bad.close, r.source.close} {
 		if fault := closing(); err == nil {

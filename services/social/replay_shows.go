@@ -91,15 +91,7 @@ func (re *showReplay) run(ctx context.Context) (ImportReport, error) {
 	if err == nil {
 		err = re.happen(ctx)
 	}
-	re.progress.end()
-	for _, closing := range []func() error{re.bad.close, re.source.close} {
-		if fault := closing(); err == nil {
-			err = fault
-		}
-	}
-	re.report.Bad, re.report.BadFile = re.bad.count, re.bad.file()
-	re.report.Took = re.opts.Clock.Now().Sub(re.started)
-	return re.report, err
+	return re.close(err)
 }
 
 // read takes in the whole file and sorts what happens. A further line of a key says nothing new; one that gives a show to another
