@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"syscall"
@@ -271,5 +272,27 @@ func TestSpareProcessors(t *testing.T) {
 	spareProcessors(func(string) string { return "" })
 	if got := runtime.GOMAXPROCS(0); got != before+spare {
 		t.Errorf("GOMAXPROCS is %d, want %d and %d more", got, before, spare)
+	}
+}
+
+// However little is alive, the heap grows by the ballast before it is collected; the environment has the last word.
+func TestCollectSeldom(t *testing.T) {
+	defer func() { ballast = nil }()
+	goal := func() uint64 {
+		runtime.GC()
+		sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	before := goal()
+	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+		collectSeldom(func(asked string) string { return map[string]string{name: "200MiB"}[asked] })
+		if ballast != nil {
+			t.Errorf("%s is set and there are %d bytes of ballast", name, len(ballast))
+		}
+	}
+	collectSeldom(func(string) string { return "" })
+	if after := goal(); after < before+ballastBytes {
+		t.Errorf("a heap is collected at %d bytes, and at %d with %d bytes of ballast", before, after, ballastBytes)
 	}
 }

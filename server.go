@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -54,6 +53,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	switch command.Name {
 	case "serve":
 		spareProcessors(env)
+		collectSeldom(env)
 		err = serve(ctx, command.Config, stdout, newLog(command.Config, stderr))
 	case "import-follows", "import-messages", "import-posts", "import-shows":
 		return runImport(ctx, command, os.Stdin, stdout)
@@ -114,19 +114,6 @@ func serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 		log.Warn("development mode: tokens like dev:alice are taken, and only loopback is served; configure a key for production")
 	}
 	return s.run(ctx, listener)
-}
-
-// spare is by how much GOMAXPROCS exceeds the processors there are.
-const spare = 4
-
-// spareProcessors lets more goroutines run than there are processors, unless GOMAXPROCS says how many. A goroutine that
-// computes, as SQLite does inside of this process, is interrupted by Go after 10 ms, and whoever asks for his badges
-// meanwhile waits for that at each step. Threads are divided by the kernel, which lets those first who have just woken up:
-// beside a rush of likes a badge query takes 2 to 3 times less (go run ./bench --only recipient).
-func spareProcessors(env func(string) string) {
-	if env("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spare)
-	}
 }
 
 // newServer opens the engines and wires the parts. What was opened is closed again when a later part fails. changes are for
