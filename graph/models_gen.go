@@ -235,7 +235,7 @@ type DisplayPolicy struct {
 type EditAnnouncementInput struct {
 	// Which one: announcement:KEY.
 	AnnouncementID string `json:"announcementId"`
-	// Another title, 1 to 255 characters; left out: as it was.
+	// Another title, 1 to 255 characters, not white space alone; left out: as it was.
 	Title *string `json:"title,omitempty"`
 	// Another text, up to 64 KB; left out: as it was.
 	Content *string `json:"content,omitempty"`
@@ -263,7 +263,7 @@ type EditAnnouncementPayload struct {
 type EditPostInput struct {
 	// The viewer's own post: post:KEY.
 	PostID string `json:"postId"`
-	// The new text, 1 to 5,000 characters. Every @key in it mentions the user with that key, if there is one, as in publishPost.
+	// The new text, 1 to 5,000 characters, not white space alone. Every @key in it mentions the user with that key, if there is one, as in publishPost.
 	Body string `json:"body"`
 	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all. Whom it mentioned before and names no longer is no longer notified.
 	Mentions []string `json:"mentions,omitempty"`
@@ -281,7 +281,7 @@ type EditPostPayload struct {
 type EditSiteMessageInput struct {
 	// Which: siteMessage:KEY.
 	SiteMessageID string `json:"siteMessageId"`
-	// The new title, 1 to 255 characters; left out: as it was.
+	// The new title, 1 to 255 characters, not white space alone; left out: as it was.
 	Title *string `json:"title,omitempty"`
 	// The new text, up to 64 KB; left out: as it was.
 	Content *string `json:"content,omitempty"`
@@ -458,7 +458,7 @@ type IngestEditAnnouncement struct {
 	Key *string `json:"key,omitempty"`
 	// Which one: announcement:KEY.
 	AnnouncementID string `json:"announcementId"`
-	// Another title, 1 to 255 characters; left out: as it was.
+	// Another title, 1 to 255 characters, not white space alone; left out: as it was.
 	Title *string `json:"title,omitempty"`
 	// Another text, up to 64 KB; left out: as it was.
 	Content *string `json:"content,omitempty"`
@@ -483,7 +483,7 @@ type IngestEditPost struct {
 	Key *string `json:"key,omitempty"`
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
-	// The new text, 1 to 5,000 characters; every @key in it mentions the user with that key, if there is one.
+	// The new text, 1 to 5,000 characters, not white space alone; every @key in it mentions the user with that key, if there is one.
 	Body string `json:"body"`
 	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all.
 	Mentions []string `json:"mentions,omitempty"`
@@ -494,7 +494,7 @@ type IngestEditSiteMessage struct {
 	Key *string `json:"key,omitempty"`
 	// Which: siteMessage:KEY.
 	SiteMessageID string `json:"siteMessageId"`
-	// The new title, 1 to 255 characters; left out: as it was.
+	// The new title, 1 to 255 characters, not white space alone; left out: as it was.
 	Title *string `json:"title,omitempty"`
 	// The new text, up to 64 KB; left out: as it was.
 	Content *string `json:"content,omitempty"`
@@ -789,7 +789,7 @@ type IngestPayload struct {
 type IngestPublishAnnouncement struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
-	// The title, 1 to 255 characters.
+	// The title, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
 	// The text, up to 64 KB.
 	Content string `json:"content"`
@@ -806,7 +806,7 @@ type IngestPublishPost struct {
 	As string `json:"as"`
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
-	// The text, 1 to 5,000 characters; every @key in it mentions the user with that key, if there is one.
+	// The text, 1 to 5,000 characters, not white space alone; every @key in it mentions the user with that key, if there is one.
 	Body string `json:"body"`
 	// What it answers: post:KEY.
 	ParentID *string `json:"parentId,omitempty"`
@@ -883,7 +883,7 @@ type IngestRescheduleShow struct {
 	ShowID string `json:"showId"`
 	// When it is to start.
 	PlannedAt *time.Time `json:"plannedAt,omitempty"`
-	// What it is called, 1 to 255 characters.
+	// What it is called, 1 to 255 characters, not white space alone.
 	Title *string `json:"title,omitempty"`
 	// A picture of it; an empty text removes it.
 	CoverURL *string `json:"coverUrl,omitempty"`
@@ -902,7 +902,7 @@ type IngestScheduleShow struct {
 	As string `json:"as"`
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
-	// What it is called, 1 to 255 characters.
+	// What it is called, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
 	// When it is to start: in the future, at most 366 days ahead.
 	PlannedAt time.Time `json:"plannedAt"`
@@ -917,7 +917,7 @@ type IngestSendMessage struct {
 	Key *string `json:"key,omitempty"`
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// The text, 1 to 5,000 characters.
+	// The text, 1 to 5,000 characters, not white space alone.
 	Body string `json:"body"`
 	// Whom it mentions: user:KEY, up to 50. Who is no member is passed over.
 	MentionIds []string `json:"mentionIds,omitempty"`
@@ -926,7 +926,7 @@ type IngestSendMessage struct {
 type IngestSendSiteMessage struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
-	// The title, 1 to 255 characters.
+	// The title, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
 	// The text, up to 64 KB.
 	Content string `json:"content"`
@@ -1485,7 +1485,7 @@ type PostEdge struct {
 }
 
 type PublishAnnouncementInput struct {
-	// The title, 1 to 255 characters.
+	// The title, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
 	// The text, up to 64 KB; the request as a whole has its own limit.
 	Content string `json:"content"`
@@ -1505,7 +1505,7 @@ type PublishAnnouncementPayload struct {
 }
 
 type PublishPostInput struct {
-	// The text, 1 to 5,000 characters. Every @key in it mentions the user with that key, if there is one; not within a word, as in an email address, nor in a link.
+	// The text, 1 to 5,000 characters, not white space alone. Every @key in it mentions the user with that key, if there is one; not within a word, as in an email address, nor in a link.
 	Body string `json:"body"`
 	// What it answers: post:KEY. An answer to a post is a comment, an answer to a comment or a reply is a reply. Its author is notified; if the post mentions him too, of the mention alone. NOT_FOUND when it is deleted.
 	ParentID *string `json:"parentId,omitempty"`
@@ -1642,7 +1642,7 @@ type RescheduleShowInput struct {
 	ShowID string `json:"showId"`
 	// When it is to start, as for scheduleShow. CONFLICT unless the show is upcoming.
 	PlannedAt *time.Time `json:"plannedAt,omitempty"`
-	// What it is called, 1 to 255 characters.
+	// What it is called, 1 to 255 characters, not white space alone.
 	Title *string `json:"title,omitempty"`
 	// A picture of it, as for scheduleShow; an empty text removes it.
 	CoverURL *string `json:"coverUrl,omitempty"`
@@ -1678,7 +1678,7 @@ type RestrictionEdge struct {
 }
 
 type ScheduleShowInput struct {
-	// What it is called, 1 to 255 characters.
+	// What it is called, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
 	// When it is to start: in the future, at most 366 days ahead.
 	PlannedAt time.Time `json:"plannedAt"`
@@ -1698,7 +1698,7 @@ type ScheduleShowPayload struct {
 type SendMessageInput struct {
 	// Where: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// The text, 1 to 5,000 characters.
+	// The text, 1 to 5,000 characters, not white space alone.
 	Body string `json:"body"`
 	// Whom it mentions: user:KEY, up to 50. Who is no member is passed over.
 	MentionIds []string `json:"mentionIds,omitempty"`
@@ -1716,7 +1716,7 @@ type SendMessagePayload struct {
 }
 
 type SendSiteMessageInput struct {
-	// The title, 1 to 255 characters.
+	// The title, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
 	// The text, up to 64 KB.
 	Content string `json:"content"`

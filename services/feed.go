@@ -1,9 +1,6 @@
 package services
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // PostKind says what a post is.
 type PostKind string
@@ -46,15 +43,7 @@ func (p Post) GlobalID() string { return GlobalID(PostType, p.ID.String()) }
 const MaxBodyCharacters = 5000
 
 // CheckBody says whether a text can be the body of a post: 1 to 5,000 characters that are not all white space.
-func CheckBody(body string) error {
-	if err := CheckText("body", body, 1, MaxBodyCharacters); err != nil {
-		return err
-	}
-	if strings.TrimSpace(body) == "" {
-		return Errorf(Invalid, "body: nothing but white space")
-	}
-	return nil
-}
+func CheckBody(body string) error { return CheckFilled("body", body, MaxBodyCharacters) }
 
 // Retention is how many of the newest posts a home feed lists and counts.
 const Retention = 300

@@ -35,8 +35,8 @@ const (
 	MaxMessageRecipients = 10_000   // of one call
 )
 
-// CheckMessageTitle says whether a title is fit: 1 to 255 characters.
-func CheckMessageTitle(title string) error { return CheckText("title", title, 1, MaxMessageTitle) }
+// CheckMessageTitle says whether a title is fit: 1 to 255 characters that are not all white space.
+func CheckMessageTitle(title string) error { return CheckFilled("title", title, MaxMessageTitle) }
 
 // CheckMessageContent says whether a content is fit: valid UTF-8 without NUL, to 64 KB.
 func CheckMessageContent(content string) error {

@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -108,6 +109,17 @@ func CheckText(field, text string, least, most int) error {
 	}
 	if n := utf8.RuneCountInString(text); n < least || n > most {
 		return Errorf(Invalid, "%s: %s characters are allowed, got %d", field, span(least, most), n)
+	}
+	return nil
+}
+
+// CheckFilled says whether a text that people are to read is fit: as CheckText, from 1 character on, and not white space alone.
+func CheckFilled(field, text string, most int) error {
+	if err := CheckText(field, text, 1, most); err != nil {
+		return err
+	}
+	if strings.TrimSpace(text) == "" {
+		return Errorf(Invalid, "%s: %s characters are allowed, got nothing but white space", field, span(1, most))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type ShowEdit struct {
 // ScheduleShow makes an upcoming show. INVALID for a text that does not fit or a plan that is not in the future.
 func ScheduleShow(id PostID, host UserNumber, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
-	if err := CheckText("title", show.Title, 1, MaxShowTitle); err != nil {
+	if err := CheckFilled("title", show.Title, MaxShowTitle); err != nil {
 		return Show{}, err
 	}
 	if err := CheckURL("coverUrl", show.CoverURL); err != nil {
@@ -42,7 +42,7 @@ func (s Show) Reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	after := s
 	if edit.Title != nil {
 		after.Title = *edit.Title
-		if err := CheckText("title", after.Title, 1, MaxShowTitle); err != nil {
+		if err := CheckFilled("title", after.Title, MaxShowTitle); err != nil {
 			return s, false, err
 		}
 	}

@@ -61,6 +61,26 @@ func TestCheckText(t *testing.T) {
 	}
 }
 
+func TestCheckFilled(t *testing.T) {
+	for text, says := range map[string]string{
+		"a": "", " a ": "", "\u3000字": "",
+		"":                         "title: 1 to 12 characters are allowed, got 0",
+		" ":                        "title: 1 to 12 characters are allowed, got nothing but white space",
+		"\t\r\n\v\f\u0085":         "title: 1 to 12 characters are allowed, got nothing but white space",
+		"\u00a0\u2003\u2028\u3000": "title: 1 to 12 characters are allowed, got nothing but white space",
+		strings.Repeat(" ", 13):    "title: 1 to 12 characters are allowed, got 13",
+		"a\x00b":                   "title: has a NUL character",
+	} {
+		err := CheckFilled("title", text, 12)
+		if says == "" && err == nil {
+			continue
+		}
+		if CodeOf(err) != Invalid || err.Error() != says {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
 func TestViewerInContext(t *testing.T) {
 	if _, err := ViewerFrom(context.Background()); CodeOf(err) != Unauthenticated {
 		t.Errorf("without a viewer: %v", err)

@@ -159,7 +159,7 @@ func (s *Service) way(c services.Conversation) services.CountingWay {
 // Send is the op that adds a message and answers its id. The author has read up to it. Of those mentioned count who are
 // members. NOT_FOUND for who is no member, CONFLICT for who has left.
 func (s *Service) Send(author services.UserNumber, id services.ConversationID, body string, mentions []services.UserNumber) (*fanout.Op, error) {
-	if err := services.CheckText("body", body, 1, maxBody); err != nil {
+	if err := services.CheckFilled("body", body, maxBody); err != nil {
 		return nil, err
 	}
 	mentions = distinct(slices.Clone(mentions))

@@ -240,7 +240,7 @@ func (upTo UpTo) position(ctx context.Context, tx *store.Tx) (uint64, error) {
 
 func checkTexts(title, content *string) error {
 	if title != nil {
-		if err := services.CheckText("title", *title, 1, services.MaxAnnouncementTitle); err != nil {
+		if err := services.CheckFilled("title", *title, services.MaxAnnouncementTitle); err != nil {
 			return err
 		}
 	}

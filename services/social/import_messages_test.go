@@ -128,11 +128,16 @@ func TestBadLinesOfMessages(t *testing.T) {
 	bad := []struct{ line, says string }{
 		{`not JSON`, "not one JSON object"},
 		{`{"key":"a","to":["x"],"extra":1}`, "extra"},
-		{`{"key":"a","title":"t","to":["x"]} {}`, "not one JSON object"},
+		{`{"key":"a","title":"t","to":["x"]} {}`, "not one JSON object with key, type, title, content and to: more stands after it"},
+		{`[]`, "not one JSON object with key, type, title, content and to: it is a list"},
+		{`null`, "not one JSON object with key, type, title, content and to: it is null"},
+		{`{"key":"a","title":"t","to":"x"}`, "to: a list of texts is needed, got a text"},
+		{`{"key":"a","title":"t","to":["x",7]}`, "to: a text is needed, got a number"},
 		{`{"title":"t","to":["x"]}`, "key: 1 to 64 characters are allowed, got 0"},
 		{`{"key":"a","title":"t","to":[]}`, "to: 1 to 10000 recipients"},
 		{`{"key":"a","title":"t","to":["a b"]}`, "to: user key"},
 		{`{"key":"a","to":["x"]}`, "title: 1 to 255 characters are allowed, got 0"},
+		{`{"key":"a","title":" \t\u3000","to":["x"]}`, "title: 1 to 255 characters are allowed, got nothing but white space"},
 		{`{"key":"a","title":"` + strings.Repeat("t", 256) + `","to":["x"]}`, "title: 1 to 255 characters are allowed, got 256"},
 		{`{"key":"a","title":"t","type":"noise","to":["x"]}`, `type: "noise" is not a type`},
 		{`{"key":"a","title":"t","content":"` + strings.Repeat("c", 65537) + `","to":["x"]}`, "content: up to 65536 bytes"},
@@ -146,7 +151,7 @@ func TestBadLinesOfMessages(t *testing.T) {
 	lines = append(lines, `{"key":"last","title":"Last","to":["y"]}`)
 	file := im.file("m.jsonl", strings.Join(lines, "\n"))
 	report := im.mustImport(ImportOptions{File: file})
-	if diff := cmp.Diff(ImportReport{What: "messages", Lines: 14, Rows: 2, New: 2, Recipients: 2, Bad: 12, BadFile: file + ".bad"}, report); diff != "" {
+	if diff := cmp.Diff(ImportReport{What: "messages", Lines: int64(len(lines)), Rows: 2, New: 2, Recipients: 2, Bad: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
 	told, aside := im.out.String(), im.read(file+".bad")

@@ -67,7 +67,7 @@ func readShow(line []byte, keys *keyTable, now time.Time) (row showRow, err erro
 	if err := keys.check([]byte(row.Host)); err != nil {
 		return row, services.Errorf(services.Invalid, "host: %s", err)
 	}
-	if err := services.CheckText("title", row.Title, 1, services.MaxShowTitle); err != nil {
+	if err := services.CheckFilled("title", row.Title, services.MaxShowTitle); err != nil {
 		return row, err
 	}
 	for field, url := range map[string]string{"coverUrl": row.CoverURL, "replayUrl": row.ReplayURL} {

@@ -226,13 +226,22 @@ func TestBadLinesOfShows(t *testing.T) {
 		return `{"key":"` + key + `","host":"x","title":"t",` + fields + `}`
 	}
 	const plan = `"plannedAt":"2026-01-31T10:00:00Z"`
+	const noObject = "not one JSON object with key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"
 	bad := []struct{ line, says string }{
-		{`not JSON`, "not one JSON object with key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"},
+		{`not JSON`, noObject + ""},
+		{`[]`, noObject + ": it is a list"},
+		{`"x"`, noObject + ": it is a text"},
+		{`12`, noObject + ": it is a number"},
+		{`-1.5e3`, noObject + ": it is a number"},
+		{`null`, noObject + ": it is null"},
+		{`true`, noObject + ": it is true or false"},
+		{`{"key":"a","host":"x","title":"t","cancelled":"yes","plannedAt":1}`, "cancelled: true or false is needed, got a text"},
 		{line("a", plan+`,"extra":1`), "extra"},
 		{line("", plan), "key: 1 to 64 characters are allowed, got 0"},
 		{`{"key":"a","title":"t",` + plan + `}`, "host: a key is empty"},
 		{`{"key":"a","host":"a b","title":"t",` + plan + `}`, `host: user key "a b"`},
 		{`{"key":"a","host":"x","title":"",` + plan + `}`, "title: 1 to 255 characters are allowed, got 0"},
+		{`{"key":"a","host":"x","title":" \t\u3000",` + plan + `}`, "title: 1 to 255 characters are allowed, got nothing but white space"},
 		{line("a", plan+`,"coverUrl":"ftp://a"`), "coverUrl"},
 		{line("a", plan+`,"replayUrl":"a b"`), "replayUrl"},
 		{line("a", `"cancelled":false`), "plannedAt is needed"},
@@ -258,6 +267,9 @@ func TestBadLinesOfShows(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	put := im.read(file + ".bad")
+	if strings.Contains(put, "Go ") || strings.Contains(put, "showRow") {
+		t.Errorf("it speaks of types of the program:\n%.3000s", put)
+	}
 	for i, one := range bad {
 		at := strings.Index(put, fmt.Sprintf("# line %d: ", i+2))
 		if at < 0 || !strings.Contains(strings.SplitN(put[at:], "\n", 2)[0], one.says) {

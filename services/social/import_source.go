@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 
 	"tidings/services"
 )
@@ -166,8 +168,49 @@ func readObject(line []byte, into any, fields string) error {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil || decoder.More() {
-		return services.Errorf(services.Invalid, "not one JSON object with %s: %v", fields, err)
+	noObject := func(because string) error {
+		return services.Errorf(services.Invalid, "not one JSON object with %s: %s", fields, because)
+	}
+	err := decoder.Decode(into)
+	wrong, isWrong := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case isWrong && wrong.Field != "":
+		return services.Errorf(services.Invalid, "%s: %s is needed, got %s", wrong.Field, neededFor(wrong.Type), gotOf(wrong))
+	case isWrong:
+		return noObject("it is " + gotOf(wrong))
+	case err != nil:
+		return noObject(strings.TrimPrefix(err.Error(), "json: "))
+	case bytes.TrimSpace(line)[0] != '{': // the decoder takes null for an object without fields
+		return noObject("it is null")
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return noObject("more stands after it")
 	}
 	return nil
+}
+
+// gotOf says in plain words what stands where something else is needed.
+func gotOf(wrong *json.UnmarshalTypeError) string {
+	switch kind, _, _ := strings.Cut(wrong.Value, " "); kind { // of a number it has the digits too
+	case "object":
+		return "an object"
+	case "array":
+		return "a list"
+	case "string":
+		return "a text"
+	case "bool":
+		return "true or false"
+	}
+	return "a number"
+}
+
+// neededFor says in plain words what a field of a row takes.
+func neededFor(field reflect.Type) string {
+	switch field.Kind() {
+	case reflect.Slice:
+		return "a list of texts"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a text"
 }
