@@ -139,7 +139,7 @@ type Cleaner struct {
 
 // What a run of the cleaner freed.
 type CleanerFreed struct {
-	// Inboxes that held more than is listed.
+	// Inboxes and lists of replays that held more than is listed.
 	Inboxes int `json:"inboxes"`
 	// Entries that were cut from them.
 	Entries int `json:"entries"`

@@ -66,8 +66,9 @@ type Fanout struct {
 	paces    paces
 	clamped  atomic.Uint64
 
-	delivered atomic.Uint64
-	wakeUp    map[lane]chan struct{}
+	delivered        atomic.Uint64 // entries of inboxes
+	replaysDelivered atomic.Uint64
+	wakeUp           map[lane]chan struct{}
 }
 
 // New makes the machinery; the workers that do its jobs are made by Worker.

@@ -32,6 +32,11 @@ func (f *Fanout) Refill(ctx context.Context, user services.UserNumber) error {
 
 func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserNumber, refill bool) error {
 	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
+	return f.once(ctx, key, "the feed", func(ctx context.Context) error { return f.rebuild(ctx, user, refill) })
+}
+
+// once makes a view from the facts. Callers at the same time share what has one key; it goes on when its first caller goes away.
+func (f *Fanout) once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
 	done := f.rebuilds.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
 		defer cancel()
@@ -40,15 +45,15 @@ func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserNumber, refi
 		case f.slots <- struct{}{}:
 			defer func() { <-f.slots }()
 		case <-ctx.Done():
-			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "many feeds are being rebuilt: try again")
+			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "%s waits for others that are being rebuilt: try again", view)
 		}
 		f.rebuilt.begin()
 		defer f.rebuilt.end()
-		return nil, f.rebuild(ctx, user, refill)
+		return nil, rebuild(ctx)
 	})
 	select {
 	case <-ctx.Done():
-		return services.Wrapf(services.Unavailable, ctx.Err(), "the feed is being rebuilt: try again")
+		return services.Wrapf(services.Unavailable, ctx.Err(), "%s is being rebuilt: try again", view)
 	case result := <-done:
 		return result.Err
 	}

@@ -128,23 +128,38 @@ func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
 
 // pushReplay adds a replay to the followers' lists. A refused one is read again by itself.
 func (f *Fanout) pushReplay(ctx context.Context, stamp rdb.Stamp, show services.Show, edges []services.Edge) error {
-	merges := make([]rdb.MergeOfReplays, len(edges))
-	for i, edge := range edges {
-		merges[i] = rdb.MergeOfReplays{Reader: edge.Follower, Stamp: stamp, Entries: []rdb.ReplayEntry{replayEntry(show)}}
-	}
-	results, err := f.redis.MergeReplays(ctx, merges)
+	readers := followers(edges)
+	results, err := f.addReplay(ctx, stamp, show, readers...)
 	if err != nil {
 		return err
 	}
 	for i, result := range results {
 		if result.Status == rdb.Retry {
-			if err := f.addReplayAgain(ctx, edges[i].Follower, show); err != nil {
+			if err := f.addReplayAgain(ctx, readers[i], show); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
 }
+
+// addReplay adds a replay to readers' lists, and counts those that had not got it.
+func (f *Fanout) addReplay(ctx context.Context, stamp rdb.Stamp, show services.Show, readers ...services.UserNumber) ([]rdb.Result, error) {
+	merges := make([]rdb.MergeOfReplays, len(readers))
+	for i, reader := range readers {
+		merges[i] = rdb.MergeOfReplays{Reader: reader, Stamp: stamp, Entries: []rdb.ReplayEntry{replayEntry(show)}}
+	}
+	results, err := f.redis.MergeReplays(ctx, merges)
+	for _, result := range results {
+		if result.Status == rdb.Applied {
+			f.replaysDelivered.Add(1)
+		}
+	}
+	return results, err
+}
+
+// ReplaysDelivered is how many replays this node has put into lists, one for each list.
+func (f *Fanout) ReplaysDelivered() uint64 { return f.replaysDelivered.Load() }
 
 // addReplayAgain reads the edge again for a follower whose list refused a replay. A replay itself does not change.
 func (f *Fanout) addReplayAgain(ctx context.Context, reader services.UserNumber, show services.Show) error {
@@ -157,7 +172,7 @@ func (f *Fanout) addReplayAgain(ctx context.Context, reader services.UserNumber,
 		if err != nil || !follows {
 			return err
 		}
-		results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{{Reader: reader, Stamp: stamp, Entries: []rdb.ReplayEntry{replayEntry(show)}}})
+		results, err := f.addReplay(ctx, stamp, show, reader)
 		if err != nil || results[0].Status != rdb.Retry {
 			return err
 		}
@@ -168,17 +183,8 @@ func (f *Fanout) addReplayAgain(ctx context.Context, reader services.UserNumber,
 // RebuildReplays makes a user's list of replays from the facts, one that is missing: for when a board is read that has hosts and
 // no list. Callers at the same time share one rebuild. Without a document nothing is made: that is rebuilt first.
 func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserNumber) error {
-	done := f.rebuilds.DoChan("replays "+strconv.FormatUint(uint64(user), 10), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
-		defer cancel()
-		return nil, f.rebuildReplays(ctx, user)
-	})
-	select {
-	case <-ctx.Done():
-		return services.Wrapf(services.Unavailable, ctx.Err(), "the list of replays is being rebuilt: try again")
-	case result := <-done:
-		return result.Err
-	}
+	key := "replays " + strconv.FormatUint(uint64(user), 10)
+	return f.once(ctx, key, "the list of replays", func(ctx context.Context) error { return f.rebuildReplays(ctx, user) })
 }
 
 // rebuildReplays follows the one rule: mark, then read, then merge.

@@ -3,6 +3,7 @@ package fanout_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +67,44 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 			w.Agree(users...)
 			restrict(w, restriction, true)
 			want(readers[1], third, second, first)
+		}
+		w.Agree(users...)
+	})
+}
+
+// What is put into lists is counted once for each, and a list that is made anew is a rebuild, which waits for its turn as any does.
+func TestListsOfReplaysAreCounted(t *testing.T) {
+	fanouttest.Each(t, func(cfg *fanout.Config) { smallChunks(cfg); cfg.Rebuilds = 1 }, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(4)
+		host, readers := users[0], users[1:]
+		w.Follow(host, readers...)
+		w.Replay(host)
+		w.Quiet(w.Fanout)
+		for _, reader := range readers {
+			w.Board(reader)
+		}
+		delivered, rebuilt := w.Fanout.ReplaysDelivered(), w.Fanout.RebuildStats().Begun
+		w.Must(w.Redis.DropReplays(t.Context(), readers[:1]))
+		show := w.Replay(host)
+		w.Quiet(w.Fanout)
+		enqueue(w, fanout.EndJob(show))
+		w.Quiet(w.Fanout) // nothing is new to anybody
+		if got := w.Fanout.ReplaysDelivered() - delivered; got != 2 {
+			t.Errorf("%d replays are put into lists, want one into each of 2", got)
+		}
+		w.Must(w.Redis.DropReplays(t.Context(), readers))
+		var together sync.WaitGroup
+		for _, reader := range readers {
+			together.Go(func() {
+				if err := w.Fanout.RebuildReplays(t.Context(), reader); err != nil {
+					t.Errorf("the list of %d: %v", reader, err)
+				}
+			})
+		}
+		together.Wait()
+		after := w.Fanout.RebuildStats()
+		if got := after.Begun - rebuilt; got != uint64(len(readers)) || after.Most != 1 || after.Running != 0 {
+			t.Errorf("%d lists are made anew as %d rebuilds: %+v", len(readers), got, after)
 		}
 		w.Agree(users...)
 	})
