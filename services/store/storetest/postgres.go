@@ -11,7 +11,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -49,17 +48,15 @@ max_wal_size = 256MB
 autovacuum_naptime = 10s
 `
 
-var shared = sync.OnceValues(startServer)
-
-// Postgres is the URL of a new, empty database on this test binary's PostgreSQL server, which the first call
-// starts. The server ends with the test binary.
+// Postgres is the URL of a new database on this test binary's PostgreSQL server, which the first call starts. Its tables
+// are there and empty. The server ends with the test binary.
 func Postgres(tb testing.TB) (url string) {
 	tb.Helper()
-	server, err := shared()
+	server, err := sharedServer()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return server.Database(tb)
+	return server.copyOf(tb, templateName)
 }
 
 // NewServer starts a server for one test alone, that may Stop, Kill and Start it. The test's end stops it.
@@ -75,14 +72,23 @@ func NewServer(tb testing.TB) *Server {
 	return server
 }
 
-// Database is the URL of a new, empty database of the server.
+// Database is the URL of a new database of the server, without tables: whoever opens it makes them.
 func (s *Server) Database(tb testing.TB) (url string) {
 	tb.Helper()
+	return s.copyOf(tb, "template0")
+}
+
+func (s *Server) copyOf(tb testing.TB, template string) (url string) {
+	tb.Helper()
 	name := fmt.Sprintf("test_%d", s.made.Add(1))
-	if err := s.admin(tb.Context(), "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+	if err := s.create(tb.Context(), name, template); err != nil {
 		tb.Fatalf("storetest: create a database: %v", err)
 	}
 	return s.url(name)
+}
+
+func (s *Server) create(ctx context.Context, name, template string) error {
+	return s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template)
 }
 
 // Stop ends the server as an administrator would: what runs is broken off, what was answered is kept.

@@ -7,6 +7,7 @@ package storetest
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -29,10 +30,18 @@ func EachURL(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
 }
 
-// SQLite is the URL of a new SQLite file that goes with the test.
+// SQLite is the URL of a new SQLite file that goes with the test. Its tables are there and empty.
 func SQLite(tb testing.TB) (url string) {
 	tb.Helper()
-	return "sqlite:" + filepath.Join(tb.TempDir(), "tidings.db")
+	content, err := migrated()
+	path := filepath.Join(tb.TempDir(), "tidings.db")
+	if err == nil {
+		err = os.WriteFile(path, content, 0o600)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return "sqlite:" + path
 }
 
 // Open opens a store that the test's end closes. What it logs goes to the test's output.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +48,27 @@ func TestEachGivesEmptyDatabases(t *testing.T) {
 	}
 	if got := strings.Join(dialects, " "); got != "sqlite postgres sqlite postgres" {
 		t.Errorf("the engines were %s", got)
+	}
+}
+
+// A test's database has the tables that the program would make, so that it makes none; a server's own has none yet.
+func TestTablesAreThereAlready(t *testing.T) {
+	for name, c := range map[string]struct {
+		url   string
+		makes bool
+	}{
+		"sqlite":      {storetest.SQLite(t), false},
+		"sqlite, new": {"sqlite:" + filepath.Join(t.TempDir(), "new.db"), true},
+		"postgres":    {storetest.Postgres(t), false},
+		"server":      {storetest.NewServer(t).Database(t), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said strings.Builder
+			storetest.Open(t, store.Config{URL: c.url, Log: slog.New(slog.NewTextHandler(&said, nil))})
+			if made := strings.Contains(said.String(), "migrated"); made != c.makes {
+				t.Errorf("tables are made: %v, want %v: %s", made, c.makes, said.String())
+			}
+		})
 	}
 }
 

@@ -1,0 +1,52 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"tidings/services/store"
+)
+
+// The tables are made once in a test binary, for each engine that it asks for, and every database of a test is a copy:
+// making them takes longer than most tests.
+
+// migrated is a SQLite file in which the tables stand empty.
+var migrated = sync.OnceValues(func() (content []byte, err error) {
+	folder, err := os.MkdirTemp("", "storetest-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	path := filepath.Join(folder, "tidings.db")
+	if err := makeTables("sqlite:" + path); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path) // closed, it is whole: no log stands beside it
+})
+
+// templateName is the database of a server that the others are copied from.
+const templateName = "tables"
+
+// sharedServer is the server of all tests, with its template.
+var sharedServer = sync.OnceValues(func() (*Server, error) {
+	server, err := startServer()
+	if err == nil {
+		err = server.create(context.Background(), templateName, "template0")
+	}
+	if err == nil {
+		err = makeTables(server.url(templateName))
+	}
+	return server, err
+})
+
+// makeTables lets the program make its tables in an empty database. No test's context: it is for all of them.
+func makeTables(url string) error {
+	s, err := store.Open(context.Background(), store.Config{URL: url})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
