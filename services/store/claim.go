@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -21,8 +22,24 @@ var (
 
 	dropJobs = newStatement("drop collapsed jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT}`)
 
-	nextDue = newStatement("next due job", `SELECT min(due_at) FROM jobs WHERE kind = $1`)
+	firstDue = newStatement("first due jobs", `SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM {rows $1 kind TEXT} AS k`)
 )
+
+// claimJobs is the statement that takes hold of what is due of so many kinds. It is made once.
+func claimJobs(kinds int) statement {
+	if made, found := claims.Load(kinds); found {
+		return made.(statement)
+	}
+	parts := make([]string, kinds)
+	for i := range parts {
+		parts[i] = fmt.Sprintf(dueOfKind, i+3, i) // after the time and the limit
+	}
+	st := newStatement("claim jobs", strings.Join(parts, " UNION ALL "))
+	claims.Store(kinds, st)
+	return st
+}
+
+var claims sync.Map // int: statement
 
 // Claim takes up to limit jobs of some kinds that are due and that nobody holds, those that have been due for
 // longest first, and holds them for the lease. Of several with one kind and key it returns the last made and
@@ -32,11 +49,13 @@ func (s *Store) Claim(ctx context.Context, kinds []string, limit int, lease time
 		return nil, nil
 	}
 	// Asking first spares the writer, and the disk, a transaction for nothing.
-	if due, found, err := s.NextDue(ctx, kinds); err != nil || !found || due.After(s.now()) {
+	now := s.now()
+	kinds, err := s.firstDue(ctx, kinds, func(due time.Time) bool { return !due.After(now) })
+	if err != nil || len(kinds) == 0 {
 		return nil, err
 	}
 	var claimed []Job
-	err := s.Write(ctx, func(tx *Tx) error {
+	err = s.Write(ctx, func(tx *Tx) error {
 		due, err := tx.due(ctx, kinds, limit)
 		if err != nil || len(due) == 0 {
 			claimed = nil
@@ -67,12 +86,10 @@ func (s *Store) Claim(ctx context.Context, kinds []string, limit int, lease time
 // due lists and locks the jobs that are due, the longest due first.
 func (tx *Tx) due(ctx context.Context, kinds []string, limit int) ([]Job, error) {
 	args := []any{tx.Now, limit}
-	parts := make([]string, len(kinds))
-	for i, kind := range kinds {
+	for _, kind := range kinds {
 		args = append(args, kind)
-		parts[i] = fmt.Sprintf(dueOfKind, len(args), i)
 	}
-	st := newStatement("claim jobs", strings.Join(parts, " UNION ALL "))
+	st := claimJobs(len(kinds))
 	type dueJob struct {
 		Job
 		due int64
@@ -115,19 +132,32 @@ func collapse(due []Job) (kept []Job, dropped []int64) {
 
 // NextDue is when the next job of some kinds can be claimed: when it is due, or when the lease on it ends. false
 // when there is none.
-func (s *Store) NextDue(ctx context.Context, kinds []string) (time.Time, bool, error) {
-	var next sql.NullInt64
-	for _, kind := range kinds {
+func (s *Store) NextDue(ctx context.Context, kinds []string) (next time.Time, found bool, err error) {
+	_, err = s.firstDue(ctx, kinds, func(due time.Time) bool {
+		if !found || due.Before(next) {
+			next, found = due, true
+		}
+		return true
+	})
+	return next, found, err
+}
+
+// firstDue asks, of those of the kinds that have jobs, when the first is due, and answers the kinds that are kept.
+func (s *Store) firstDue(ctx context.Context, kinds []string, keep func(due time.Time) bool) (kept []string, err error) {
+	list := make(rows, len(kinds))
+	for i, kind := range kinds {
+		list[i] = []any{kind}
+	}
+	err = s.each(ctx, firstDue, []any{list}, func(scan func(...any) error) error {
+		var kind string
 		var due sql.NullInt64
-		if _, err := s.one(ctx, nextDue, []any{kind}, &due); err != nil {
-			return time.Time{}, false, err
+		if err := scan(&kind, &due); err != nil {
+			return err
 		}
-		if due.Valid && (!next.Valid || due.Int64 < next.Int64) {
-			next = due
+		if due.Valid && keep(fromMicros(due.Int64)) {
+			kept = append(kept, kind)
 		}
-	}
-	if !next.Valid {
-		return time.Time{}, false, nil
-	}
-	return fromMicros(next.Int64), true, nil
+		return nil
+	})
+	return kept, err
 }

@@ -57,10 +57,15 @@ func (d dialect) translate(text string) string {
 		}
 	})
 	if d == sqlite {
+		text = limit.ReplaceAllString(text, "LIMIT $$$1 + 0")
 		text = strings.ReplaceAll(text, "$", "?")
 	}
 	return text
 }
+
+// limit is a parameter as the whole of a LIMIT. SQLite plans by its value, and so it prepares the statement anew whenever
+// another one is bound, each time it runs: that takes longer than most statements do. A sum it does not look at.
+var limit = regexp.MustCompile(`LIMIT \$(\d+)`)
 
 func (d dialect) among(column, parameter, kind string) string {
 	if d == postgres {

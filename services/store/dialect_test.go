@@ -17,6 +17,7 @@ func TestStatementsInBothDialects(t *testing.T) {
 		{"Rows", "FROM {rows $2 a BIGINT, b TEXT} AS c",
 			"FROM (SELECT value->>0 AS a, value->>1 AS b FROM json_each(?2)) AS c",
 			"FROM (SELECT (value->>0)::BIGINT AS a, (value->>1)::TEXT AS b FROM json_array_elements($2::text::json)) AS c"},
+		{"Limits", "LIMIT $12", "LIMIT ?12 + 0", "LIMIT $12"},
 		{"Locks", "{for update} {for share} {skip locked}", "  ", "FOR UPDATE FOR SHARE FOR UPDATE SKIP LOCKED"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

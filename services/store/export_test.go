@@ -68,7 +68,7 @@ var Statements = map[string]statement{
 	"follows": factsByCategory[services.CategoryFollow].named, "followsOfSubject": factsByCategory[services.CategoryFollow].ofSubject,
 	"edge": oneEdge, "followStands": followStands, "restrictionsBetween": restrictionsBetween, "showFollow": showFollow, "blocksBetween": blocksBetween,
 	"listMutes": restrictionTables[services.Mute].list, "countBlocks": restrictionTables[services.Block].count, "lockUsers": lockUsers, "holdUsers": holdUsers, "blockersOf": blockersOf, "causesOfActor": causesOfActor, "directBlocks": directBlocks,
-	"authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "nextDue": nextDue,
+	"authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "firstDue": firstDue,
 	"readNotices": readNotices, "trimAnnouncements": trimAnnouncements, "announcementsByID": announcementsByID,
 	"userNotices": userNotices, "resetDormant": resetDormant, "forgetDots": forgetDots, "noticesAfter": noticesAfter, "dropNotices": dropNotices,
 }
