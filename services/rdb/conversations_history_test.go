@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"tidings/services"
 )
 
@@ -267,17 +269,22 @@ func (w *talks) truth(user services.UserNumber) (unread, mentions int) {
 
 // consistent holds the sums against the states beside them: at every moment, whatever was lost before.
 func (w *talks) consistent() error {
-	for _, user := range w.people {
-		documents, err := w.c.Documents(w.ctx, []services.UserNumber{user})
-		if err != nil {
-			return err
+	documents, err := w.c.Documents(w.ctx, w.people)
+	if err != nil {
+		return err
+	}
+	beside, err := w.c.pipeline(w.ctx, func(p redis.Pipeliner) {
+		for _, user := range w.people {
+			p.HGetAll(w.ctx, conversationsKey(user))
+			p.HMGet(w.ctx, badgeKey(user), "Ck")
 		}
-		states, err := w.c.rds().HGetAll(w.ctx, conversationsKey(user)).Result()
-		if err != nil {
-			return err
-		}
-		kept, _ := w.c.rds().HGet(w.ctx, badgeKey(user), "Ck").Result()
-		if !documents[0].Ready || kept != strconv.Itoa(len(states)) {
+	})
+	if err != nil {
+		return err
+	}
+	for i, user := range w.people {
+		states, kept := beside[2*i].(*redis.MapStringStringCmd).Val(), beside[2*i+1].(*redis.SliceCmd).Val()[0]
+		if !documents[i].Ready || kept != strconv.Itoa(len(states)) {
 			continue
 		}
 		unread := 0
@@ -290,8 +297,8 @@ func (w *talks) consistent() error {
 				unread += mentions
 			}
 		}
-		if unread != documents[0].Conversations.Unread {
-			return fmt.Errorf("user %d: the sum is %d, its parts %v", user, documents[0].Conversations.Unread, states)
+		if unread != documents[i].Conversations.Unread {
+			return fmt.Errorf("user %d: the sum is %d, its parts %v", user, documents[i].Conversations.Unread, states)
 		}
 	}
 	return nil

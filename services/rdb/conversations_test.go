@@ -64,9 +64,9 @@ func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 			}
 		}
 	}
-	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 400) })
-	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 100) })
-	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 20) })
+	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 200) })
+	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 40) })
+	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 10) })
 }
 
 func TestTheHistoriesOfTalksFindEveryPlantedBug(t *testing.T) {

@@ -293,6 +293,6 @@ var trimmingBugs = map[string]plantedBug{
 	"a drop that does not ask for more":   {scripts: []replacement{{&inboxDrop, "redis.call('ZCARD', i) - 1 < KEEP", "false"}}, known: 3},
 	"a rebuild without a floor":           {scripts: []replacement{{&rebuildMerge, "if ARGV[3] > d.floor then", "if false then"}}, known: 1},
 	"a rebuild that forgets what counted": {scripts: []replacement{{&rebuildMerge, "if ARGV[4] > d.ft then d.ft = ARGV[4] end", ""}}, known: 1},
-	"a count beyond the limit":            {scripts: []replacement{{&inboxAdd, "if count > KEEP then return KEEP .. '+' end", ""}}, known: 2},
+	"a count beyond the limit":            {scripts: []replacement{{&inboxAdd, "if count > KEEP then return KEEP .. '+' end", ""}}, known: 4},
 	"a follow that reads what is listed":  {world: func(w *world) { w.depth = services.Retention }, known: 6},
 }

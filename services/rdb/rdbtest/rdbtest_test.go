@@ -214,6 +214,51 @@ func TestSentinelsNameTheMasterAndReplaceIt(t *testing.T) {
 	})
 }
 
+// Sentinels that a test gives back are the next one's, empty; those whose master has died meanwhile are nobody's.
+func TestSentinelsAreUsedAgain(t *testing.T) {
+	if !diesWithUs {
+		return // none is kept
+	}
+	urls := map[string]string{}
+	use := func(name string) {
+		t.Run(name, func(t *testing.T) {
+			urls[name] = Sentinel(t)
+			options, err := redis.ParseURL("redis://" + masterOf(t, urls[name]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := redis.NewClient(options)
+			defer client.Close()
+			if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
+				t.Errorf("%s has %d keys, %v", name, n, err)
+			}
+			if err := client.Set(t.Context(), "left", "behind", 0).Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	use("first")
+	use("second")
+	idleSentinels.sets[len(idleSentinels.sets)-1][0].Kill()
+	use("third")
+	if urls["first"] != urls["second"] || urls["second"] == urls["third"] {
+		t.Errorf("the URLs are %v", urls)
+	}
+}
+
+// masterOf asks the first sentinel of a URL for the master.
+func masterOf(t *testing.T, url string) string {
+	t.Helper()
+	hosts, name, _ := strings.Cut(strings.TrimPrefix(url, "redis+sentinel://"), "/")
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: strings.Split(hosts, ",")[0], Protocol: 2})
+	defer sentinel.Close()
+	master, err := sentinel.GetMasterAddrByName(t.Context(), name).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(master, ":")
+}
+
 func TestEachRunsEveryKind(t *testing.T) {
 	kinds := map[string]string{}
 	Each(t, func(t *testing.T, url string) {
