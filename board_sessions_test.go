@@ -15,7 +15,12 @@ import (
 // boardOf is a node with a reader who follows a host of three shows.
 func boardOf(t *testing.T, redis, sessions string) (n *node, reader services.UserNumber) {
 	t.Helper()
-	n = startNode(t, nodeOptions{database: storetest.SQLite(t), redis: redis, manual: true, change: func(cfg *Config) { cfg.BoardSessions = sessions }})
+	return boardOn(t, nodeOptions{database: storetest.SQLite(t), redis: redis, manual: true, change: func(cfg *Config) { cfg.BoardSessions = sessions }})
+}
+
+func boardOn(t *testing.T, options nodeOptions) (n *node, reader services.UserNumber) {
+	t.Helper()
+	n = startNode(t, options)
 	n.follow("reader", "host")
 	for i := range 3 {
 		n.schedule("host", "show", n.clock.Now().Add(time.Duration(i+1)*24*time.Hour))
@@ -106,6 +111,73 @@ func TestHowLongSessionsLive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// How long sessions live is a setting, and nodes and the database remember for as long where shows stood: no less, for pages
+// that are turned, also by a node that has just started, and not much more.
+func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
+	on := func(lives time.Duration) nodeOptions {
+		return nodeOptions{database: storetest.SQLite(t), redis: rdbtest.Redis(t), manual: true, change: func(cfg *Config) { cfg.BoardSessionFor = lives }}
+	}
+	// moved is a board whose last show has gone to its top since the session was made.
+	moved := func(t *testing.T, options nodeOptions) (n *node, reader services.UserNumber, top live.Board, last services.PostID) {
+		t.Helper()
+		n, reader = boardOn(t, options)
+		top = n.boardFor(reader, live.Ask{})
+		shows := n.board("reader", 3, boardPlace{}).ids()
+		n.onShow("host", "startShow", shows[2])
+		last, err := services.ParseShowID("id", shows[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n, reader, top, last
+	}
+	clean := func(t *testing.T, n *node) {
+		t.Helper()
+		if _, err := n.fanout.Janitor().RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.mirror.RefreshShows(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("no less", func(t *testing.T) {
+		options := on(time.Hour)
+		n, reader, top, last := moved(t, options)
+		cursor := live.CursorText(top.Session, top.Items[0].Place)
+		var second live.Board
+		for range 24 { // of 23 hours and a half
+			if second = n.boardFor(reader, live.Ask{After: &cursor}); second.Replaced {
+				t.Fatal("a session that is read is over")
+			}
+			n.clock.advance(58 * time.Minute)
+		}
+		cursor = live.CursorText(top.Session, second.Items[0].Place)
+		third := func(what string, n *node) {
+			t.Helper()
+			clean(t, n)
+			page := n.boardFor(reader, live.Ask{After: &cursor})
+			if got := page.Items[0].Show; page.Replaced || page.Session != top.Session || got.ID != last {
+				t.Errorf("%s shows %+v after the second show, want %s", what, got, last)
+			}
+		}
+		third("the node", n)
+		n.stop()
+		again := startNode(t, options)
+		again.clock.advance(time.Duration(n.clock.ahead.Load()))
+		third("one that has just started", again)
+	})
+	t.Run("not much more", func(t *testing.T) {
+		n, _, top, last := moved(t, on(5*time.Minute))
+		n.clock.advance(2*time.Hour + 2*time.Hour)
+		clean(t, n)
+		if kept, err := n.store.ShowHistory(t.Context(), time.Time{}); err != nil || len(kept) > 0 {
+			t.Errorf("the database has %+v, %v", kept, err)
+		}
+		if show, _, there := n.mirror.ShowAt(last, top.Session.Version); there {
+			t.Errorf("memory has %+v", show)
+		}
+	})
 }
 
 // A session lives while a subscription shows it, and when it is too old the subscription begins a new one.
