@@ -45,12 +45,12 @@ func addReminder(ctx context.Context, tx *store.Tx, user services.UserNumber, sh
 	if blocks {
 		return services.Errorf(services.Forbidden, "showId: the host of %s blocks you", show.GlobalID())
 	}
-	reminders, err := tx.CountReminders(ctx, user, services.MaxReminders)
-	if err != nil {
+	added, err := tx.AddReminder(ctx, show.ID, user)
+	if err != nil || !added {
 		return err
 	}
-	added, err := tx.AddReminder(ctx, show.ID, user)
-	if err == nil && added && reminders >= services.MaxReminders {
+	reminders, err := tx.CountReminders(ctx, user, services.MaxReminders+1) // with this one, which goes again where it is too many
+	if err == nil && reminders > services.MaxReminders {
 		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", services.MaxReminders)
 	}
 	return err

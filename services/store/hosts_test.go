@@ -179,5 +179,19 @@ func TestReminders(t *testing.T) {
 			equal(b.t, must(tx.CountReminders(b.ctx, 2, 9))(b.t), 1)
 			return nil
 		})
+		// What is over long ago is not looked through: a count reads so many of the newest reminders and no more.
+		var newer []services.Show
+		for id := services.PostID(8); id < 8+4*store.RemindersLooked; id++ {
+			newer = append(newer, aShow(id, 1, services.ShowLive, 1))
+		}
+		b.show(newer...)
+		b.write(func(tx *store.Tx) error {
+			for _, show := range newer {
+				must(tx.AddReminder(b.ctx, show.ID, 2))(b.t)
+			}
+			equal(b.t, must(tx.CountReminders(b.ctx, 2, 4))(b.t), 0)
+			equal(b.t, must(tx.CountReminders(b.ctx, 2, 5))(b.t), 1)
+			return nil
+		})
 	})
 }

@@ -125,7 +125,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"usersByKey": "ARRAY['a', 'b']", "usersByNumber": "ARRAY[1, 2]", "postsByID": "ARRAY[1, 2]", "auditRange": "1, 9, 3, 10", "jobUpTo": "5, 9",
 		"showForUpdate": "1", "showsByID": "ARRAY[1, 2]", "countUpcoming": "1, 9", "hostReplays": "1, 9", "pulledReplays": `'[[1],[2]]', 300`, "replaysFeed": "1, 9, 9, 300",
 		"oneHost": "1", "lowerHostUnnamed": "1", "unpublishedShows": "1", "raiseHostStamp": "1, 9", "hostStamps": "0, 100", "hostsBy": "1",
-		"unfollowedSince": "1, 2, 3", "remindersOf": "1, 2, 1000", "remindsOf": "1, ARRAY[1, 2]", "countReminders": "1, 9",
+		"unfollowedSince": "1, 2, 3", "remindersOf": "1, 2, 1000", "remindsOf": "1, ARRAY[1, 2]", "countReminders": "1, 9, 36",
 		"wanted": `'[[1,2,3,0]]'`, "wantedOfSubject": `'[[1,2]]'`,
 		"listAll": list, "listUnread": list, "listUnseen": list, "sampleActors": `1, '[[0,"LIKE",2,3]]'`, "countActors": `1, '[[0,"LIKE",2,3]]'`,
 	} {

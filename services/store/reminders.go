@@ -19,9 +19,13 @@ var (
 
 	remindsOf = newStatement("reminders of a user", `SELECT show FROM reminders WHERE user_number = $1 AND {in show $2 BIGINT}`)
 
-	countReminders = newStatement("count reminders", `SELECT count(*) FROM (SELECT 1 FROM reminders m CROSS JOIN shows s
-		WHERE m.user_number = $1 AND s.id = m.show AND s.status = 0 LIMIT $2) AS counted`)
+	countReminders = newStatement("count reminders", `SELECT count(*) FROM (
+		SELECT 1 FROM (SELECT m.show FROM reminders m WHERE m.user_number = $1 ORDER BY m.show DESC LIMIT $3) AS newest
+		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 )
+
+// RemindersLooked is how many reminders a count looks at for each that it may count.
+const RemindersLooked = 4
 
 // AddReminder notes that a user wants to be told when a show starts; false when that is noted already. The caller has locked
 // the show, so that it has not started.
@@ -36,9 +40,10 @@ func (tx *Tx) DropReminder(ctx context.Context, show services.PostID, user servi
 	return deleted > 0, err
 }
 
-// CountReminders says of how many shows that are still upcoming a user wants to be told, counting no further than limit.
+// CountReminders says of how many shows that are still upcoming a user wants to be told, counting no further than limit, and
+// among those that were made known last: the reminders of shows that are over stay, and a count must not grow with them.
 func (tx *Tx) CountReminders(ctx context.Context, user services.UserNumber, limit int) (count int, err error) {
-	_, err = tx.one(ctx, countReminders, []any{user, limit}, &count)
+	_, err = tx.one(ctx, countReminders, []any{user, limit, limit * RemindersLooked}, &count)
 	return count, err
 }
 
