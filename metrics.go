@@ -42,7 +42,7 @@ func (s *server) metrics() http.Handler {
 	counter("badge_mended_total", "Users of whose badges Redis had lost something that the audit brought back.", func() uint64 { return s.audit.Stats().Mended })
 	counter("badge_drift_total", "Users whose badges were wrong, found and repaired by the audit.", func() uint64 { return s.audit.Stats().Drifted })
 	counter("fanout_delivered_total", "Posts put into feeds.", s.fanout.Delivered)
-	counter("replays_delivered_total", "Replays put into lists of live boards.", s.fanout.ReplaysDelivered)
+	counter("replays_delivered_total", "Times that replays were put into a list of a live board.", s.fanout.ReplaysDelivered)
 	counter("unread_clamped_total", "Numbers of unread messages that were found below nought. It stays 0.", s.fanout.Clamped)
 	gauge("badge_audit_lap_seconds", "How long the audit had been in its lap at this node's last turn: more than audit-every says that it does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
 	gauge("redis_refuses_writes", "1 while Redis answers and takes no writes: counts are STALE then.", func() float64 {

@@ -56,7 +56,7 @@ func (f *Fanout) Name(ctx context.Context, stamp rdb.Stamp, edges []services.Edg
 
 // PushReplay adds a replay to lists with a stamp and edges that were read before.
 func (f *Fanout) PushReplay(ctx context.Context, stamp rdb.Stamp, show services.Show, edges []services.Edge) error {
-	return f.pushReplay(ctx, stamp, show, edges)
+	return f.pushEntries(ctx, stamp, replayEntries([]services.Show{show}), edges)
 }
 
 // NameHost lets followers' documents name the host, with a stamp and edges that were read before.

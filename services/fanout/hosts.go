@@ -126,6 +126,7 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 	if err != nil {
 		return err
 	}
+	spreads := false
 	for _, show := range shows {
 		if show, _, err = f.tell(ctx, tx, services.Show{}, show); err != nil {
 			return err
@@ -138,13 +139,12 @@ func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.U
 		if err := tx.UpdateShow(ctx, show, nowhere); err != nil {
 			return err
 		}
-		if listed(show) {
-			if err := tx.Enqueue(ctx, EndJob(show.ID)); err != nil {
-				return err
-			}
-		}
+		spreads = spreads || listed(show)
 	}
-	return nil
+	if !spreads {
+		return nil
+	}
+	return tx.Enqueue(ctx, ReplaysJob(host))
 }
 
 // mergeHost merges what a follower is to be shown of a host's shows: his newest replays into the list, and himself, as who is

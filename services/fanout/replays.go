@@ -8,31 +8,39 @@ import (
 	"strconv"
 
 	"tidings/services"
+	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
 // The kinds of jobs of replays.
 const (
-	jobEnd    = "show.end"    // key: show. It has become a replay
-	jobReplay = "show.replay" // a chunk of its host's followers; payload: replayChunk
+	jobEnd     = "show.end"     // key: show. It has become a replay
+	jobReplays = "host.replays" // key: host. Several of his shows have become replays at once
+	jobReplay  = "show.replay"  // a chunk of a host's followers; payload: replayChunk
 )
 
 func (f *Fanout) replayKinds() map[string]kind {
 	return map[string]kind{
-		jobEnd:    {lane: laneQuick, each: ofPost(f.spreadReplay)}, // the ids of shows and of posts look alike
-		jobReplay: {lane: laneBulk, each: f.runReplayChunk},
+		jobEnd:     {lane: laneQuick, each: ofPost(f.spreadReplay)}, // the ids of shows and of posts look alike
+		jobReplays: {lane: laneQuick, each: f.spreadReplays},
+		jobReplay:  {lane: laneBulk, each: f.runReplayChunk},
 	}
 }
 
-// replayChunk is a show and a chunk of its host's followers.
+// replayChunk is a show, or with 0 the newest replays of a host, and a chunk of its host's followers.
 type replayChunk struct {
-	Show services.PostID `json:"show"`
+	Show services.PostID `json:"show,omitempty"`
 	audience
 }
 
 // EndJob brings a show that has become a replay into the lists of its host's followers.
 func EndJob(show services.PostID) store.NewJob { return keyed(jobEnd, show.String()) }
+
+// ReplaysJob brings the newest replays of a host into the lists of his followers: one job where shows are many.
+func ReplaysJob(host services.UserNumber) store.NewJob {
+	return keyed(jobReplays, mirror.UserNumberText(host))
+}
 
 func replayEntry(show services.Show) rdb.ReplayEntry {
 	return rdb.ReplayEntry{Place: show.Place(), Host: show.Host}
@@ -51,18 +59,32 @@ func listed(show services.Show) bool {
 	return show.Status == services.ShowReplay && show.Version > 0 && !show.Pull
 }
 
-// spreadReplay brings a replay to the followers as a post is brought: at once when they are one chunk, else by a job a chunk.
-// Nobody waits for it, because nodes remember for as long as a session lives what has ended.
+// spreadReplay brings a replay to the followers.
 func (f *Fanout) spreadReplay(ctx context.Context, job store.Job, id services.PostID) error {
 	show, err := f.show(ctx, id)
 	if err != nil || !listed(show) {
 		return err
 	}
-	since, err := f.reach(ctx, jobPush, services.Post{Author: show.Host})
+	return f.spreadChunks(ctx, job, show.Host, id)
+}
+
+// spreadReplays brings a host's newest replays to the followers.
+func (f *Fanout) spreadReplays(ctx context.Context, job store.Job) error {
+	host, err := mirror.ParseUserNumber(job.Key)
+	if err != nil {
+		return fmt.Errorf("key of %s: %w", job.Kind, err)
+	}
+	return f.spreadChunks(ctx, job, host, 0)
+}
+
+// spreadChunks serves the followers as those of a post are served: at once when they are one chunk, else by a job a chunk.
+// Nobody waits for it, because nodes remember for as long as a session lives what has ended.
+func (f *Fanout) spreadChunks(ctx context.Context, job store.Job, host services.UserNumber, id services.PostID) error {
+	since, err := f.reach(ctx, jobPush, services.Post{Author: host})
 	if err != nil {
 		return err
 	}
-	audiences, err := f.audiences(ctx, show.Host, since)
+	audiences, err := f.audiences(ctx, host, since)
 	if err != nil || len(audiences) == 0 {
 		return err
 	}
@@ -106,6 +128,18 @@ func (f *Fanout) show(ctx context.Context, id services.PostID) (services.Show, e
 	return shows[id], err
 }
 
+// replaysOf are the shows of a chunk that belong into lists.
+func (f *Fanout) replaysOf(ctx context.Context, chunk replayChunk) ([]services.Show, error) {
+	if chunk.Show == 0 {
+		return f.store.HostReplays(ctx, chunk.Author, rebuildEntries+1) // one more: a list that lacks the rest is cut, and says so
+	}
+	show, err := f.show(ctx, chunk.Show)
+	if err != nil || !listed(show) {
+		return nil, err
+	}
+	return []services.Show{show}, nil
+}
+
 // pushReplays serves one chunk of followers, as SQL has them when it runs. Whoever has no list needs none yet: it is made when
 // his board is read.
 func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
@@ -113,29 +147,38 @@ func (f *Fanout) pushReplays(ctx context.Context, chunk replayChunk) error {
 	if err != nil {
 		return err
 	}
-	show, err := f.show(ctx, chunk.Show)
-	if err != nil || !listed(show) {
+	shows, err := f.replaysOf(ctx, chunk)
+	if err != nil || len(shows) == 0 {
 		return err
 	}
-	since, err := f.reach(ctx, jobPush, services.Post{Author: show.Host})
+	since, err := f.reach(ctx, jobPush, services.Post{Author: chunk.Author})
 	if err != nil {
 		return err
 	}
-	return f.eachFollower(ctx, show.Host, chunk.After, chunk.To, since, func(edges []services.Edge) error {
-		return f.pushReplay(ctx, stamp, show, edges)
+	entries := replayEntries(shows)
+	return f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, since, func(edges []services.Edge) error {
+		for part := range slices.Chunk(edges, max(1, entriesAtOnce/len(entries))) {
+			if err := f.pushEntries(ctx, stamp, entries, part); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
-// pushReplay adds a replay to the followers' lists. A refused one is read again by itself.
-func (f *Fanout) pushReplay(ctx context.Context, stamp rdb.Stamp, show services.Show, edges []services.Edge) error {
+// entriesAtOnce bounds what is sent to Redis together.
+const entriesAtOnce = 20_000
+
+// pushEntries adds replays of a host to the followers' lists. A refused one is read again by itself.
+func (f *Fanout) pushEntries(ctx context.Context, stamp rdb.Stamp, entries []rdb.ReplayEntry, edges []services.Edge) error {
 	readers := followers(edges)
-	results, err := f.addReplay(ctx, stamp, show, readers...)
+	results, err := f.addReplays(ctx, stamp, entries, readers...)
 	if err != nil {
 		return err
 	}
 	for i, result := range results {
 		if result.Status == rdb.Retry {
-			if err := f.addReplayAgain(ctx, readers[i], show); err != nil {
+			if err := f.addReplaysAgain(ctx, edges[i], entries); err != nil {
 				return err
 			}
 		}
@@ -143,11 +186,11 @@ func (f *Fanout) pushReplay(ctx context.Context, stamp rdb.Stamp, show services.
 	return nil
 }
 
-// addReplay adds a replay to readers' lists, and counts those that had not got it.
-func (f *Fanout) addReplay(ctx context.Context, stamp rdb.Stamp, show services.Show, readers ...services.UserNumber) ([]rdb.Result, error) {
+// addReplays adds replays to readers' lists, and counts the lists that lacked some.
+func (f *Fanout) addReplays(ctx context.Context, stamp rdb.Stamp, entries []rdb.ReplayEntry, readers ...services.UserNumber) ([]rdb.Result, error) {
 	merges := make([]rdb.MergeOfReplays, len(readers))
 	for i, reader := range readers {
-		merges[i] = rdb.MergeOfReplays{Reader: reader, Stamp: stamp, Entries: []rdb.ReplayEntry{replayEntry(show)}}
+		merges[i] = rdb.MergeOfReplays{Reader: reader, Stamp: stamp, Entries: entries}
 	}
 	results, err := f.redis.MergeReplays(ctx, merges)
 	for _, result := range results {
@@ -158,26 +201,26 @@ func (f *Fanout) addReplay(ctx context.Context, stamp rdb.Stamp, show services.S
 	return results, err
 }
 
-// ReplaysDelivered is how many replays this node has put into lists, one for each list.
+// ReplaysDelivered is how often this node has put replays into a list.
 func (f *Fanout) ReplaysDelivered() uint64 { return f.replaysDelivered.Load() }
 
-// addReplayAgain reads the edge again for a follower whose list refused a replay. A replay itself does not change.
-func (f *Fanout) addReplayAgain(ctx context.Context, reader services.UserNumber, show services.Show) error {
+// addReplaysAgain reads the edge again for a follower whose list refused replays. A replay itself does not change.
+func (f *Fanout) addReplaysAgain(ctx context.Context, edge services.Edge, entries []rdb.ReplayEntry) error {
 	for range maxRounds {
-		stamp, err := f.redis.StampOf(ctx, reader)
+		stamp, err := f.redis.StampOf(ctx, edge.Follower)
 		if err != nil || stamp == 0 {
 			return err
 		}
-		_, follows, err := f.store.Edge(ctx, reader, show.Host)
+		_, follows, err := f.store.Edge(ctx, edge.Follower, edge.Followee)
 		if err != nil || !follows {
 			return err
 		}
-		results, err := f.addReplay(ctx, stamp, show, reader)
+		results, err := f.addReplays(ctx, stamp, entries, edge.Follower)
 		if err != nil || results[0].Status != rdb.Retry {
 			return err
 		}
 	}
-	return fmt.Errorf("replay %s for reader %d: the list changed %d times meanwhile", show.ID, reader, maxRounds)
+	return fmt.Errorf("replays of %d for reader %d: the list changed %d times meanwhile", edge.Followee, edge.Follower, maxRounds)
 }
 
 // RebuildReplays makes a user's list of replays from the facts, one that is missing: for when a board is read that has hosts and

@@ -224,13 +224,17 @@ func showJobs(planned []store.ImportedShow, unnamed map[services.UserNumber]bool
 	for _, host := range slices.Sorted(maps.Keys(unnamed)) {
 		jobs = append(jobs, fanout.HostJob(host))
 	}
+	over := map[services.UserNumber]bool{} // whose replays go into lists
 	for _, show := range planned {
 		switch {
 		case show.Status == services.ShowUpcoming || show.Status == services.ShowLive:
 			jobs = append(jobs, fanout.CloseJob(show.ID, time.Time{})) // which looks when that is
 		case show.Status == services.ShowReplay && show.Version > 0 && !show.Pull:
-			jobs = append(jobs, fanout.EndJob(show.ID))
+			over[show.Host] = true
 		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(over)) {
+		jobs = append(jobs, fanout.ReplaysJob(host))
 	}
 	return jobs
 }

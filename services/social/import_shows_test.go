@@ -1,6 +1,7 @@
 package social
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
@@ -160,6 +162,62 @@ func TestImportedShows(t *testing.T) {
 		listed("s7", "s1")
 		w.Agree(reader)
 	})
+}
+
+// A host's replays are one job, however many a batch has of them, and each of his followers has the newest in his list: those
+// of a host who is known, and those of one whom the documents are still to name.
+func TestManyImportedReplaysAreOneJob(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Chunk = 2 }})
+	im := newImporter(t, w.Store)
+	replays := func(name, host string, count int) {
+		t.Helper()
+		var text strings.Builder
+		for i := range count {
+			at := im.Now().Add(time.Duration(i-2*count) * time.Minute).Format(time.RFC3339)
+			fmt.Fprintf(&text, `{"key":"%s%d","host":"%s","title":"t","plannedAt":"%s","startedAt":"%s","endedAt":"%s"}`+"\n", name, i, host, at, at, at)
+		}
+		if got := im.mustShows(ImportOptions{File: im.file(name, text.String())}); got.New != int64(count) {
+			t.Fatalf("imported: %+v", got)
+		}
+	}
+	jobs := func(want int) {
+		t.Helper()
+		if waiting, dead := w.Jobs(); waiting != want || dead > 0 {
+			t.Errorf("%d jobs wait, %d are dead, want %d", waiting, dead, want)
+		}
+	}
+	replays("a", "ann", 3)
+	numbers, err := w.Store.UserNumbers(t.Context(), []string{"ann"})
+	w.Must(err)
+	readers := w.Users(5)
+	w.Follow(numbers["ann"], readers...)
+	w.Quiet(w.Fanout)
+	lists := func(want int) {
+		t.Helper()
+		for _, reader := range readers {
+			if got := len(w.Board(reader).Replays); got != want {
+				t.Errorf("user %d has %d replays, want %d", reader, got, want)
+			}
+		}
+		w.Agree(readers...)
+	}
+	lists(3)
+	jobs(0)
+	replays("b", "ann", 40)
+	jobs(1)
+	w.Quiet(w.Fanout)
+	lists(43)
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		known, err := tx.EnsureUsers(ctx, []string{"ben"})
+		numbers["ben"] = known["ben"]
+		return err
+	})
+	w.Follow(numbers["ben"], readers...)
+	w.Quiet(w.Fanout)
+	replays("c", "ben", 400)
+	jobs(1)
+	w.Quiet(w.Fanout)
+	lists(services.Retention)
 }
 
 // What nobody tells of any more when it is imported is closed by its own times.
