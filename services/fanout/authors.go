@@ -251,6 +251,26 @@ func finish(ctx context.Context, tx *store.Tx, job store.Job) error {
 	return err
 }
 
+// replace puts jobs in the place of one, with a further effect in the same transaction if there is one.
+func (f *Fanout) replace(ctx context.Context, job store.Job, jobs []store.NewJob, effect func(tx *store.Tx) error) error {
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := finish(ctx, tx, job); err != nil {
+			return err
+		}
+		if effect != nil {
+			if err := effect(tx); err != nil {
+				return err
+			}
+		}
+		return tx.Enqueue(ctx, jobs...)
+	})
+	if err != nil {
+		return err
+	}
+	f.Wake()
+	return errFinished
+}
+
 // runModes leaves a job for everyone whose audience may call for another mode: whom so many follow, and who has a mode already.
 func (f *Fanout) runModes(ctx context.Context, _ store.Job) error {
 	thresholds, err := f.Thresholds(ctx)

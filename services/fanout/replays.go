@@ -99,17 +99,7 @@ func (f *Fanout) spreadChunks(ctx context.Context, job store.Job, host services.
 	if err != nil {
 		return err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := finish(ctx, tx, job); err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, jobs...)
-	})
-	if err != nil {
-		return err
-	}
-	f.Wake()
-	return errFinished
+	return f.replace(ctx, job, jobs, nil)
 }
 
 func (f *Fanout) runReplayChunk(ctx context.Context, job store.Job) error {

@@ -192,15 +192,5 @@ func (f *Fanout) runRemind(ctx context.Context, job store.Job) error {
 	if len(users) == most {
 		jobs = append(jobs, reminding{part.Show, users[len(users)-1]}.job())
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := finish(ctx, tx, job); err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, jobs...)
-	})
-	if err != nil {
-		return err
-	}
-	f.Wake()
-	return errFinished
+	return f.replace(ctx, job, jobs, nil)
 }

@@ -56,26 +56,16 @@ func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post ser
 			jobs[i].Kind = jobOnline
 		}
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := finish(ctx, tx, job); err != nil {
+	return f.replace(ctx, job, jobs, func(tx *store.Tx) error {
+		if kind != jobPush {
+			return nil
+		}
+		fanout := store.UnfinishedFanout{Post: post.ID, Author: post.Author}
+		if err := tx.BeginFanout(ctx, fanout, len(chunks)); err != nil {
 			return err
 		}
-		if kind == jobPush {
-			fanout := store.UnfinishedFanout{Post: post.ID, Author: post.Author}
-			if err := tx.BeginFanout(ctx, fanout, len(chunks)); err != nil {
-				return err
-			}
-			if err := (mirror.FanoutChange{UnfinishedFanout: fanout}).Append(ctx, tx); err != nil {
-				return err
-			}
-		}
-		return tx.Enqueue(ctx, jobs...)
+		return mirror.FanoutChange{UnfinishedFanout: fanout}.Append(ctx, tx)
 	})
-	if err != nil {
-		return err
-	}
-	f.Wake()
-	return errFinished
 }
 
 // runChunk serves one of the chunks that a job was split into. The last one ends the fan-out for all nodes.
