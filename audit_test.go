@@ -49,14 +49,17 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	for i, spoil := range []func(){
 		func() { server.Do("HSET", key, "fc", "77") },
 		func() { server.Do("HSET", key, "fc", "0", "T", "7ZZZZZZZZZZZZ") },
-		func() { server.Do("HSET", key, "NL", "9000;0;30000;5,0,0,0,0,0,0,0") },
+		func() { server.Do("HSET", key, "NL", "9000;0;30000;5,0,0,0,0,0,0,0", "HL", "3;0000000000009") },
 	} {
 		spoil()
+		life := time.NewTicker(50 * time.Millisecond) // more of it would take the audit's processor
 		server.Do("HINCRBY", key, "n", "1") // the sweep sees to it that the wrong number is shown
 		eventually(t, 30*time.Second, "it is found", func() bool {
+			<-life.C
 			n.publish("somebody", "life goes on")
 			return n.metric("tidings_badge_drift_total") == float64(i+1)
 		})
+		life.Stop()
 		w.shows(t, convergence, 2, 0)
 		if got := n.badges("reader"); got.HomeFeed.Value != 2 || got.Total.Value != 2 || got.Total.Precision != "EXACT" {
 			t.Errorf("after %d: %+v", i, got)

@@ -147,7 +147,7 @@ func (b boardModel) above(other boardModel) bool {
 // readers, lost memories and nodes that lag.
 func TestBoardsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, nodes []*node, flush func()) {
-		fanouttest.Fewer(t, 2)
+		fanouttest.Fewer(t, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			b := newBoards(nodes, flush)
 			t.Repeat(b.actions())

@@ -215,7 +215,7 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 }
 
 func checkEverything(t *testing.T, n *node, flush, lose func()) {
-	fanouttest.Fewer(t, 5)
+	fanouttest.Fewer(t, 8)
 	rapid.Check(t, func(t *rapid.T) {
 		e := newEverything(n, flush, lose)
 		t.Repeat(e.actions())

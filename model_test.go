@@ -339,7 +339,7 @@ func (w *world) walk(t *rapid.T) {
 }
 
 func checkWorlds(t *testing.T, n *node, flush func()) {
-	fanouttest.Fewer(t, 2) // on three pairs of engines
+	fanouttest.Fewer(t, 5) // on three pairs of engines
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(n, flush)
 		t.Repeat(w.actions())

@@ -82,7 +82,7 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 // Hundreds of people are audited while posts are carried, likes counted and marks made, and while jobs stand still for a
 // time: nothing of all that is taken for drift. In the end everything is right.
 func TestAuditOfHundredsInFullFlight(t *testing.T) {
-	w := served(t, nil)
+	w := populous(t, nil)
 	f := &flight{w: w, people: w.Users(250), random: rand.New(rand.NewPCG(1, 2))}
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for range 500 {
@@ -192,7 +192,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 
 // Two nodes share the laps, and one that dies in its turn is stood in for.
 func TestAuditsShareTheirLaps(t *testing.T) {
-	w := served(t, nil)
+	w := populous(t, nil)
 	users := w.Users(250)
 	here, there := w.Fanout.Audit(auditEvery), w.Another().Audit(auditEvery)
 	for step := range 40 {

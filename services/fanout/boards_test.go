@@ -36,7 +36,7 @@ func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
 		cfg.Thresholds = services.Thresholds{Big: 100, Huge: 200}
 	}
 	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) {
-		fanouttest.Fewer(t, 3)
+		fanouttest.FewerOn(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.Users(4)
 			none := func() map[[2]services.UserNumber]bool { return map[[2]services.UserNumber]bool{} }

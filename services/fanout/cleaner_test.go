@@ -130,7 +130,7 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.C
 func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
 	const people, rounds = 90, 5
 	var cfg fanout.Config
-	w := served(t, func(c *fanout.Config) { cfg = *c })
+	w := populous(t, func(c *fanout.Config) { cfg = *c })
 	users := w.Users(people)
 	author := users[0]
 	w.Follow(author, users[1:]...)

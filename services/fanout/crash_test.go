@@ -56,7 +56,7 @@ func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
 			w := served(t, smallChunks)
 			deaths := 0
 			// The steps of one job are a few looks apart: a stride finds them all over the jobs, and costs a part.
-			for looks := 1; ; looks += 1 + looks/5 {
+			for looks := 1; ; looks += 1 + looks/3 {
 				if looks > maxLooks {
 					t.Fatal("the work has no end")
 				}

@@ -35,7 +35,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 		cfg.Thresholds = services.Thresholds{Big: 2, Huge: 3}
 	}
 	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) {
-		fanouttest.Fewer(t, 4)
+		fanouttest.FewerOn(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.Users(6)
 			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserNumber]bool{}, unsure: map[[2]services.UserNumber]bool{}}

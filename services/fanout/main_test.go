@@ -11,6 +11,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,6 +26,12 @@ func world(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
 	return fanouttest.New(t, fanouttest.Options{Fanout: settings})
+}
+
+// populous is a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
+func populous(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+	t.Helper()
+	return fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t), Fanout: settings})
 }
 
 // smallChunks make three chunks of five followers.
