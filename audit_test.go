@@ -53,7 +53,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 	} {
 		spoil()
 		life := time.NewTicker(50 * time.Millisecond) // more of it would take the audit's processor
-		server.Do("HINCRBY", key, "n", "1") // the sweep sees to it that the wrong number is shown
+		server.Do("HINCRBY", key, "n", "1")           // the sweep sees to it that the wrong number is shown
 		eventually(t, 30*time.Second, "it is found", func() bool {
 			<-life.C
 			n.publish("somebody", "life goes on")
