@@ -12,7 +12,7 @@ end
 local sum, mentioned, packed, count, below = tonumber(unread), tonumber(mentions), list, tonumber(kept), 0
 for k = 1, #ARGV, 2 do
   local new, text = parse(ARGV[k + 1]), redis.call('HGET', KEYS[2], ARGV[k])
-  local unread0, mentions0, place0 = 0, 0, nil
+  local unread0, mentions0, place0, changed = 0, 0, nil, ARGV[k + 1]
   if text then
     local old = parse(text)
     if not old then -- by other hands: no state is known, and the rebuild is to forget them all
@@ -20,7 +20,7 @@ for k = 1, #ARGV, 2 do
       return { 0 }
     end
     unread0, mentions0, place0 = adds(old)
-    new = merged(old, new)
+    new, changed = merged(old, new, text, changed)
   else
     count = count + 1
   end
@@ -28,7 +28,7 @@ for k = 1, #ARGV, 2 do
   sum, mentioned = sum + unread1 - unread0, mentioned + mentions1 - mentions0
   if place0 ~= place1 then packed = placed(packed, tonumber(ARGV[k]), place1) end
   if unread1 < 0 or mentions1 < 0 then below = 1 end
-  if printed(new) ~= text then redis.call('HSET', KEYS[2], ARGV[k], printed(new)) end
+  if changed ~= text then redis.call('HSET', KEYS[2], ARGV[k], changed) end
 end
 if count > tonumber(kept) then
   redis.call('HSET', KEYS[1], 'Ck', string.format('%.0f', count))

@@ -1,29 +1,27 @@
 -- Helpers for states of conversations; they stand after lib.lua and before the scripts about these.
 -- A state is kept as "head,base,k,version,mentions,way version,flags"; the flags are l left, m muted, i inside, r counted when somebody reads.
 
+local STATE = '^(%d+),(%d+),(%-?%d+),(%d+),(%d+),(%d+),(%l*)$'
+
 -- A state in parts, nil for a text that is none.
 local function parse(text)
-  local f = {}
-  for part in (text .. ','):gmatch('([^,]*),') do f[#f + 1] = part end
-  for k = 1, 6 do
-    f[k] = tonumber(f[k])
-    if not f[k] then return nil end
-  end
-  if #f ~= 7 then return nil end
-  return { head = f[1], base = f[2], k = f[3], version = f[4], mentions = f[5], way = f[6], flags = f[7] }
-end
-
-local function printed(f)
-  return string.format('%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%s', f.head, f.base, f.k, f.version, f.mentions, f.way, f.flags)
+  local head, base, k, version, mentions, way, flags = text:match(STATE)
+  return head and { head = tonumber(head), base = tonumber(base), k = tonumber(k), version = tonumber(version), mentions = tonumber(mentions), way = tonumber(way), flags = flags }
 end
 
 local function flagged(f, flag) return f.flags:find(flag, 1, true) end
 
--- The newer of each half: the head only grows, the user's own part goes by its version, the way of counting by its own.
-local function merged(old, new)
-  local own, way = new.version > old.version and new or old, new.way > old.way and new or old
+-- The newer of each half, in parts and as text: the head only grows, the user's own part goes by its version, the way of counting by its own.
+local function merged(old, new, oldText, newText)
+  local own, way, head = new.version > old.version and new or old, new.way > old.way and new or old, math.max(old.head, new.head)
+  if own == old and way == old then -- a message of somebody else, or nothing new
+    if head == old.head then return old, oldText end
+    old.head = head
+    return old, newText:match('^%d+') .. oldText:match(',.*')
+  end
   local flags = own.flags:gsub('r', '') .. (flagged(way, 'r') and 'r' or '')
-  return { head = math.max(old.head, new.head), base = own.base, k = own.k, version = own.version, mentions = own.mentions, way = way.way, flags = flags }
+  local f = { head = head, base = own.base, k = own.k, version = own.version, mentions = own.mentions, way = way.way, flags = flags }
+  return f, string.format('%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%s', f.head, f.base, f.k, f.version, f.mentions, f.way, f.flags)
 end
 
 -- What a state adds to the sums of unread and of mentions, and its place where it is counted when somebody reads.

@@ -1,0 +1,61 @@
+package rdb
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+)
+
+// A step is a head that has moved on, in the document of one member who is online. "us/call" is Redis' own time for it.
+func BenchmarkMemberships(b *testing.B) {
+	const members, conversation = 500, services.ConversationID(1_000_001)
+	c, err := Open(b.Context(), Options{URL: rdbtest.Redis(b), DataDir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	states := make([]services.Membership, members)
+	users := make([]services.UserNumber, members)
+	for i := range states {
+		users[i] = services.UserNumber(100 + i)
+		states[i] = services.Membership{Conversation: conversation, User: users[i], Head: 1000, Base: 990, Version: 3, Mentions: 2, WayVersion: 1}
+	}
+	stamps, err := c.BeginRebuild(b.Context(), users, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i, user := range users {
+		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Lifetime: time.Hour}); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.rds().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := c.rds().ConfigResetStat(b.Context()).Err(); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	for n := 0; n < b.N; n += members {
+		for i := range states {
+			states[i].Head++
+		}
+		results, _, err := c.PutMemberships(b.Context(), states)
+		if err != nil || results[0].Status != Applied {
+			b.Fatal(results[0], err)
+		}
+	}
+	b.StopTimer()
+	info, err := c.rds().Info(b.Context(), "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if found := regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([0-9.]+)`).FindStringSubmatch(info); found != nil {
+		each, _ := strconv.ParseFloat(found[1], 64) // it matched
+		b.ReportMetric(each, "us/call")
+	}
+}
