@@ -10,7 +10,7 @@ if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] == '1' then fence(KEYS[1], d) end
 local added, ft = name(KEYS[1], 'F', ARGV[3]) and 1 or 0, d.ft
 if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end
-for k = 5, #ARGV do added = added + add(KEYS[2], d, ARGV[k]) end
+added = added + add(KEYS[2], d, 5)
 if added == 0 and d.ft == ft then return { 2 } end
 trim(KEYS[2], d)
 return save(KEYS[1], KEYS[2], KEYS[3], d)

@@ -1,15 +1,26 @@
 -- Helpers that change an inbox; they stand after lib.lua and before every script.
 
--- Adds one entry, replacing its twin with the other flag, which a fresh inbox cannot have; what lies below the floor is only remembered as trimmed.
-local function add(i, d, entry, fresh)
-  local id, flag = entry:sub(1, 13), entry:sub(19)
-  if id <= d.floor then
-    if flag == '+' and id > d.ft then d.ft = id end
-    return 0
+-- Adds the entries from ARGV[first] on and says how many are new: each replaces its twin with the other flag, which a fresh inbox cannot have; what lies below the floor is only remembered as trimmed.
+local function add(i, d, first, fresh)
+  local members, twins, added = {}, {}, 0
+  for k = first, #ARGV do
+    local entry = ARGV[k]
+    local id, counts = entry:sub(1, 13), entry:byte(19) == 43 -- '+'
+    if id <= d.floor then
+      if counts and id > d.ft then d.ft = id end
+    else
+      if not counts and id > d.fq then d.fq = id end
+      if not fresh then twins[#twins + 1] = entry:sub(1, 18) .. (counts and '-' or '+') end
+      members[#members + 1] = 0
+      members[#members + 1] = entry
+    end
   end
-  if flag == '-' and id > d.fq then d.fq = id end
-  if not fresh then redis.call('ZREM', i, entry:sub(1, 18) .. (flag == '+' and '-' or '+')) end
-  return redis.call('ZADD', i, 0, entry)
+  for k = 1, #members, 200 do -- so many at a time: each call has its price, and Lua's stack its end
+    local last = math.min(k + 199, #members)
+    if not fresh then redis.call('ZREM', i, unpack(twins, (k + 1) / 2, last / 2)) end
+    added = added + redis.call('ZADD', i, unpack(members, k, last))
+  end
+  return added
 end
 
 -- Cuts the oldest entries, so many; the newest id cut is the floor, the newest that counted is ft.

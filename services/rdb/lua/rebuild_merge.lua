@@ -11,7 +11,7 @@ if ARGV[2] > d.T then d.T = ARGV[2] end
 name(KEYS[1], 'F', ARGV[7])
 name(KEYS[1], 'L', ARGV[8])
 local fresh = redis.call('ZCARD', KEYS[2]) == 1 -- nothing but the sentinel
-for k = 9, #ARGV do add(KEYS[2], d, ARGV[k], fresh) end
+add(KEYS[2], d, 9, fresh)
 if ARGV[3] > d.floor then
   redis.call('ZREMRANGEBYLEX', KEYS[2], '-', '[' .. ARGV[3] .. '~')
   redis.call('ZADD', KEYS[2], 0, '!' .. ARGV[3])
