@@ -196,7 +196,7 @@ func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error
 		args = append(args, entryText(entry))
 	}
 	return c.result(ctx, rebuildMerge, call{
-		keys: append(inboxKeys(facts.Reader), conversationsKey(facts.Reader), replaysKey(facts.Reader)), args: args,
+		keys: append(inboxKeys(facts.Reader), conversationsKey(facts.Reader), replaysKey(facts.Reader), mergeKey(facts.Reader)), args: args,
 	})
 }
 

@@ -21,6 +21,9 @@ func inboxKey(user services.UserNumber) string { return userKey(user, ":i") }
 // for each conversation that he is in or has lately left. Their number stands in the badge document.
 func conversationsKey(user services.UserNumber) string { return userKey(user, ":c") }
 
+// mergeKey is there only while a rebuild ends: SET, the entries that come into the inbox.
+func mergeKey(user services.UserNumber) string { return userKey(user, ":m") }
+
 // replaysKey is the newest replays of the hosts whom the user follows: ZSET, all scores 0, one mark and at most
 // Retention + 32 members of 27 bytes, see replayText. It is made when his board is read.
 func replaysKey(user services.UserNumber) string { return userKey(user, ":r") }

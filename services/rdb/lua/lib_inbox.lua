@@ -1,8 +1,8 @@
 -- Helpers that change an inbox; they stand after lib.lua and before every script.
 
--- Adds the entries from ARGV[first] on and says how many are new: each replaces its twin with the other flag, which a fresh inbox cannot have; what lies below the floor is only remembered as trimmed.
-local function add(i, d, first, fresh)
-  local members, twins, added = {}, {}, 0
+-- The entries from ARGV[first] on that belong above the floor. What lies below it is only remembered as trimmed.
+local function above(d, first)
+  local entries = {}
   for k = first, #ARGV do
     local entry = ARGV[k]
     local id, counts = entry:sub(1, 13), entry:byte(19) == 43 -- '+'
@@ -10,17 +10,37 @@ local function add(i, d, first, fresh)
       if counts and id > d.ft then d.ft = id end
     else
       if not counts and id > d.fq then d.fq = id end
-      if not fresh then twins[#twins + 1] = entry:sub(1, 18) .. (counts and '-' or '+') end
-      members[#members + 1] = 0
-      members[#members + 1] = entry
+      entries[#entries + 1] = entry
     end
   end
-  for k = 1, #members, 200 do -- so many at a time: each call has its price, and Lua's stack its end
-    local last = math.min(k + 199, #members)
-    if not fresh then redis.call('ZREM', i, unpack(twins, (k + 1) / 2, last / 2)) end
-    added = added + redis.call('ZADD', i, unpack(members, k, last))
+  return entries
+end
+
+-- Adds the entries from ARGV[first] on, each in the place of its twin with the other flag, and says how many are new.
+local function add(i, d, first)
+  local new = 0
+  for _, entry in ipairs(above(d, first)) do
+    redis.call('ZREM', i, entry:sub(1, 18) .. (entry:byte(19) == 43 and '-' or '+'))
+    new = new + redis.call('ZADD', i, 0, entry)
   end
-  return added
+  return new
+end
+
+-- Adds many, from ARGV[first] on, by way of a set: into a list as long as an inbox Redis puts one member after the
+-- other, and looks through all of it each time.
+local function fill(i, set, d, first)
+  local entries, listed, new, twins = above(d, first), redis.call('ZRANGE', i, 1, -1), {}, {}
+  if #entries == 0 then return end
+  if #listed > 0 then
+    for _, entry in ipairs(entries) do new[entry:sub(1, 18)] = entry end
+  end
+  for _, e in ipairs(listed) do
+    if (new[e:sub(1, 18)] or e) ~= e then twins[#twins + 1] = e end
+  end
+  if #twins > 0 then redis.call('ZREM', i, unpack(twins)) end
+  for k = 1, #entries, 100 do redis.call('SADD', set, unpack(entries, k, math.min(k + 99, #entries))) end
+  redis.call('ZUNIONSTORE', i, 2, i, set, 'WEIGHTS', 1, 0)
+  redis.call('DEL', set)
 end
 
 -- Cuts the oldest entries, so many; the newest id cut is the floor, the newest that counted is ft.

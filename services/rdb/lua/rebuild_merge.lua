@@ -1,5 +1,5 @@
 -- Ends a rebuild: merges what SQL said into the inbox and the document, and marks them good.
--- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c  KEYS[5] {u}:r
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on  KEYS[4] {u}:c  KEYS[5] {u}:r  KEYS[6] {u}:m, which is there for as long as this runs
 -- ARGV[1] stamp of rebuild_begin  ARGV[2] seen up to  ARGV[3] newest id that SQL has below the entries, or ZERO
 -- ARGV[4] newest counting id at or below it, or ZERO  ARGV[5] day of activity  ARGV[6] seconds to live
 -- ARGV[7] authors whose posts are pulled, as F has them  ARGV[8] hosts, as L has them  ARGV[9...] entries
@@ -10,8 +10,7 @@ if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] > d.T then d.T = ARGV[2] end
 name(KEYS[1], 'F', ARGV[7])
 name(KEYS[1], 'L', ARGV[8])
-local fresh = redis.call('ZCARD', KEYS[2]) == 1 -- nothing but the sentinel
-add(KEYS[2], d, 9, fresh)
+fill(KEYS[2], KEYS[6], d, 9)
 if ARGV[3] > d.floor then
   redis.call('ZREMRANGEBYLEX', KEYS[2], '-', '[' .. ARGV[3] .. '~')
   redis.call('ZADD', KEYS[2], 0, '!' .. ARGV[3])
