@@ -197,7 +197,7 @@ func commandsUntilNow(ctx context.Context, client *redis.Client) (total int, err
 	text, err := client.Info(ctx, "commandstats").Result()
 	for name, calls := range commandCounts(text) {
 		if name != "info" {
-			total += calls
+			total += calls.calls
 		}
 	}
 	return total, err

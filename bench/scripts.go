@@ -30,10 +30,13 @@ type scriptTime struct {
 
 // scriptTimes is what the log said until now.
 type scriptTimes struct {
-	names map[string]scriptTime
-	calls int           // of all scripts
-	plain time.Duration // the slowest plain command
-	full  bool          // Redis may have dropped some
+	names     map[string]scriptTime
+	calls     int           // of all scripts
+	took      time.Duration // of Redis, for them
+	plain     time.Duration // the slowest plain command
+	plainOver int           // calls of plain commands beyond the goal
+	plainTook time.Duration // of Redis, for all of these
+	full      bool          // Redis may have dropped some
 }
 
 // plainCommands do next to nothing: when one of them is slow, another program had the processor.
@@ -51,7 +54,11 @@ func (s *scriptTimes) collect(ctx context.Context, client *redis.Client) error {
 		return err
 	}
 	counts := commandCounts(text)
-	s.calls = counts["evalsha"] + counts["eval"]
+	s.calls, s.took = counts["evalsha"].calls+counts["eval"].calls, counts["evalsha"].took+counts["eval"].took
+	s.plainTook = 0
+	for _, name := range plainCommands {
+		s.plainTook += counts[name].took
+	}
 	return client.SlowLogReset(ctx).Err()
 }
 
@@ -67,6 +74,9 @@ func (s *scriptTimes) add(entries []redis.SlowLog, names map[string]string) {
 	for _, entry := range entries {
 		if len(entry.Args) > 0 && slices.Contains(plainCommands, strings.ToLower(entry.Args[0])) {
 			s.plain = max(s.plain, entry.Duration)
+			if entry.Duration >= slowGoal {
+				s.plainOver++
+			}
 		}
 		name := scriptName(entry.Args, names)
 		if name == "" {
@@ -133,21 +143,41 @@ func (b *bench) reportScripts() {
 	if b.scripts.plain > 0 {
 		l.theirs = milliseconds(b.scripts.plain)
 	}
-	b.report.lines = append(b.report.lines, l)
+	b.report.lines = append(b.report.lines, l, b.scripts.interruptions(over))
 	b.report.scripts = b.scripts.list()
 	if b.scripts.full {
 		b.report.notes = append(b.report.notes, "Redis' list of slow calls was full once: some may be missing from the scripts' times.")
 	}
 }
 
-// commandCounts reads INFO commandstats: command -> calls.
-func commandCounts(text string) map[string]int {
-	counts := map[string]int{}
+// interruptions says how often a call of a script went beyond the goal in a second of Redis' time, beside the same of plain
+// commands. Whoever takes the processor from Redis does so whatever it runs: only what scripts have more is theirs.
+func (s *scriptTimes) interruptions(over int) line {
+	rate := func(over int, took time.Duration) float64 {
+		return float64(over) / max(took, time.Millisecond).Seconds()
+	}
+	ours, plain := rate(over, s.took), rate(s.plainOver, s.plainTook)
+	return line{
+		what: "calls of scripts beyond 1 ms, in a second of Redis' time", limit: "plain commands, which do next to nothing",
+		ours: fmt.Sprintf("%.1f", ours), theirs: fmt.Sprintf("%.1f", plain), value: ours - plain, unit: "more",
+		goal: atMost(1+plain/2, "as many: at most one more, or half as many again"),
+	}
+}
+
+// commandTime is what Redis says of a command: how often it ran, and for how long altogether.
+type commandTime struct {
+	calls int
+	took  time.Duration
+}
+
+// commandCounts reads INFO commandstats.
+func commandCounts(text string) map[string]commandTime {
+	counts := map[string]commandTime{}
 	for row := range strings.Lines(text) {
-		name, rest, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(row), "cmdstat_"), ":calls=")
-		var calls int
-		if _, err := fmt.Sscan(strings.ReplaceAll(rest, ",", " "), &calls); found && err == nil {
-			counts[name] = calls
+		name, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(row), "cmdstat_"), ":")
+		var calls, micros int
+		if _, err := fmt.Sscanf(rest, "calls=%d,usec=%d,", &calls, &micros); err == nil {
+			counts[name] = commandTime{calls: calls, took: time.Duration(micros) * time.Microsecond}
 		}
 	}
 	return counts

@@ -31,8 +31,8 @@ func TestScriptTimesKeepTheSlowest(t *testing.T) {
 		t.Errorf("no plain command was slow, and not %v", s.plain)
 	}
 	s.add([]redis.SlowLog{call(3*time.Millisecond, "HMGET", "k", "f"), call(2*time.Millisecond, "ping")}, names)
-	if s.plain != 3*time.Millisecond {
-		t.Errorf("the slowest plain command: %v", s.plain)
+	if s.plain != 3*time.Millisecond || s.plainOver != 2 {
+		t.Errorf("the slowest plain command: %v, and %d beyond", s.plain, s.plainOver)
 	}
 	if s.full {
 		t.Error("the list was not full")
@@ -65,10 +65,26 @@ func TestReportScripts(t *testing.T) {
 	}
 }
 
+// Who is interrupted as often as plain commands are, for the time that each takes, is as good as they.
+func TestInterruptionsAreComparedByTime(t *testing.T) {
+	for _, c := range []struct {
+		over, plain int
+		verdict     string
+	}{{40, 10, "yes"}, {60, 10, "yes"}, {70, 10, "no"}, {4, 0, "yes"}, {5, 0, "no"}} {
+		s := scriptTimes{took: 4 * time.Second, plainOver: c.plain, plainTook: time.Second}
+		if got := s.interruptions(c.over); got.goal.verdict(got.value) != c.verdict {
+			t.Errorf("%d in 4 s beside %d in 1 s: %+v, want %s", c.over, c.plain, got, c.verdict)
+		}
+	}
+	if got := new(scriptTimes).interruptions(0); got.goal.verdict(got.value) != "yes" || got.ours != "0.0" {
+		t.Errorf("nothing ran: %+v", got)
+	}
+}
+
 func TestCommandCounts(t *testing.T) {
-	text := "# Commandstats\r\ncmdstat_evalsha:calls=12,usec=3,usec_per_call=0.25\r\ncmdstat_config|get:calls=7,usec=1\r\nnonsense\r\ncmdstat_x:calls=many\r\n"
+	text := "# Commandstats\r\ncmdstat_evalsha:calls=12,usec=3,usec_per_call=0.25\r\ncmdstat_config|get:calls=7,usec=1,x=2\r\nnonsense\r\ncmdstat_x:calls=many\r\n"
 	got := commandCounts(text)
-	if len(got) != 2 || got["evalsha"] != 12 || got["config|get"] != 7 {
+	if len(got) != 2 || got["evalsha"] != (commandTime{12, 3 * time.Microsecond}) || got["config|get"] != (commandTime{7, time.Microsecond}) {
 		t.Errorf("got %v", got)
 	}
 }
