@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -118,13 +119,13 @@ func (b *bench) reportGroup(ways []*counting) {
 	what := fmt.Sprintf("messages into a group of %d, %d people talking", b.worlds.group, b.worlds.talkers)
 	for _, way := range ways {
 		name := what + ", " + way.name
-		b.report.lines = append(b.report.lines,
-			line{
+		b.report.lines = slices.Concat(b.report.lines,
+			[]line{{
 				what: name + ": p99 from the answer until everyone's number is right", limit: "-", ours: rate(way.late) + ", p50 " + milliseconds(way.late.p50()),
 				value: float64(way.late.p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(200, "<= 200 ms"),
-			},
-			othersLine(name+", at "+rate(way.lateAmong), way.before, way.meanwhile),
-			line{what: name + ": as fast as they can", limit: "-", ours: "p99 until right " + milliseconds(way.most.p99()), value: way.most.rate(), unit: "messages/s"})
+			}},
+			othersLines(name+", at "+rate(way.lateAmong), way.before, way.meanwhile),
+			[]line{{what: name + ": as fast as they can", limit: "-", ours: "p99 until right " + milliseconds(way.most.p99()), value: way.most.rate(), unit: "messages/s"}})
 		for _, one := range []struct {
 			who    string
 			values series
