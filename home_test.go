@@ -211,7 +211,7 @@ func smallChunks(cfg *fanout.Config) { cfg.Chunk = 1 }
 // authors become small, big and huge.
 func TestHomeFeedsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, n *node, flush, lose func()) {
-		fanouttest.Fewer(t, 6)
+		fanouttest.Fewer(t, 3)
 		rapid.Check(t, func(t *rapid.T) {
 			h := newHome(n, flush, lose)
 			t.Repeat(h.actions())
