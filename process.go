@@ -1,6 +1,13 @@
 package main
 
-import "runtime"
+import (
+	"context"
+	"runtime"
+	"runtime/metrics"
+	"time"
+
+	"tidings/services"
+)
 
 // spare is by how much GOMAXPROCS exceeds the processors there are.
 const spare = 4
@@ -15,7 +22,7 @@ func spareProcessors(env func(string) string) {
 	}
 }
 
-// ballastBytes is by how much the heap may grow between two collections, at least.
+// ballastBytes is by how much the heap may grow between two collections while less than that is alive.
 const ballastBytes = 64 << 20
 
 // ballast is never touched: it is address space, not memory, and the collector counts it as alive.
@@ -23,10 +30,27 @@ var ballast []byte
 
 // collectSeldom keeps a small heap from being collected all the time, unless GOGC or GOMEMLIMIT say when it is. A few MB of
 // a node are alive, and under load it makes a hundred times as much in a second: collected whenever that has doubled, as is
-// Go's habit, a badge query takes half as much processor time again (go run ./bench --only badge, beside GOGC=1500). A node
-// with much in its memory is collected as it was. The price is resident memory, ballastBytes at most.
+// Go's habit, a badge query takes half as much processor time again (go run ./bench --only badge, beside GOGC=100). The
+// price is resident memory, ballastBytes at most.
 func collectSeldom(env func(string) string) {
 	if env("GOGC") == "" && env("GOMEMLIMIT") == "" {
 		ballast = make([]byte, ballastBytes)
 	}
+}
+
+// watchBallast throws the ballast off once as much besides it is alive. It is not taken up again: the address space might be
+// memory by then.
+func watchBallast(ctx context.Context) error {
+	return services.AtEach(ctx, time.Second, func(context.Context) {
+		if ballast != nil && aliveBytes() > 2*ballastBytes {
+			ballast = nil
+		}
+	})
+}
+
+// aliveBytes is what the last collection found alive, ballast and all.
+func aliveBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -278,13 +279,8 @@ func TestSpareProcessors(t *testing.T) {
 // However little is alive, the heap grows by the ballast before it is collected; the environment has the last word.
 func TestCollectSeldom(t *testing.T) {
 	defer func() { ballast = nil }()
-	goal := func() uint64 {
-		runtime.GC()
-		sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
-		metrics.Read(sample)
-		return sample[0].Value.Uint64()
-	}
-	before := goal()
+	runtime.GC()
+	before := heapGoal()
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		collectSeldom(func(asked string) string { return map[string]string{name: "200MiB"}[asked] })
 		if ballast != nil {
@@ -292,7 +288,37 @@ func TestCollectSeldom(t *testing.T) {
 		}
 	}
 	collectSeldom(func(string) string { return "" })
-	if after := goal(); after < before+ballastBytes {
+	runtime.GC()
+	if after := heapGoal(); after < before+ballastBytes {
 		t.Errorf("a heap is collected at %d bytes, and at %d with %d bytes of ballast", before, after, ballastBytes)
 	}
+}
+
+// Who has much in his memory needs no ballast: his heap is collected when it has doubled.
+func TestBallastIsThrownOff(t *testing.T) {
+	defer func() { ballast = nil }()
+	runtime.GC()
+	others := aliveBytes() // of the tests before
+	collectSeldom(func(string) string { return "" })
+	ctx, stop := context.WithCancel(t.Context())
+	watching := start(ctx, watchBallast)
+	much := make([]byte, ballastBytes+ballastBytes/4)
+	runtime.GC()
+	limit := 2*(others+uint64(len(much))) + ballastBytes
+	eventually(t, time.Minute, "the ballast is gone", func() bool {
+		runtime.GC()
+		return heapGoal() < limit
+	})
+	runtime.KeepAlive(much)
+	stop()
+	<-watching
+	if ballast != nil {
+		t.Errorf("there are %d bytes of ballast", len(ballast))
+	}
+}
+
+func heapGoal() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
