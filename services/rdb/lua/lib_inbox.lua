@@ -31,9 +31,7 @@ end
 local function fill(i, set, d, first)
   local entries, listed, new, twins = above(d, first), redis.call('ZRANGE', i, 1, -1), {}, {}
   if #entries == 0 then return end
-  if #listed > 0 then
-    for _, entry in ipairs(entries) do new[entry:sub(1, 18)] = entry end
-  end
+  for _, entry in ipairs(#listed > 0 and entries or {}) do new[entry:sub(1, 18)] = entry end
   for _, e in ipairs(listed) do
     if (new[e:sub(1, 18)] or e) ~= e then twins[#twins + 1] = e end
   end
