@@ -38,11 +38,11 @@ func collectSeldom(env func(string) string) {
 	}
 }
 
-// watchBallast throws the ballast off once as much besides it is alive. It is not taken up again: the address space might be
+// watchBallast throws the ballast off once half as much besides it is alive. It is not taken up again: the address space might be
 // memory by then.
 func watchBallast(ctx context.Context) error {
 	return services.AtEach(ctx, time.Second, func(context.Context) {
-		if ballast != nil && aliveBytes() > 2*ballastBytes {
+		if ballast != nil && aliveBytes() > ballastBytes+ballastBytes/2 {
 			ballast = nil
 		}
 	})
