@@ -46,11 +46,23 @@ func TestManyStatesAreWrittenInBatches(t *testing.T) {
 // A number below nought cannot come about; if it does, it is shown as nought and said.
 func TestANumberBelowNoughtIsSaid(t *testing.T) {
 	eachView(t, func(v view) {
-		v.build(FeedFacts{})
-		_, clamped, err := v.c.PutMemberships(v.Context(), []services.Membership{{Conversation: 1, User: reader, Head: 2, Base: 5, Version: 1}})
-		v.must(err)
-		if unread := v.document().Conversations.Unread; clamped != 1 || unread != 0 {
-			v.Errorf("%d were told of, %d are shown", clamped, unread)
+		for what, state := range map[string]services.Membership{
+			"read further than there are messages": {Head: 2, Base: 5},
+			"fewer mentions than none":             {Head: 5, Base: 5, Mentions: -1},
+			"a head before the first":              {Head: -4},
+		} {
+			v.lose(inboxKey(reader), badgeKey(reader), conversationsKey(reader))
+			v.build(FeedFacts{})
+			state.Conversation, state.User, state.Version = 1, reader, 1
+			_, clamped, err := v.c.PutMemberships(v.Context(), []services.Membership{state})
+			v.must(err)
+			if sums := v.document().Conversations; clamped != 1 || sums.Unread != 0 || sums.Mentions != 0 {
+				v.Errorf("%s: %d were told of, %+v are shown", what, clamped, sums)
+			}
+			state.Head, state.Base, state.Mentions, state.Version = 9, 5, 2, 2
+			if result := v.states(state); result[0].Status != Applied || v.document().Conversations.Unread < 4 {
+				v.Errorf("%s, and then all is well: %+v, %+v", what, result, v.document().Conversations)
+			}
 		}
 	})
 }

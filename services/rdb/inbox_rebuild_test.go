@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"tidings/services"
 	"tidings/services/rdb/rdbtest"
 )
@@ -72,6 +74,27 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 				if result := v.add(v.stamp(), counted(9)); result.Status != Same {
 					v.Errorf("%s = %q: a push after the rebuild: %+v", field, value, result)
 				}
+			}
+		}
+	})
+}
+
+// Whatever other hands have left where a rebuild puts its entries, or made of the order of an inbox, it makes the inbox whole.
+func TestARebuildGathersItsEntriesAnew(t *testing.T) {
+	eachView(t, func(v view) {
+		for what, spoil := range map[string]func() error{
+			"a text":  func() error { return v.c.rds().Set(v.Context(), mergeKey(reader), "text", 0).Err() },
+			"a stray": func() error { return v.c.rds().SAdd(v.Context(), mergeKey(reader), entryText(counted(9))).Err() },
+			"another order": func() error {
+				return v.c.rds().ZAdd(v.Context(), inboxKey(reader), redis.Z{Score: 5, Member: entryText(counted(1))}, redis.Z{Score: 1, Member: entryText(listed(2))}).Err()
+			},
+		} {
+			v.lose(inboxKey(reader), badgeKey(reader))
+			v.build(FeedFacts{Entries: []services.FeedEntry{counted(1), listed(2)}})
+			v.must(spoil())
+			v.want(what, v.build(FeedFacts{Entries: posts(2, 4, counted)}), Applied, "4", posts(1, 4, counted)...)
+			if left, err := v.c.rds().Exists(v.Context(), mergeKey(reader)).Result(); err != nil || left != 0 {
+				v.Errorf("%s: the entries were gathered and are still there: %v", what, err)
 			}
 		}
 	})

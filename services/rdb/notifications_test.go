@@ -171,6 +171,37 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 	})
 }
 
+// Counts and newest place are there together or not at all: of whom SQL knows no notifications, who has one of them without the
+// other is rebuilt once, and not by each of his reads.
+func TestACategoryThatIsHalfThereIsMadeAnew(t *testing.T) {
+	eachView(t, func(v view) {
+		lost := func(field string) func() {
+			return func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), field).Err()) }
+		}
+		for what, spoil := range map[string]func(){
+			"counts without a place":      func() { v.put(likes(7)); lost("HL")() },
+			"counts with an empty place":  func() { v.put(likes(7)); v.set("HL", "") },
+			"a place without counts":      func() { v.put(likes(7)); lost("NL")() },
+			"a place with broken counts":  func() { v.put(likes(7)); v.set("NL", "7;x") },
+			"an empty place, none before": func() { v.set("HL", "") },
+			"a broken place, none before": func() { v.set("HL", "9;nowhere") },
+			"a place of a former version": func() { v.set("HL", Unborn) },
+		} {
+			v.lose(inboxKey(reader), badgeKey(reader), conversationsKey(reader))
+			v.build(FeedFacts{})
+			spoil()
+			stamp := v.begin(false)
+			if counts, place := v.field("NL"), v.field("HL"); counts != Unborn || place != "" {
+				v.Errorf("%s: the counts begin as %q, the place as %q", what, counts, place)
+			}
+			v.build(FeedFacts{Stamp: stamp})
+			if d := v.document(); !d.Ready || d.Notifications[0].Newest != 0 || d.Notifications[0].Version != 0 {
+				v.Errorf("%s, rebuilt: %+v", what, d)
+			}
+		}
+	})
+}
+
 func TestManyUsersAreInTheirOrder(t *testing.T) {
 	eachView(t, func(v view) {
 		users := make([]NotificationCounts, 501)

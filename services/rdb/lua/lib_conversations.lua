@@ -1,7 +1,7 @@
 -- Helpers for states of conversations; they stand after lib.lua and before the scripts about these.
 -- A state is kept as "head,base,k,version,mentions,way version,flags"; the flags are l left, m muted, i inside, r counted when somebody reads.
 
-local STATE = '^(%d+),(%d+),(%-?%d+),(%d+),(%d+),(%d+),(%l*)$'
+local STATE = '^' .. ('(%-?%d+),'):rep(6) .. '(%l*)$' -- what is below nought is counted, and told of
 
 -- A state in parts, nil for a text that is none.
 local function parse(text)
@@ -17,7 +17,7 @@ local function merged(old, new, oldText, newText)
   if own == old and way == old then -- a message of somebody else, or nothing new
     if head == old.head then return old, oldText end
     old.head = head
-    return old, newText:match('^%d+') .. oldText:match(',.*')
+    return old, newText:match('^%-?%d+') .. oldText:match(',.*')
   end
   local flags = own.flags:gsub('r', '') .. (flagged(way, 'r') and 'r' or '')
   local f = { head = head, base = own.base, k = own.k, version = own.version, mentions = own.mentions, way = way.way, flags = flags }

@@ -26,8 +26,7 @@ local function add(i, d, first)
   return new
 end
 
--- Adds many, from ARGV[first] on, by way of a set: into a list as long as an inbox Redis puts one member after the
--- other, and looks through all of it each time.
+-- Adds many, from ARGV[first] on, by way of a set: into a long list Redis puts one member after the other, and looks through all of it each time.
 local function fill(i, set, d, first)
   local entries, listed, new, twins = above(d, first), redis.call('ZRANGE', i, 1, -1), {}, {}
   if #entries == 0 then return end
@@ -36,8 +35,9 @@ local function fill(i, set, d, first)
     if (new[e:sub(1, 18)] or e) ~= e then twins[#twins + 1] = e end
   end
   if #twins > 0 then redis.call('ZREM', i, unpack(twins)) end
+  redis.call('DEL', set) -- what other hands have put there
   for k = 1, #entries, 100 do redis.call('SADD', set, unpack(entries, k, math.min(k + 99, #entries))) end
-  redis.call('ZUNIONSTORE', i, 2, i, set, 'WEIGHTS', 1, 0)
+  redis.call('ZUNIONSTORE', i, 2, i, set, 'WEIGHTS', 0, 0)
   redis.call('DEL', set)
 end
 

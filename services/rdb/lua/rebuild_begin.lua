@@ -1,7 +1,7 @@
 -- Begins a rebuild: what is missing is made, marked as building, BEFORE its facts are read from SQL.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:c  KEYS[4] {u}:r
 -- ARGV[1] 1 = refill: open the inbox below its floor again, and leave the replays  ARGV[2] epoch
--- ARGV[3...] triples: field, value at birth ('': there is none), pattern of a whole value
+-- ARGV[3...] triples: field, value at birth ('': there is none, it is born with the field before it), pattern of a whole value
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
 
@@ -22,11 +22,16 @@ if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }
   redis.call('HSET', KEYS[1], 'st', '0', 'e', ARGV[2], 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
     'T', '0', 'fc', '0', 'fq', '0', 'ft', '0', 'd', '0', 'F', '', 'L', '')
 end
+local born -- whether the register before this one is
 for k = 3, #ARGV, 3 do
-  local value, birth = redis.call('HGET', KEYS[1], ARGV[k]) or '', ARGV[k + 1]
-  if value ~= birth and not value:match(ARGV[k + 2]) then
-    redis.call('HSET', KEYS[1], 'st', '0', ARGV[k], birth)
-    if birth == '' then redis.call('HDEL', KEYS[1], ARGV[k]) end
+  local value, birth = redis.call('HGET', KEYS[1], ARGV[k]), ARGV[k + 1]
+  local known = value and value:match(ARGV[k + 2])
+  if birth ~= '' then
+    if not known and value ~= birth then redis.call('HSET', KEYS[1], 'st', '0', ARGV[k], birth) end
+    born = known
+  elseif born and not known or value and not born then -- one without the other: neither is known
+    redis.call('HSET', KEYS[1], 'st', '0', ARGV[k - 3], ARGV[k - 2])
+    redis.call('HDEL', KEYS[1], ARGV[k])
   end
 end
 local list = redis.call('HGET', KEYS[1], 'R')
