@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"time"
 
@@ -44,6 +45,7 @@ func watchBallast(ctx context.Context) error {
 	return services.AtEach(ctx, time.Second, func(context.Context) {
 		if ballast != nil && aliveBytes() > ballastBytes+ballastBytes/2 {
 			ballast = nil
+			debug.FreeOSMemory() // what was garbage for longer than it need be
 		}
 	})
 }
