@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 // couple is a reader and an author.
@@ -249,8 +250,18 @@ func (c *crowd) agree() {
 // TestPeopleAgainstModel follows, mutes, hides and blocks, with all that undoes it, while authors publish and delete and
 // readers look.
 func TestPeopleAgainstModel(t *testing.T) {
-	fanouttest.Fewer(t, 2)
-	n := newNode(fanouttest.New(t, fanouttest.Options{}))
+	t.Run("sqlite", func(t *testing.T) {
+		fanouttest.Fewer(t, 6) // the race detector makes it slow
+		checkPeople(t, fanouttest.Options{})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		fanouttest.Fewer(t, 3)
+		checkPeople(t, fanouttest.Options{SQL: storetest.Postgres(t)})
+	})
+}
+
+func checkPeople(t *testing.T, engines fanouttest.Options) {
+	n := newNode(fanouttest.New(t, engines))
 	n.service = New(Config{Store: n.Store, Mirror: n.Mirror, Fanout: n.Fanout, IDs: n.IDs})
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{
