@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"tidings/services/store/storetest"
@@ -282,15 +284,48 @@ func TestCollectSeldom(t *testing.T) {
 	runtime.GC()
 	before := heapGoal()
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
-		collectSeldom(func(asked string) string { return map[string]string{name: "200MiB"}[asked] })
+		collectSeldom(func(asked string) string { return map[string]string{name: "200MiB"}[asked] }, math.MaxUint64)
 		if ballast != nil {
 			t.Errorf("%s is set and there are %d bytes of ballast", name, len(ballast))
 		}
 	}
-	collectSeldom(func(string) string { return "" })
+	collectSeldom(func(string) string { return "" }, 100<<20)
+	if ballast != nil {
+		t.Errorf("there is room for 100 MB and there are %d bytes of ballast", len(ballast))
+	}
+	collectSeldom(func(string) string { return "" }, 512<<20)
 	runtime.GC()
 	if after := heapGoal(); after < before+ballastBytes {
 		t.Errorf("a heap is collected at %d bytes, and at %d with %d bytes of ballast", before, after, ballastBytes)
+	}
+}
+
+func TestMemoryRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  uint64
+	}{
+		"no Linux":                      {want: math.MaxUint64},
+		"version 2, no limit":           {files: map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, want: math.MaxUint64},
+		"version 2, a container":        {files: map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "104857600\n"}, want: 100 << 20},
+		"version 2, a path of the host": {files: map[string]string{"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/memory.max": "7\n"}, want: 7},
+		"version 2, a service": {files: map[string]string{
+			"proc/self/cgroup": "0::/system.slice/t.service\n", "sys/fs/cgroup/system.slice/t.service/memory.max": "9\n", "sys/fs/cgroup/system.slice/memory.max": "max\n",
+		}, want: 9},
+		"version 2, a slice": {files: map[string]string{
+			"proc/self/cgroup": "0::/a.slice/t.service\n", "sys/fs/cgroup/a.slice/t.service/memory.max": "9\n", "sys/fs/cgroup/a.slice/memory.max": "8\n",
+		}, want: 8},
+		"version 1": {files: map[string]string{
+			"proc/self/cgroup": "8:pids:/\n4:cpu,memory:/box/a:b\n0::/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/box/a:b/memory.limit_in_bytes": "6\n",
+		}, want: 6},
+	} {
+		files := fstest.MapFS{}
+		for name, text := range c.files {
+			files[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if got := memoryRoom(files); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
 	}
 }
 
@@ -299,7 +334,7 @@ func TestBallastIsThrownOff(t *testing.T) {
 	defer func() { ballast = nil }()
 	runtime.GC()
 	others := aliveBytes() // of the tests before
-	collectSeldom(func(string) string { return "" })
+	collectSeldom(func(string) string { return "" }, 512<<20)
 	ctx, stop := context.WithCancel(t.Context())
 	watching := start(ctx, watchBallast)
 	much := make([]byte, ballastBytes+ballastBytes/4)

@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	switch command.Name {
 	case "serve":
 		spareProcessors(env)
-		collectSeldom(env)
+		collectSeldom(env, memoryRoom(os.DirFS("/")))
 		err = serve(ctx, command.Config, stdout, newLog(command.Config, stderr))
 	case "import-follows", "import-messages", "import-posts", "import-shows":
 		return runImport(ctx, command, os.Stdin, stdout)
