@@ -148,10 +148,11 @@ func TestCountingsAreTwoWays(t *testing.T) {
 	b := &bench{options: options{worlds: wholeWorlds}, report: &report{}}
 	for _, way := range ways {
 		way.late = series{{rate: 100, p99: 150 * time.Millisecond}}
-		way.before, way.meanwhile = series{{rate: 3000}}, series{{rate: 1000}}
+		way.before, way.meanwhile = series{{rate: 3000, p50: time.Millisecond}}, series{{rate: 1000, p50: 2 * time.Millisecond}}
 	}
 	b.reportGroup(ways)
-	if len(b.report.lines) != 6 || b.report.lines[0].value != 150 || b.report.lines[1].value != 3 || b.report.lines[1].goal.verdict(3) != "no" {
+	lines := b.report.lines
+	if len(lines) != 8 || lines[0].value != 150 || lines[1].value != 2 || lines[2].value != 3 || lines[2].goal.verdict(3) != "no" {
 		t.Errorf("%+v", b.report.lines)
 	}
 }
