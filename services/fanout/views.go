@@ -36,7 +36,25 @@ func (f *Fanout) runViewItem(ctx context.Context, job store.Job) error {
 	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
 	}
-	return f.ReconcileViewItem(ctx, services.View{Code: parts[0], ID: parts[1]}, parts[2])
+	view := services.View{Code: parts[0], ID: parts[1]}
+	if err := f.ReconcileViewItem(ctx, view, parts[2]); err != nil || job.Tries == 0 {
+		return err
+	}
+	return f.endRefill(ctx, view)
+}
+
+// endRefill rebuilds a view that is there and not good: a removal may have begun to refill it and given up, and of what is
+// being built no other removal says that it is short.
+func (f *Fanout) endRefill(ctx context.Context, view services.View) error {
+	stamp, err := f.redis.StampOfView(ctx, view)
+	if err != nil || stamp == 0 {
+		return err
+	}
+	counts, err := f.redis.CountViews(ctx, []services.ViewAccess{{View: view}})
+	if err != nil || counts[0].Ready {
+		return err
+	}
+	return f.RebuildViews(ctx, []services.View{view})
 }
 
 // ReconcileViewItem brings what Redis has of an item in line with the facts: it is added at its time, or removed and then

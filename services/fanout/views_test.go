@@ -215,6 +215,47 @@ func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
 	}
 }
 
+// pest is a context under which something else happens before every round trip of Redis.
+type pest struct {
+	context.Context
+	do func()
+}
+
+func (p pest) Value(key any) any {
+	if fmt.Sprintf("%T", key) == "rdb.roundTripsKey" {
+		p.do()
+	}
+	return p.Context.Value(key)
+}
+
+// A view that was being refilled when its job gave up, since items went all the time, is refilled when the job is tried again.
+func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := shelf{w, services.View{Code: "news", ID: "busy"}}
+		s.rebuild()
+		s.fill(0, 150)
+		s.Quiet(s.Fanout)
+		left := 149 // the newest that stands
+		gaveUp := false
+		for ; !gaveUp && left > 0; left-- {
+			s.remove(fmt.Sprint("item", left))
+			ctx := pest{t.Context(), func() {
+				_, err := s.Redis.RemoveFromView(t.Context(), s.view, "nobody")
+				s.Must(err)
+			}}
+			for _, job := range claim(w) {
+				s.Must(s.Fanout.RunJobs(ctx, []store.Job{job}))
+			}
+			waiting, _ := w.Jobs()
+			gaveUp = waiting > 0
+		}
+		if !gaveUp || s.counted(second(0)).Ready {
+			t.Fatalf("no job gave up: %d items are left, %+v", left, s.counted(second(0)))
+		}
+		s.mustAgree(t, "tried again")
+	})
+}
+
 // A history of one view, whose steps of Redis lag behind those of SQL, happen twice, or in another order.
 func TestViewsAgreeWithTheFacts(t *testing.T) {
 	fanouttest.Fewer(t, 10)
