@@ -28,16 +28,16 @@ end
 
 -- Adds many, from ARGV[first] on, by way of a set: into a long list Redis puts one member after the other, and looks through all of it each time.
 local function fill(i, set, d, first)
-  local entries, listed, new, twins = above(d, first), redis.call('ZRANGE', i, 1, -1), {}, {}
-  if #entries == 0 then return end
-  for _, entry in ipairs(#listed > 0 and entries or {}) do new[entry:sub(1, 18)] = entry end
-  for _, e in ipairs(listed) do
-    if (new[e:sub(1, 18)] or e) ~= e then twins[#twins + 1] = e end
+  local had, entries, twins = {}, {}, {}
+  for _, e in ipairs(redis.call('ZRANGE', i, 1, -1)) do had[e:sub(1, 18)] = e end
+  for _, entry in ipairs(above(d, first)) do
+    local twin = had[entry:sub(1, 18)]
+    if twin ~= entry then twins[#twins + 1], entries[#entries + 1] = twin, entry end
   end
   if #twins > 0 then redis.call('ZREM', i, unpack(twins)) end
   redis.call('DEL', set) -- what other hands have put there
   for k = 1, #entries, 100 do redis.call('SADD', set, unpack(entries, k, math.min(k + 99, #entries))) end
-  redis.call('ZUNIONSTORE', i, 2, i, set, 'WEIGHTS', 0, 0)
+  redis.call('ZUNIONSTORE', i, 2, i, set, 'WEIGHTS', 0, 0) -- in order also where other hands had changed it
   redis.call('DEL', set)
 end
 
