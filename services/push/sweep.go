@@ -165,9 +165,10 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 }
 
 // differs says whether a user must be read again who was rendered at before when Redis was asked and had n.
-// Who has been rendered since may rightly be ahead of n; who is being rendered brings back a lost document.
+// Who has been rendered since may rightly be ahead of n; who is being rendered brings back a lost document. A state that was
+// rendered without Redis may have the document's own version and lack a shared change, whose hint is used up: it is read again.
 func differs(u *user, n, before uint64) bool {
-	if n == 0 {
+	if n == 0 || u.guessed && n <= u.rendered {
 		return u.phase == clean && u.rendered == before
 	}
 	return n > u.rendered || n < u.rendered && u.rendered == before

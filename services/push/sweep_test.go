@@ -32,6 +32,39 @@ func TestSweepFindsWhatWasNotHinted(t *testing.T) {
 	})
 }
 
+// TestSweepReadsAgainWhatWasNotRead: a shared change whose render finds no engine brings back the earlier state, STALE and
+// under its own version. Nothing in the document tells of that change, so the sweep reads the user again once Redis answers.
+func TestSweepReadsAgainWhatWasNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		running(t, e, e.config(), func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			wantTaken(t, states, 1, "the first state")
+			show := func(precision services.Precision, value int, shared uint64) {
+				e.change(func(e *engines) {
+					e.docs[7] = &services.Badges{Version: services.Version(100, shared), Total: services.NewCount(value, precision, time.Time{})}
+				})
+			}
+			show(services.Stale, 1, 0)
+			e.change(func(e *engines) { e.versionsErr = errAway })
+			h.HintShared()
+			pass(2 * time.Second)
+			wantTaken(t, states, -1, "the earlier state again")
+			show(services.Exact, 2, 5)
+			e.change(func(e *engines) { e.versionsErr = nil })
+			pass(time.Second)
+			wantTaken(t, states, 2, "1 s after the engines answer")
+			renders := len(e.calls(&e.renders))
+			pass(10 * time.Second)
+			if got := len(e.calls(&e.renders)); got != renders {
+				t.Errorf("%d more renders of an exact state", got-renders)
+			}
+		})
+	})
+}
+
 func TestHintAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()

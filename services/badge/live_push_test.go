@@ -1,0 +1,67 @@
+package badge
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/push"
+)
+
+// A show starts while Redis does not answer and all who may count in SQL do: what is rendered for it is the earlier state, under
+// its own version. Once Redis answers again the start is pushed, although nothing in the document has changed.
+func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
+	n := served(t)
+	reader, _, shows := n.hosting()
+	stale := make(chan struct{}, 1)
+	hub := push.New(push.Config{
+		Versions: n.Redis.Versions, Enter: n.Redis.Enter, Leave: n.Redis.Leave, Sweep: 50 * time.Millisecond,
+		Render: func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+			badges, errs := n.ReadWatched(ctx, users)
+			for _, one := range badges {
+				if one != nil && one.Total.Precision == services.Stale {
+					select {
+					case stale <- struct{}{}:
+					default:
+					}
+				}
+			}
+			return badges, errs
+		},
+	})
+	n.Mirror.OnMoved(hub.HintSharedOf)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- hub.Run(ctx) }()
+	defer func() {
+		cancel()
+		n.Must(<-ended)
+	}()
+	states, err := hub.Watch(ctx, reader, "")
+	n.Must(err)
+	next := func(what string, want int) {
+		t.Helper()
+		select {
+		case badges := <-states:
+			if badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
+				t.Fatalf("%s: %+v", what, badges.LiveBoard)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: nothing is pushed", what)
+		}
+	}
+	next("at first", 0)
+	n.Server.Do("ACL", "SETUSER", "default", "-hmget", "-hget")
+	for range cap(n.fallback) {
+		n.fallback <- struct{}{}
+	}
+	n.Start(shows[0])
+	n.Must(n.Mirror.RefreshShows(t.Context()))
+	<-stale
+	n.Server.Do("ACL", "SETUSER", "default", "+hmget", "+hget")
+	for range cap(n.fallback) {
+		<-n.fallback
+	}
+	next("when Redis answers again", 1)
+}
