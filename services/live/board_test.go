@@ -3,13 +3,16 @@ package live
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 // hall is boards on real engines, and the node that serves them.
@@ -135,25 +138,47 @@ func TestBoardsWithoutRedis(t *testing.T) {
 
 // A page does not wait for a list of replays that takes long: it comes from the facts and says so, and the list is made.
 func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		h := newHall(w, func(cfg *Config) { cfg.BuildWait = time.Nanosecond })
-		viewer, host := w.Users(1)[0], w.Users(1)[0]
-		w.Follow(host, viewer)
-		replay := w.Replay(host)
-		h.later()
-		board := h.page(viewer, Ask{})
-		if got := shown(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {
-			t.Errorf("while the list is made the board is %v, building %t", got, board.Building)
-		}
-		for deadline := time.Now().Add(time.Minute); board.Building; board = h.page(viewer, Ask{}) {
-			if time.Now().After(deadline) {
-				t.Fatal("the list is not made")
+	for name, pair := range map[string]fanouttest.Options{
+		"embedded":   {SQL: storetest.SQLite(t), Redis: "embedded"},
+		"production": {SQL: storetest.Postgres(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hold atomic.Bool // the next list that is made
+			held, goOn := make(chan struct{}), make(chan struct{})
+			pair.Trace = func(statement string) {
+				if statement == "replays of followed hosts" && hold.CompareAndSwap(true, false) {
+					close(held)
+					<-goOn
+				}
 			}
-		}
-		if got := shown(board); !slices.Equal(got, []services.PostID{replay}) {
-			t.Errorf("then it is %v", got)
-		}
-	})
+			pair.Fanout = func(cfg *fanout.Config) { cfg.Rebuilds = 1 }
+			w := fanouttest.New(t, pair)
+			h := newHall(w, func(cfg *Config) { cfg.BuildWait = time.Nanosecond })
+			users := w.Users(3)
+			viewer, other, host := users[0], users[1], users[2]
+			w.Follow(host, viewer, other)
+			replay := w.Replay(host)
+			h.later()
+			hold.Store(true)
+			made := make(chan error, 1)
+			go func() { made <- w.Fanout.RebuildReplays(t.Context(), other) }()
+			<-held // lists are made one at a time: the viewer's comes after this one
+			board := h.page(viewer, Ask{})
+			if got := shown(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {
+				t.Errorf("while the list is made the board is %v, building %t", got, board.Building)
+			}
+			close(goOn)
+			w.Must(<-made)
+			for deadline := time.Now().Add(time.Minute); board.Building; board = h.page(viewer, Ask{}) {
+				if time.Now().After(deadline) {
+					t.Fatal("the list is not made")
+				}
+			}
+			if got := shown(board); !slices.Equal(got, []services.PostID{replay}) {
+				t.Errorf("then it is %v", got)
+			}
+		})
+	}
 }
 
 // A node that is behind a session's version reads the log first, and one that starts late shows the same board.
