@@ -190,7 +190,8 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 }
 
 // place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and says which
-// replays are in nobody's list.
+// replays are in nobody's list. What runs counts for those who follow its host by now, whenever it started: for them it went
+// live with the import.
 func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.ImportedShow, hosts []services.UserNumber, unnamed map[services.UserNumber]bool, version uint64) error {
 	authors, err := im.stored.Authors(ctx, hosts)
 	if err != nil {
@@ -200,12 +201,15 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 	for i := range planned {
 		show := &planned[i]
 		show.Pull = show.Status == services.ShowReplay && authors[show.Host].Mode == services.AuthorHuge
+		if show.Status == services.ShowLive {
+			show.LiveStamp = show.ID
+		}
 		if unnamed[show.Host] || show.Status == services.ShowCancelled {
 			continue
 		}
 		show.Version = version
 		if show.Status == services.ShowLive {
-			show.LiveVersion, show.LiveStamp = version, services.PostIDAt(show.StartedAt)
+			show.LiveVersion = version
 			goLive[show.Host] = true
 		}
 	}

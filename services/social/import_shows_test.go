@@ -147,7 +147,7 @@ func TestImportedShows(t *testing.T) {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
 		// One entry of the log for all; a session of before has none of them.
-		if now := w.Mirror.ShowsVersion(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != services.PostIDAt(shows["s6"].StartedAt) {
+		if now := w.Mirror.ShowsVersion(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
 			t.Errorf("the version went from %d to %d, the live one is %+v", before, now, shows["s6"])
 		}
 		for _, key := range []string{"s6", "s7", "s8"} {
@@ -161,6 +161,53 @@ func TestImportedShows(t *testing.T) {
 		w.Work(w.Fanout)
 		listed("s7", "s1")
 		w.Agree(reader)
+	})
+}
+
+// A live show that is imported went live with the import: it counts for those who followed its host by then, of a host who
+// never had a show and of one who had, and not for those who follow later.
+func TestAnImportedLiveShowCounts(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
+		im := newImporter(t, w.Store)
+		reader, late := w.Users(1)[0], w.Users(1)[0]
+		var host services.UserNumber
+		w.Write(func(ctx context.Context, tx *store.Tx) error {
+			known, err := tx.EnsureUsers(ctx, []string{"ann"})
+			host = known["ann"]
+			return err
+		})
+		w.Follow(host, reader)
+		w.Quiet(w.Fanout)
+		w.Clock.Advance(time.Second)
+		im.now = w.Clock.Now()
+		count := func(user services.UserNumber) int {
+			w.Quiet(w.Fanout)
+			_, err := w.Mirror.RunOnce(t.Context())
+			w.Must(err)
+			return w.Mirror.CountLive(w.Document(user).Hosts, 0).New
+		}
+		line := func(key string) string {
+			started := w.Clock.Now().Add(-time.Hour).Format(time.RFC3339)
+			return fmt.Sprintf(`{"key":"%s","host":"ann","title":"t","plannedAt":"%s","startedAt":"%s"}`+"\n", key, started, started)
+		}
+		im.mustShows(ImportOptions{File: im.file("one.jsonl", line("one"))})
+		if got := count(reader); got != 1 {
+			t.Errorf("the first show of a host: %d count, want 1", got)
+		}
+		im.mustShows(ImportOptions{File: im.file("two.jsonl", line("two"))})
+		if got := count(reader); got != 2 {
+			t.Errorf("the next one: %d count, want 2", got)
+		}
+		w.Clock.Advance(time.Second)
+		w.Follow(host, late)
+		if got := count(late); got != 0 {
+			t.Errorf("for a later follower %d count, want none", got)
+		}
+		_, shows := im.imported("one", "two")
+		if got := board(w, late, shows); len(got) != 2 {
+			t.Errorf("the later follower's board has %v", got)
+		}
 	})
 }
 
