@@ -39,6 +39,10 @@ type Config struct {
 	QueryTokens         int           `flag:"query-tokens" env:"TIDINGS_QUERY_TOKENS" default:"1000" unit:"TOKENS" min:"100" max:"100000" help:"the longest query document"`
 	SocketSubscriptions int           `flag:"socket-subscriptions" env:"TIDINGS_SOCKET_SUBSCRIPTIONS" default:"20" unit:"COUNT" min:"1" max:"1000" help:"how many subscriptions one socket may hold"`
 	SocketWriteDeadline time.Duration `flag:"socket-write-deadline" env:"TIDINGS_SOCKET_WRITE_DEADLINE" default:"10s" unit:"DURATION" min:"100ms" max:"1m" help:"how long a socket may take for one message before it is cut off"`
+	SocketsPerUser      int           `flag:"sockets-per-user" env:"TIDINGS_SOCKETS_PER_USER" default:"50" unit:"COUNT" min:"0" max:"1000000" help:"how many sockets one user may have open on this node; 0: any number"`
+	SocketsPerAddress   int           `flag:"sockets-per-address" env:"TIDINGS_SOCKETS_PER_ADDRESS" default:"2000" unit:"COUNT" min:"0" max:"1000000" help:"how many sockets one address may have open on this node; 0: any number; behind a proxy set --trusted-proxies, or all clients share one address"`
+	RateLimits          []string      `flag:"rate-limits" env:"TIDINGS_RATE_LIMITS" default:"" unit:"LIST" help:"how much one user, host application or address may ask for a minute, on all nodes together: WRITES=600,FOLLOWS=120; 0 is without limit, and off alone removes all; README lists the budgets and their defaults"`
+	TrustedProxies      []string      `flag:"trusted-proxies" env:"TIDINGS_TRUSTED_PROXIES" default:"" unit:"LIST" help:"addresses and networks (10.0.0.0/8) of proxies before this server: of a request from one of them the client is the last other address in X-Forwarded-For; empty: no such header is read"`
 	Drain               time.Duration `flag:"drain" env:"TIDINGS_DRAIN" default:"8s" unit:"DURATION" min:"0s" max:"12s" help:"over how long the sockets are closed after SIGTERM; the process is gone within 15 s"`
 
 	Workers          int           `flag:"workers" env:"TIDINGS_WORKERS" default:"4" unit:"COUNT" min:"1" max:"256" help:"how many workers carry facts into feeds and badges"`

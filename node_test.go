@@ -50,7 +50,7 @@ func startNode(tb testing.TB, options nodeOptions) *node {
 		tb.Fatal(err)
 	}
 	cfg := command.Config
-	cfg.Data, cfg.Database, cfg.Redis, cfg.Drain = tb.TempDir(), options.database, options.redis, 0
+	cfg.Data, cfg.Database, cfg.Redis, cfg.Drain, cfg.RateLimits = tb.TempDir(), options.database, options.redis, 0, []string{"off"}
 	if options.change != nil {
 		options.change(&cfg)
 	}

@@ -123,7 +123,7 @@ func (p *process) leash() (unleash func()) {
 // startProcess launches the program and waits until it serves.
 func startProcess(tb testing.TB, shell string, arguments ...string) *process {
 	tb.Helper()
-	p := launch(tb, shell, append([]string{"--listen", "127.0.0.1:0", "--log-level", "error"}, arguments...)...)
+	p := launch(tb, shell, append([]string{"--listen", "127.0.0.1:0", "--log-level", "error", "--rate-limits", "off"}, arguments...)...)
 	eventually(tb, 30*time.Second, "the process serves or ends", func() bool {
 		select {
 		case <-p.ended:

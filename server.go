@@ -29,6 +29,7 @@ import (
 	"tidings/services/notice"
 	"tidings/services/notify"
 	"tidings/services/push"
+	"tidings/services/ratelimit"
 	"tidings/services/rdb"
 	"tidings/services/social"
 	"tidings/services/store"
@@ -89,6 +90,7 @@ type server struct {
 	badge   *badge.Service
 	live    *live.Service
 	hub     *push.Hub
+	limiter *ratelimit.Limiter
 	sockets *transport.Sockets
 	http    *http.Server
 	ready   readiness
@@ -144,13 +146,18 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	}
 	root := s.wire(changes)
 	s.ready.knows = s.mirror.ShowsReady
+	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
+	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
+	s.limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.redis, Clock: s.clock, Log: log})
 	s.sockets = transport.NewSockets(transport.SocketConfig{
+		Limits: resolvers.Limits{Limiter: s.limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
 		Identity: identity, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
 		Subscriptions: cfg.SocketSubscriptions, Clock: s.clock, Log: log,
 	})
 	graphql := transport.Handler(transport.Config{
 		Schema: resolvers.Hot(graph.NewExecutableSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
+		Limits: resolvers.Limits{Limiter: s.limiter}, Proxies: proxies,
 		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: resolvers.Around(s.mirror),
 		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
 		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,
@@ -265,7 +272,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(listener) }()
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.runHints, watchBallast)
+	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.limiter.Run, s.runHints, watchBallast)
 	s.ready.set(true)
 	var failure error
 	select {

@@ -14,6 +14,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge"
+	"tidings/services/ratelimit"
+	"tidings/transport"
 )
 
 // setting is one field of Config, ImportOptions or ExportOptions with its tags.
@@ -200,6 +202,14 @@ var checks = map[string]func(c Config) string{
 	"display-caps": func(c Config) string {
 		_, reason := displayCaps(c.DisplayCaps)
 		return reason
+	},
+	"rate-limits": func(c Config) string {
+		_, reason := ratelimit.Parse(c.RateLimits)
+		return reason
+	},
+	"trusted-proxies": func(c Config) string {
+		_, wrong := transport.ParseProxies(c.TrustedProxies)
+		return when(wrong != "", services.Quote(wrong)+" is not an address or a network: 10.0.0.1 or 10.0.0.0/8 is needed")
 	},
 	"feed-kinds": func(c Config) string {
 		_, reason := feedKinds(c.FeedKinds)

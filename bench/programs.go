@@ -115,7 +115,7 @@ func (p place) file() string { return filepath.Join(p.folder, "data", "tidings.d
 func (p place) start(ctx context.Context, arguments ...string) (*program, error) {
 	return startProgram(ctx, p.folder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
 		return append([]string{"--listen", "127.0.0.1:" + port, "--data", filepath.Join(p.folder, "data"), "--redis", p.redisURL, "--node", p.node,
-			"--log-level", "warn", "--drain", "0s"}, arguments...)
+			"--log-level", "warn", "--drain", "0s", "--rate-limits", "off", "--sockets-per-user", "0", "--sockets-per-address", "0"}, arguments...)
 	}, func(address string) func(context.Context) error { return answers("http://" + address + "/readyz") })
 }
 

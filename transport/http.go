@@ -29,8 +29,9 @@ const (
 // queries serves queries and mutations over HTTP, as the GraphQL-over-HTTP specification says. It is the last
 // of the transports and takes every request, so that a bad one gets an answer of ours.
 type queries struct {
-	cfg     Config
-	origins origins
+	cfg       Config
+	origins   origins
+	addresses addresses
 }
 
 // Supports takes everything that is no upgrade; and upgrades too when there are no sockets.
@@ -53,6 +54,11 @@ func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 		return
 	case !q.origins.allows(r):
 		writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server"))
+		return
+	}
+	address := q.addresses.of(r)
+	if err := q.cfg.Limits.Address(address); err != nil {
+		writeFault(w, statusOf(err), err)
 		return
 	}
 	accepted, ok := negotiate(r.Header.Values("Accept"))
@@ -80,7 +86,7 @@ func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 	params.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
 	ctx, cancel := context.WithTimeout(ctx, q.cfg.OperationTimeout)
 	defer cancel()
-	q.execute(ctx, w, r, exec, params, accepted)
+	q.execute(ctx, w, r, exec, params, answering{accepted, address})
 }
 
 // identify puts the viewer into the context where there is a token, and says how long a body may be.
@@ -100,14 +106,20 @@ func (q *queries) identify(r *http.Request) (context.Context, int64, error) {
 	return services.WithViewer(ctx, viewer), limit, nil
 }
 
+// answering says how a client takes its answer, and where it is.
+type answering struct {
+	accepted string // media type
+	address  string // as addresses has it
+}
+
 // execute runs one operation and writes its response.
 func (q *queries) execute(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, accepted string,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, to answering,
 ) {
 	operation, faults := createOperation(ctx, exec, q.cfg.Schema.Schema(), params)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(ctx, operation), withCodes(faults))
-		writeResponse(w, accepted, response)
+		writeResponse(w, to.accepted, response)
 		return
 	}
 	switch kind := operation.Operation.Operation; {
@@ -119,13 +131,17 @@ func (q *queries) execute(
 		writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: a mutation needs POST"))
 		return
 	}
+	if err := q.cfg.Limits.Operation(ctx, to.address, operation, 1); err != nil {
+		writeFault(w, statusOf(err), err)
+		return
+	}
 	next, ctx := exec.DispatchOperation(ctx, operation)
 	response := next(ctx)
 	if response == nil { // the context ended before the first field
 		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
 			"operation: not done within %v, try again later", q.cfg.OperationTimeout)))
 	}
-	writeResponse(w, accepted, response)
+	writeResponse(w, to.accepted, response)
 }
 
 // readBody reads a POST.

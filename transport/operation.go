@@ -65,10 +65,18 @@ func (o *operation) start(params *graphql.RawParams) {
 	defer o.socket.sockets.running.Done()
 	defer o.recovered()
 	exec := o.socket.exec
+	if err := o.socket.sockets.cfg.Limits.Address(o.socket.address); err != nil {
+		o.failWith(err)
+		return
+	}
 	parsed, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, o.socket.sockets.schema, params)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults))
 		o.fail(response.Errors)
+		return
+	}
+	if err := o.socket.sockets.cfg.Limits.Operation(o.ctx, o.socket.address, parsed, 1); err != nil {
+		o.failWith(err)
 		return
 	}
 	o.lasts = parsed.Operation.Operation == ast.Subscription

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
@@ -33,6 +34,8 @@ func statusOf(err error) int {
 		return http.StatusUnauthorized
 	case services.Forbidden:
 		return http.StatusForbidden
+	case services.RateLimited:
+		return http.StatusTooManyRequests
 	case services.Unavailable:
 		return http.StatusServiceUnavailable
 	case services.Internal:
@@ -50,7 +53,19 @@ func faultError(err error) *gqlerror.Error {
 	} else if known, ok := errors.AsType[*services.Error](err); ok && known.Cause != nil {
 		message = known.Message
 	}
-	return &gqlerror.Error{Err: err, Message: message, Extensions: map[string]any{"code": string(code)}}
+	shown := &gqlerror.Error{Err: err, Message: message, Extensions: map[string]any{"code": string(code)}}
+	if wait := retryAfter(err); wait > 0 {
+		shown.Extensions["retryAfterMs"] = wait.Milliseconds()
+	}
+	return shown
+}
+
+// retryAfter is how long a client is asked to wait; 0 says nothing.
+func retryAfter(err error) time.Duration {
+	if known, ok := errors.AsType[*services.Error](err); ok {
+		return known.RetryAfter
+	}
+	return 0
 }
 
 func asList(err error) gqlerror.List { return gqlerror.List{faultError(err)} }
@@ -89,6 +104,9 @@ func variable(fault *gqlerror.Error) string {
 func writeFault(w http.ResponseWriter, status int, err error) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if wait := retryAfter(err); wait > 0 { // a header in whole seconds, rounded up
+		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 	}
 	write(w, status, typeJSON, appendResponse(nil, &graphql.Response{Errors: asList(err)}))
 }

@@ -33,6 +33,8 @@ type socket struct {
 	allowance float64   // messages that may come now; of the reading goroutine alone
 	counted   time.Time // when it was last reckoned
 	upgrade   *upgrade  // what the upgrade said, until connection_init
+	address   string    // under which the client is counted
+	holder    string    // the user under whom the socket is counted; "" for none; of the reading goroutine alone
 
 	write sync.Mutex // held for one message
 
@@ -53,8 +55,8 @@ type upgrade struct {
 	device        string
 }
 
-func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor, header http.Header) *socket {
-	s := &socket{sockets: owner, conn: conn, exec: exec, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
+func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
+	s := &socket{sockets: owner, conn: conn, exec: exec, address: address, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
 	s.upgrade = &upgrade{actAs: header.Get(actAsHeader), device: header.Get(deviceHeader)}
 	s.upgrade.token, s.upgrade.authorization = bearer(header)
 	// The request's own context ends when its handler returns, and holds the whole request.
@@ -163,8 +165,7 @@ func (s *socket) init(payload map[string]any) {
 	if err == nil && token != "" {
 		var viewer services.Viewer
 		if viewer, expires, err = s.sockets.cfg.Identity.Viewer(s.ctx, token, asked.actAs, device); err == nil {
-			s.ctx = services.WithViewer(s.ctx, viewer)
-			s.sockets.devices.arrive(viewer)
+			err = s.admit(viewer)
 		}
 	}
 	if err != nil {
@@ -179,8 +180,27 @@ func (s *socket) init(payload map[string]any) {
 	_ = s.send(append(appendHead(nil, messageAck, ""), '}'))
 }
 
+// admit counts the socket among its user's, or answers RATE_LIMITED. Whoever acts for nobody is the host application,
+// which is not counted.
+func (s *socket) admit(viewer services.Viewer) error {
+	if err := s.sockets.cfg.Limits.Socket(viewer); err != nil {
+		return err
+	}
+	if viewer.Key != "" {
+		if !s.sockets.perUser.enter(viewer.Key) {
+			return services.Errorf(services.RateLimited, "connection_init: up to %d sockets of one user are allowed at a time", s.sockets.cfg.PerUser)
+		}
+		s.holder = viewer.Key
+	}
+	s.ctx = services.WithViewer(s.ctx, viewer)
+	s.sockets.devices.arrive(viewer)
+	return nil
+}
+
 func closeCodeOf(err error) int {
 	switch services.CodeOf(err) {
+	case services.RateLimited:
+		return closeTooMany
 	case services.Unauthenticated, services.Forbidden:
 		return closeForbidden
 	case services.Invalid:

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -36,6 +37,13 @@ type SocketConfig struct {
 
 	Origins []string // as in Config
 
+	// Limits bounds what clients may ask for; nil bounds nothing. Proxies are as in Config.
+	Limits  Limits
+	Proxies []netip.Prefix
+
+	PerUser    int // sockets of one user at a time on this node; 0 bounds nothing
+	PerAddress int // sockets of one address at a time on this node; 0 bounds nothing
+
 	InitTimeout       time.Duration // connection_init must come within this; default 3 s
 	OperationTimeout  time.Duration // a query, a mutation and the start of a subscription end after this; default 5 s
 	WriteTimeout      time.Duration // a frame must be taken within this; default 10 s
@@ -58,6 +66,7 @@ func (c SocketConfig) withDefaults() SocketConfig {
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 20)
 	c.Clock = cmp.Or[services.Clock](c.Clock, services.SystemClock{})
 	c.Log = cmp.Or(c.Log, slog.Default())
+	c.Limits = cmp.Or[Limits](c.Limits, noLimits{})
 	return c
 }
 
@@ -82,6 +91,10 @@ type Sockets struct {
 	shared   shared
 	devices  devices
 
+	addresses  addresses
+	perUser    occupancy
+	perAddress occupancy
+
 	mu       sync.Mutex
 	open     map[*socket]struct{}
 	draining bool
@@ -105,7 +118,8 @@ type SocketStats struct {
 func NewSockets(cfg SocketConfig) *Sockets {
 	cfg = cfg.withDefaults()
 	sockets := &Sockets{
-		cfg: cfg, waking: make(map[string]bool), origins: newOrigins(cfg.Origins),
+		cfg: cfg, waking: make(map[string]bool), origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies},
+		perUser: occupancy{limit: cfg.PerUser}, perAddress: occupancy{limit: cfg.PerAddress},
 		open: make(map[*socket]struct{}), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))},
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout: cfg.WriteTimeout, Subprotocols: []string{protocol},
@@ -132,7 +146,8 @@ func (s *Sockets) Supports(r *http.Request) bool { return isUpgrade(r) }
 func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
 // Do upgrades the connection and returns, so that all the memory of the HTTP request is freed; the socket
-// lives on by itself. An upgrade is refused with 403 for a page of another site and 503 while draining.
+// lives on by itself. An upgrade is refused with 403 for a page of another site, 429 for an address that has or asks too
+// much, and 503 while draining.
 func (s *Sockets) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	if !s.origins.allows(r) {
 		s.refused.Add(1)
@@ -144,12 +159,30 @@ func (s *Sockets) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 		writeFault(w, http.StatusServiceUnavailable, services.Errorf(services.Unavailable, "socket: the server is going away, connect again"))
 		return
 	}
+	address := s.addresses.of(r)
+	if err := s.admit(address); err != nil {
+		s.refused.Add(1)
+		writeFault(w, statusOf(err), err)
+		return
+	}
 	conn, err := s.upgrader.Upgrade(hijacker{w}, r, nil)
 	if err != nil {
+		s.perAddress.leave(address)
 		s.refused.Add(1) // and answered, where it can be
 		return
 	}
-	newSocket(s, conn, exec, r.Header).start()
+	newSocket(s, conn, exec, r.Header, address).start()
+}
+
+// admit counts a socket of an address, or answers RATE_LIMITED.
+func (s *Sockets) admit(address string) error {
+	if err := s.cfg.Limits.Address(address); err != nil {
+		return err
+	}
+	if !s.perAddress.enter(address) {
+		return services.Errorf(services.RateLimited, "socket: up to %d from one address are allowed at a time", s.cfg.PerAddress)
+	}
+	return nil
 }
 
 // hijacker finds the Hijack of a wrapped ResponseWriter.
@@ -225,6 +258,10 @@ func (s *Sockets) remove(one *socket) {
 	s.mu.Lock()
 	delete(s.open, one)
 	s.mu.Unlock()
+	s.perAddress.leave(one.address)
+	if one.holder != "" {
+		s.perUser.leave(one.holder)
+	}
 	s.running.Done()
 }
 

@@ -14,6 +14,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -43,6 +44,11 @@ type Config struct {
 	// Origins are the exact origins (https://app.example.com) that may call from a browser, besides our own.
 	Origins []string
 
+	// Limits bounds what clients may ask for; nil bounds nothing.
+	Limits Limits
+	// Proxies are the networks whose word on a client's address (X-Forwarded-For) is taken.
+	Proxies []netip.Prefix
+
 	OperationTimeout time.Duration // a query or a mutation ends after this; default 5 s
 	BodyLimit        int64         // bytes of a body, and of a URL's query; default 64 KB
 	IngestBodyLimit  int64         // bytes of a body with the scope ingest; default 1 MB
@@ -60,6 +66,7 @@ func (c Config) withDefaults() Config {
 	c.QueryTokens = cmp.Or(c.QueryTokens, 1000)
 	c.QueryCache = cmp.Or(c.QueryCache, 1000)
 	c.Log = cmp.Or(c.Log, slog.Default())
+	c.Limits = cmp.Or[Limits](c.Limits, noLimits{})
 	return c
 }
 
@@ -90,7 +97,7 @@ func Handler(cfg Config) http.Handler {
 		cfg.Sockets.schema = cfg.Schema.Schema()
 		server.AddTransport(cfg.Sockets)
 	}
-	server.AddTransport(&queries{cfg: cfg, origins: newOrigins(cfg.Origins)})
+	server.AddTransport(&queries{cfg: cfg, origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies}})
 	return server
 }
 

@@ -49,6 +49,12 @@ func postKey(post services.PostID) string { return "p:" + post.String() }
 // bytes. A code has no "/", so that no two views share a key.
 func viewKey(view services.View) string { return "v:" + view.Code + "/" + view.ID }
 
+// spendingKey is what all nodes spent of one rate limit in one window: STRING, a number. It ends a minute after the last
+// addition.
+func spendingKey(window int64, bucket string) string {
+	return "rl:" + strconv.FormatInt(window, 10) + ":" + bucket
+}
+
 // hintChannel is the pub/sub channel on which a node hears of changed documents.
 func hintChannel(node string) string { return "node:" + node }
 

@@ -19,6 +19,7 @@ func TestKeysAreWhatTheModelSays(t *testing.T) {
 		profileKey(17):              "{u17}:p",
 		badgeKey(4_294_967_295):     "{u4294967295}:b",
 		postKey(1):                  "p:0000000000001",
+		spendingKey(17, "ab"):       "rl:17:ab",
 		postKey(services.MaxPostID): "p:7ZZZZZZZZZZZZ",
 		viewKey(services.View{Code: "news", ID: "a b"}): "v:news/a b",
 		hintChannel("node-1"):                           "node:node-1",

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+)
+
+// setSeen is a mutation that anybody may repeat.
+const setSeen = `mutation{markHomeFeedSeen(input:{}){badges{version}}}`
+
+// A viewer who asks too much hears so, with the time to wait, and nobody else does.
+func TestOverspendingIsRateLimited(t *testing.T) {
+	n := startNode(t, nodeOptions{redis: "embedded", change: func(cfg *Config) { cfg.RateLimits = []string{"WRITES=3", "READS=0"} }})
+	for range 3 {
+		n.must("alice", setSeen, nil, nil)
+	}
+	got := n.ask("alice", setSeen, nil)
+	if got.code() != "RATE_LIMITED" || got.Status != http.StatusTooManyRequests {
+		t.Fatalf("the fourth: %d %s: want 429 and RATE_LIMITED", got.Status, got.code())
+	}
+	n.must("bob", setSeen, nil, nil)
+	n.badges("alice") // reads are not writes
+	request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/graphql", strings.NewReader(`{"query":"`+setSeen+`"}`))
+	request.Header.Set("Authorization", "Bearer dev:alice")
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	var shown struct {
+		Errors []struct {
+			Message    string
+			Extensions struct {
+				Code         string
+				RetryAfterMs int
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &shown); err != nil || len(shown.Errors) != 1 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	wait := shown.Errors[0].Extensions.RetryAfterMs
+	if wait <= 0 || wait > 20_000 || response.Header.Get("Retry-After") == "" {
+		t.Errorf("%s, Retry-After %q: want up to 20 s in both", text, response.Header.Get("Retry-After"))
+	}
+	n.clock.advance(time.Duration(wait) * time.Millisecond)
+	n.must("alice", setSeen, nil, nil)
+}
+
+// Two nodes grant one allowance between them.
+func TestNodesShareRateLimits(t *testing.T) {
+	p := startPair(t, rdbtest.Redis(t), func(cfg *Config) { cfg.RateLimits = []string{"WRITES=60"} })
+	granted := func(n *node, atMost int) int {
+		for count := range atMost {
+			if got := n.ask("mallory", setSeen, nil); got.code() == "RATE_LIMITED" {
+				return count
+			}
+		}
+		return atMost
+	}
+	if got := granted(p.a, 61); got < 60 {
+		t.Fatalf("the first node granted %d: want 60", got)
+	}
+	p.a.limiter.RunOnce(t.Context())
+	if got := granted(p.b, 10); got != 10 {
+		t.Fatalf("the second node granted %d of 10 before the nodes exchanged", got)
+	}
+	eventually(t, 5*time.Second, "the second node knows what the first granted", func() bool {
+		p.b.limiter.RunOnce(t.Context())
+		return p.b.ask("mallory", setSeen, nil).code() == "RATE_LIMITED"
+	})
+	p.b.must("alice", setSeen, nil, nil)
+}

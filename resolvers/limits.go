@@ -1,0 +1,87 @@
+package resolvers
+
+import (
+	"context"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
+	"tidings/services/ratelimit"
+)
+
+// Limits charges requests to the budgets of a limiter: an address by requests, a viewer by what they do. The host
+// application and admins have budgets of their own, however many users they act for.
+type Limits struct{ Limiter *ratelimit.Limiter }
+
+// host is the subject of all tokens with the scope ingest, and admins that of all with the scope admin.
+const (
+	host   = "host"
+	admins = "admins"
+)
+
+// fieldBudgets are the budgets of mutations that have one beside WRITES.
+var fieldBudgets = map[string]ratelimit.Budget{
+	"follow": ratelimit.Follows, "unfollow": ratelimit.Follows,
+	"createConversation": ratelimit.Conversations, "addMembers": ratelimit.Conversations,
+}
+
+// Address charges one request.
+func (l Limits) Address(address string) error { return l.Limiter.Take(ratelimit.Address, address, 1) }
+
+// Socket charges one socket to its user.
+func (l Limits) Socket(viewer services.Viewer) error {
+	if viewer.Has(services.ScopeIngest) {
+		return nil
+	}
+	return l.Limiter.Take(ratelimit.Sockets, viewer.Key, 1)
+}
+
+// Operation charges a mutation by its fields, and by the events of an ingest; any other operation by its cost. Without a
+// token the address pays.
+func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
+	subject, reads, writes := "@"+address, ratelimit.Reads, ratelimit.Writes // no user's key has an @
+	viewer, err := services.ViewerFrom(ctx)
+	switch {
+	case err != nil:
+	case viewer.Has(services.ScopeIngest):
+		subject, reads, writes = host, ratelimit.HostReads, ratelimit.HostWrites
+	case viewer.Has(services.ScopeAdmin):
+		if err := l.Limiter.Take(ratelimit.Admin, admins, 1); err != nil {
+			return err
+		}
+		subject = viewer.Key
+	default:
+		subject = viewer.Key
+	}
+	if operation.Operation.Operation != ast.Mutation {
+		return l.Limiter.Take(reads, subject, cost)
+	}
+	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"})
+	amount := 0
+	for _, field := range fields {
+		amount += events(field, operation)
+	}
+	if err := l.Limiter.Take(writes, subject, amount); err != nil || writes == ratelimit.HostWrites {
+		return err
+	}
+	for _, field := range fields {
+		if budget, bounded := fieldBudgets[field.Name]; bounded {
+			if err := l.Limiter.Take(budget, subject, 1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// events is how many acts a mutation field stands for: those of its list for ingest, 1 for any other.
+func events(field graphql.CollectedField, operation *graphql.OperationContext) int {
+	if field.Name != "ingest" {
+		return 1
+	}
+	if list, ok := field.ArgumentMap(operation.Variables)["events"].([]any); ok {
+		return max(1, len(list))
+	}
+	return 1
+}

@@ -1,0 +1,98 @@
+package resolvers
+
+import (
+	"context"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/ratelimit"
+)
+
+// limited is an operation on the real schema, as the transport hands it over.
+func limited(t *testing.T, text string, variables map[string]any) *graphql.OperationContext {
+	t.Helper()
+	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
+	document, faults := gqlparser.LoadQuery(schema, text)
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	return &graphql.OperationContext{Doc: document, Operation: document.Operations[0], Variables: variables}
+}
+
+// viewing is a context with a viewer of these scopes; "" is without a token.
+func viewing(key string, scopes ...services.Scope) context.Context {
+	if key == "" && len(scopes) == 0 {
+		return context.Background()
+	}
+	return services.WithViewer(context.Background(), services.Viewer{Key: key, Scopes: append(scopes, services.ScopeViewer)})
+}
+
+// granted is how many times an operation of a cost is let through, at most 100.
+func granted(l Limits, ctx context.Context, operation *graphql.OperationContext, cost int) int {
+	for n := range 100 {
+		if l.Operation(ctx, "192.0.2.1", operation, cost) != nil {
+			return n
+		}
+	}
+	return 100
+}
+
+func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
+	limits := ratelimit.Limits{
+		ratelimit.Reads: 100, ratelimit.Writes: 20, ratelimit.Follows: 6, ratelimit.Conversations: 4,
+		ratelimit.HostReads: 300, ratelimit.HostWrites: 40, ratelimit.Admin: 3,
+	}
+	const like = `likePost(input: {postId: "post:01"}) { post { id } }`
+	const follow = `follow(input: {userId: "user:bob"}) { user { id } }`
+	events := map[string]any{"events": []any{map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{}}}
+	for name, test := range map[string]struct {
+		ctx       context.Context
+		text      string
+		variables map[string]any
+		cost      int
+		want      int
+	}{
+		"a query by its cost":                {viewing("alice"), `{ viewer { badges { version } } }`, nil, 10, 10},
+		"a subscription by its cost":         {viewing("alice"), `subscription { badgesChanged { version } }`, nil, 20, 5},
+		"a query without a token":            {viewing(""), `{ __typename }`, nil, 50, 2},
+		"a mutation by its fields":           {viewing("alice"), `mutation { a: ` + like + ` b: ` + like + ` }`, nil, 1000, 10},
+		"a field of a fragment":              {viewing("alice"), `mutation { ...F } fragment F on Mutation { ` + like + ` }`, nil, 1, 20},
+		"a follow":                           {viewing("alice"), `mutation { ` + follow + ` }`, nil, 1, 6},
+		"two follows":                        {viewing("alice"), `mutation { a: ` + follow + ` b: ` + follow + ` }`, nil, 1, 3},
+		"follow and unfollow share":          {viewing("alice"), `mutation { ` + follow + ` unfollow(input: {userId: "user:bob"}) { user { id } } }`, nil, 1, 3},
+		"a new conversation":                 {viewing("alice"), `mutation { createConversation(input: {kind: GROUP, memberIds: []}) { conversation { id } } }`, nil, 1, 4},
+		"the host's follows are writes":      {viewing("", services.ScopeIngest), `mutation { ` + follow + ` }`, nil, 1, 40},
+		"the host acts for somebody":         {viewing("alice", services.ScopeIngest), `mutation { ` + follow + ` }`, nil, 1, 40},
+		"events of an ingest":                {viewing("", services.ScopeIngest), `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id } } }`, events, 1, 10},
+		"a query of the host":                {viewing("", services.ScopeIngest), `{ __typename }`, nil, 30, 10},
+		"what an admin asks":                 {viewing("root", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
+		"what two admins ask is one account": {viewing("other", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
+	} {
+		l := Limits{ratelimit.New(ratelimit.Config{Limits: limits})}
+		if got := granted(l, test.ctx, limited(t, test.text, test.variables), test.cost); got != test.want {
+			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
+		}
+	}
+}
+
+func TestOneViewerDoesNotSpendAnothersBudget(t *testing.T) {
+	l := Limits{ratelimit.New(ratelimit.Config{Limits: ratelimit.Limits{ratelimit.Reads: 10, ratelimit.Sockets: 1}})}
+	query := limited(t, `{ __typename }`, nil)
+	granted(l, viewing("alice"), query, 5)
+	granted(l, viewing(""), query, 5)
+	if got := granted(l, viewing("bob"), query, 5); got != 2 {
+		t.Errorf("bob is let through %d times after alice: want 2", got)
+	}
+	// A user may be called like an address.
+	if got := granted(l, viewing("192.0.2.1"), query, 5); got != 2 {
+		t.Errorf("a user called 192.0.2.1 is let through %d times: want 2", got)
+	}
+	alice, host := services.Viewer{Key: "alice"}, services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeIngest}}
+	if l.Socket(alice) != nil || l.Socket(alice) == nil || l.Socket(host) != nil || l.Socket(host) != nil {
+		t.Error("want 1 socket of alice, and any number of the host's")
+	}
+}

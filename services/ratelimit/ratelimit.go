@@ -1,0 +1,271 @@
+// Package ratelimit bounds how much one subject may ask of the server: a viewer, a host application, an address.
+//
+// It guarantees: a decision costs no round trip, because each node keeps its own token buckets in memory; nodes on one
+// Redis add up what they spent once a second, so that a subject gets one allowance and not one per node; memory goes back
+// when a bucket is full again.
+//
+// On failure: while Redis does not answer, each node bounds by what it sees itself. A node that meets a subject for the
+// first time grants a full bucket until its next exchange.
+package ratelimit
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"tidings/services"
+)
+
+// Budget names what is bounded.
+type Budget string
+
+// The budgets. Each belongs to one kind of subject.
+const (
+	Reads         Budget = "READS"         // cost of a viewer's queries and subscriptions
+	Writes        Budget = "WRITES"        // a viewer's mutation fields
+	Follows       Budget = "FOLLOWS"       // a viewer's follows and unfollows
+	Conversations Budget = "CONVERSATIONS" // conversations that a viewer creates, and additions of members
+	Sockets       Budget = "SOCKETS"       // WebSockets that a viewer opens
+	HostReads     Budget = "HOST_READS"    // cost of a host application's queries (scope ingest)
+	HostWrites    Budget = "HOST_WRITES"   // a host application's events and mutation fields
+	Admin         Budget = "ADMIN"         // operations with the scope admin
+	Address       Budget = "ADDRESS"       // HTTP requests, WebSockets and their operations from one address
+)
+
+// Limits says how much of each budget one subject has a minute. A whole minute's worth may be spent at once. 0 is
+// without limit.
+type Limits map[Budget]int
+
+// Defaults are the limits of a server that sets none.
+func Defaults() Limits {
+	return Limits{
+		Reads: 600_000, Writes: 600, Follows: 120, Conversations: 60, Sockets: 240,
+		HostReads: 60_000_000, HostWrites: 3_000_000, Admin: 1_200, Address: 60_000,
+	}
+}
+
+// Budgets lists the names in the order of their documentation.
+var Budgets = []Budget{Reads, Writes, Follows, Conversations, Sockets, HostReads, HostWrites, Admin, Address}
+
+const maxLimit = 1_000_000_000
+
+// Parse reads NAME=NUMBER items over the defaults, or answers why they cannot be. The one item "off" removes all limits.
+func Parse(items []string) (limits Limits, reason string) {
+	limits = Defaults()
+	if len(items) == 1 && items[0] == "off" {
+		return Limits{}, ""
+	}
+	named := map[Budget]bool{}
+	for _, item := range items {
+		name, text, _ := strings.Cut(item, "=")
+		budget := Budget(name)
+		if !slices.Contains(Budgets, budget) {
+			return nil, fmt.Sprintf("%s is not a budget: one of %v is needed, then = and the number a minute; or off alone", services.Quote(item), Budgets)
+		}
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 0 || limit > maxLimit {
+			return nil, fmt.Sprintf("%s: 0 to %d is allowed after the =", services.Quote(item), maxLimit)
+		}
+		if named[budget] {
+			return nil, fmt.Sprintf("%s is named twice", budget)
+		}
+		named[budget], limits[budget] = true, limit
+	}
+	return limits, ""
+}
+
+// Ledger adds up what all nodes spend.
+type Ledger interface {
+	// Spend adds amounts to the buckets' totals in the window and answers the totals, in their order. A bucket's name is
+	// the same on every node. Totals may be forgotten some time after the window.
+	Spend(ctx context.Context, window int64, buckets []string, amounts []int) (totals []int, err error)
+}
+
+// Config says what is bounded. Zero fields have defaults.
+type Config struct {
+	Limits   Limits
+	Ledger   Ledger        // nil: this node is alone
+	Exchange time.Duration // how often the nodes exchange what they spent; default 1 s
+	Clock    services.Clock
+	Log      *slog.Logger
+}
+
+// Limiter keeps the buckets of one node. It is safe for concurrent use.
+type Limiter struct {
+	cfg     Config
+	seed    maphash.Seed
+	shards  [shardCount]shard
+	refused atomic.Uint64
+	quiet   bool // the last exchange failed, and the log says so; of RunOnce alone
+}
+
+const (
+	shardCount = 64
+	// window is how long one total counts. What other nodes spent at its very end is forgotten: at most the spending of
+	// one exchange in ten.
+	window = 10 * time.Second
+)
+
+type shard struct {
+	mu      sync.Mutex
+	buckets map[bucketKey]*bucket
+}
+
+type bucketKey struct {
+	budget  Budget
+	subject string
+}
+
+// bucket is one subject's budget on this node.
+type bucket struct {
+	limiter *rate.Limiter
+	unsaid  int   // spent here since the last exchange
+	window  int64 // that total is of
+	total   int   // of all nodes, as the last exchange had it
+}
+
+// New makes a limiter. Its Run exchanges and forgets.
+func New(cfg Config) *Limiter {
+	cfg.Clock = cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.Exchange = cmp.Or(cfg.Exchange, time.Second)
+	l := &Limiter{cfg: cfg, seed: maphash.MakeSeed()}
+	for i := range l.shards {
+		l.shards[i].buckets = map[bucketKey]*bucket{}
+	}
+	return l
+}
+
+func (l *Limiter) shardOf(key bucketKey) *shard {
+	return &l.shards[maphash.String(l.seed, key.subject)%shardCount]
+}
+
+// Refused counts what was refused since the start.
+func (l *Limiter) Refused() uint64 { return l.refused.Load() }
+
+// Take spends amount of a subject's budget. RATE_LIMITED, with the time to wait, says that it was not spent. An amount
+// beyond the whole budget empties it, so that one large request is possible a minute.
+func (l *Limiter) Take(budget Budget, subject string, amount int) error {
+	limit := l.cfg.Limits[budget]
+	if limit == 0 || amount <= 0 {
+		return nil
+	}
+	key := bucketKey{budget, subject}
+	part := l.shardOf(key)
+	now := l.cfg.Clock.Now()
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	b := part.buckets[key]
+	if b == nil {
+		b = &bucket{limiter: rate.NewLimiter(rate.Limit(float64(limit)/60), limit)}
+		part.buckets[key] = b
+	}
+	asked := min(amount, limit)
+	reservation := b.limiter.ReserveN(now, asked)
+	if wait := reservation.DelayFrom(now); wait > 0 {
+		reservation.CancelAt(now)
+		l.refused.Add(1)
+		wait = (wait + time.Millisecond - 1).Truncate(time.Millisecond) // rounded up: then there is enough
+		return &services.Error{Code: services.RateLimited, RetryAfter: wait, Message: fmt.Sprintf(
+			"%s: up to %d a minute are allowed, try again in %s", budget, limit, waitText(wait))}
+	}
+	b.unsaid += asked
+	return nil
+}
+
+// waitText is a wait in whole seconds, as a person reads it.
+func waitText(wait time.Duration) string {
+	return fmt.Sprintf("%d s", int(math.Ceil(wait.Seconds())))
+}
+
+// Run exchanges and forgets until ctx ends.
+func (l *Limiter) Run(ctx context.Context) error {
+	return services.AtEach(ctx, l.cfg.Exchange, func(ctx context.Context) { l.RunOnce(ctx) })
+}
+
+// RunOnce tells the other nodes what was spent here, takes from each bucket what they spent, and forgets full buckets.
+func (l *Limiter) RunOnce(ctx context.Context) {
+	keys, amounts := l.collect()
+	if l.cfg.Ledger == nil || len(keys) == 0 {
+		return
+	}
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.name()
+	}
+	now := l.cfg.Clock.Now()
+	number := now.UnixMilli() / window.Milliseconds()
+	totals, err := l.cfg.Ledger.Spend(ctx, number, names, amounts)
+	if err != nil {
+		if !l.quiet {
+			l.cfg.Log.Warn("rate limits hold for this node alone until Redis answers", "error", err)
+		}
+		l.quiet = true
+		return
+	}
+	l.quiet = false
+	for i, total := range totals {
+		l.adopt(keys[i], amounts[i], number, total, now)
+	}
+}
+
+// collect takes the spending of all buckets that are noticeably used, and drops those that are full again. A bucket that
+// is hardly used is nobody's concern: Redis hears of those alone that could reach their limit.
+func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
+	now := l.cfg.Clock.Now()
+	for i := range l.shards {
+		part := &l.shards[i]
+		part.mu.Lock()
+		for key, b := range part.buckets {
+			burst := float64(b.limiter.Burst())
+			left := b.limiter.TokensAt(now)
+			if left >= burst {
+				delete(part.buckets, key)
+			} else if b.unsaid > 0 && left < burst*7/8 {
+				keys, amounts = append(keys, key), append(amounts, b.unsaid)
+				b.unsaid = 0
+			}
+		}
+		part.mu.Unlock()
+	}
+	return keys, amounts
+}
+
+// adopt takes from a bucket what others spent in the window since the last exchange.
+func (l *Limiter) adopt(key bucketKey, said int, number int64, total int, now time.Time) {
+	part := l.shardOf(key)
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	b := part.buckets[key]
+	if b == nil {
+		return
+	}
+	if b.window != number {
+		b.window, b.total = number, 0
+	}
+	others := min(total-b.total-said, b.limiter.Burst())
+	b.total = total
+	if others > 0 {
+		b.limiter.ReserveN(now, others)
+	}
+}
+
+// name is what other nodes call a bucket: short, and without a user's key or an address in it, because it becomes
+// a key of Redis. It is cryptographic so that nobody can choose a name that shares a neighbour's bucket.
+func (k bucketKey) name() string {
+	sum := sha256.Sum256([]byte(string(k.budget) + ":" + k.subject))
+	return hex.EncodeToString(sum[:12])
+}

@@ -1,0 +1,35 @@
+package rdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// spendingLife is how long a total is kept: longer than any window that still counts.
+const spendingLife = time.Minute
+
+// Spend adds what this node spent of some rate limits to the totals of all nodes, in one round trip, and answers the
+// totals. A total belongs to one window.
+func (c *Client) Spend(ctx context.Context, window int64, buckets []string, amounts []int) ([]int, error) {
+	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+		for i, bucket := range buckets {
+			key := spendingKey(window, bucket)
+			p.IncrBy(ctx, key, int64(amounts[i]))
+			p.Expire(ctx, key, spendingLife)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	totals := make([]int, len(buckets))
+	for i := range totals {
+		total, err := commands[2*i].(*redis.IntCmd).Result()
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		totals[i] = int(total)
+	}
+	return totals, nil
+}

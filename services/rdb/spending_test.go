@@ -1,0 +1,38 @@
+package rdb
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestSpendingAddsUpOverNodesAndWindows(t *testing.T) {
+	eachView(t, func(v view) {
+		ctx, trips := WithRoundTrips(v.Context())
+		spend := func(window int64, buckets []string, amounts []int, want ...int) {
+			t.Helper()
+			got, err := v.c.Spend(ctx, window, buckets, amounts)
+			v.must(err)
+			if !slices.Equal(got, want) {
+				v.Errorf("window %d, %v of %v: %v: want %v", window, amounts, buckets, got, want)
+			}
+		}
+		spend(1, []string{"a", "b"}, []int{5, 7}, 5, 7)
+		spend(1, []string{"b", "a"}, []int{1, 2}, 8, 7)
+		spend(2, []string{"a"}, []int{3}, 3)
+		if trips.Count() != 3 {
+			v.Errorf("%d round trips: want 3", trips.Count())
+		}
+		if left, err := v.c.rds().TTL(v.Context(), spendingKey(1, "a")).Result(); err != nil || left <= 0 || left > spendingLife {
+			v.Errorf("a total lives for %s, %v: want %s", left, err, spendingLife)
+		}
+	})
+}
+
+func TestSpendingIntoAnotherTypeIsAnError(t *testing.T) {
+	eachView(t, func(v view) {
+		v.must(v.c.rds().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
+		if totals, err := v.c.Spend(v.Context(), 1, []string{"a"}, []int{1}); err == nil {
+			v.Errorf("a key of another type: %v, and no error", totals)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"tidings/services"
+)
+
+// Limits bounds what clients may ask for. Each method answers RATE_LIMITED, with the time to wait, when it is too much;
+// what was refused is not executed. Implementations are safe for concurrent use and do not wait.
+type Limits interface {
+	// Address is asked for each HTTP request, each socket and each operation on a socket.
+	Address(address string) error
+	// Operation is asked before an operation of that cost is executed. The viewer, if there is one, is in the context.
+	Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
+	// Socket is asked before a viewer's socket is acknowledged.
+	Socket(viewer services.Viewer) error
+}
+
+// noLimits bounds nothing.
+type noLimits struct{}
+
+func (noLimits) Address(string) error                                                    { return nil }
+func (noLimits) Operation(context.Context, string, *graphql.OperationContext, int) error { return nil }
+func (noLimits) Socket(services.Viewer) error                                            { return nil }
+
+// addresses finds the address of a client.
+type addresses struct{ proxies []netip.Prefix }
+
+// of is the address that a request is counted under: the connection's, or, where that is a trusted proxy, the last one in
+// X-Forwarded-For that is not. An IPv6 address stands for its /64, because whoever has one has all of it.
+func (a addresses) of(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr // of a Unix socket, or of a test
+	}
+	client := peer.Addr().Unmap()
+	if a.trusts(client) {
+		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		for _, hop := range slices.Backward(hops) {
+			address, ok := parseHop(hop)
+			if !ok {
+				break
+			}
+			if client = address; !a.trusts(client) {
+				break
+			}
+		}
+	}
+	if client.Is6() {
+		network, _ := client.WithZone("").Prefix(64) // 64 is within an IPv6 address
+		return network.String()
+	}
+	return client.String()
+}
+
+func (a addresses) trusts(address netip.Addr) bool {
+	return slices.ContainsFunc(a.proxies, func(proxy netip.Prefix) bool { return proxy.Contains(address) })
+}
+
+// parseHop reads one element of X-Forwarded-For. Some proxies add a port.
+func parseHop(text string) (netip.Addr, bool) {
+	text = strings.TrimSpace(text)
+	if address, err := netip.ParseAddr(text); err == nil {
+		return address.Unmap(), true
+	}
+	withPort, err := netip.ParseAddrPort(text)
+	return withPort.Addr().Unmap(), err == nil
+}
+
+// ParseProxies reads addresses and networks (10.0.0.0/8), or answers the one that is neither.
+func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
+	for _, item := range items {
+		network, err := netip.ParsePrefix(item)
+		if err != nil {
+			address, err := netip.ParseAddr(item)
+			if err != nil {
+				return nil, item
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		proxies = append(proxies, network.Masked())
+	}
+	return proxies, ""
+}
+
+// occupancy counts what each holder has open now, up to a limit each.
+type occupancy struct {
+	limit int
+
+	mu   sync.Mutex
+	open map[string]int
+}
+
+// enter counts one more; false says that the holder is at its limit, and nothing was counted.
+func (o *occupancy) enter(holder string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.limit > 0 && o.open[holder] >= o.limit {
+		return false
+	}
+	if o.open == nil {
+		o.open = map[string]int{}
+	}
+	o.open[holder]++
+	return true
+}
+
+// leave takes back what enter counted.
+func (o *occupancy) leave(holder string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open[holder]--; o.open[holder] <= 0 {
+		delete(o.open, holder)
+	}
+}

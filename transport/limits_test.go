@@ -1,0 +1,187 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"tidings/services"
+)
+
+// fakeLimits refuses what a test says.
+type fakeLimits struct {
+	addresses                  atomic.Int64
+	address, operation, socket atomic.Bool // refused
+}
+
+var errLimited = &services.Error{Code: services.RateLimited, Message: "WRITES: too many", RetryAfter: 1500 * time.Millisecond}
+
+func refuseIf(refused *atomic.Bool) error {
+	if refused.Load() {
+		return errLimited
+	}
+	return nil
+}
+
+func (f *fakeLimits) Address(string) error {
+	f.addresses.Add(1)
+	return refuseIf(&f.address)
+}
+
+func (f *fakeLimits) Operation(context.Context, string, *graphql.OperationContext, int) error {
+	return refuseIf(&f.operation)
+}
+
+func (f *fakeLimits) Socket(services.Viewer) error { return refuseIf(&f.socket) }
+
+func TestRateLimitedRequestIsNotExecuted(t *testing.T) {
+	limits := &fakeLimits{}
+	handler := newHTTP(t, func(cfg *Config) { cfg.Limits = limits })
+	if got := post(t, handler, "{ hello }"); got.status != 200 || limits.addresses.Load() != 1 {
+		t.Fatalf("within the limits: %d %s, %d requests counted", got.status, got.body, limits.addresses.Load())
+	}
+	for name, refused := range map[string]*atomic.Bool{"address": &limits.address, "operation": &limits.operation} {
+		refused.Store(true)
+		got := post(t, handler, `mutation { set(text: "never") }`)
+		want := `{"errors":[{"message":"WRITES: too many","extensions":{"code":"RATE_LIMITED","retryAfterMs":1500}}]}`
+		if got.status != http.StatusTooManyRequests || got.body != want || got.header.Get("Retry-After") != "2" {
+			t.Errorf("%s: %d, Retry-After %q, %s: want 429, 2, %s", name, got.status, got.header.Get("Retry-After"), got.body, want)
+		}
+		refused.Store(false)
+	}
+}
+
+func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
+	limits := &fakeLimits{}
+	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+		c := w.open("alice")
+		limits.operation.Store(true)
+		c.subscribe("1", "subscription { ticks }")
+		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
+		limits.operation.Store(false)
+		limits.address.Store(true)
+		c.subscribe("1", "{ hello }")
+		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
+		limits.address.Store(false)
+		c.subscribe("1", "{ hello }")
+		if got := c.next(); got != `{"type":"next","id":"1","payload":{"data":{"hello":"world"}}}` {
+			t.Errorf("after the refusals: %s", got)
+		}
+		c.expect(`{"type":"complete","id":"1"}`)
+	})
+}
+
+func TestRateLimitedSocketIsRefused(t *testing.T) {
+	limits := &fakeLimits{}
+	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+		limits.socket.Store(true)
+		c := w.connect()
+		c.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`)
+		if closing := c.expectClose(closeTooMany); closing.Text != "WRITES: too many" {
+			t.Errorf("the reason is %q", closing.Text)
+		}
+		limits.address.Store(true)
+		_, err := w.dial(http.Header{}, protocol)
+		if refused, ok := err.(*refusal); !ok || refused.status != http.StatusTooManyRequests || refused.header.Get("Retry-After") != "2" {
+			t.Errorf("the upgrade: %v: want 429 with Retry-After", err)
+		}
+	})
+}
+
+func TestSocketsOfAUserAreBounded(t *testing.T) {
+	inWorld(t, func(cfg *SocketConfig) { cfg.PerUser = 2 }, func(w *world) {
+		first, second := w.open("alice"), w.open("alice")
+		third := w.connect()
+		third.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`)
+		third.expectClose(closeTooMany)
+		w.open("bob")
+		first.conn.Close()
+		synctest.Wait()
+		w.open("alice")
+		second.subscribe("1", "{ hello }")
+		second.next()
+		if len(w.sockets.perUser.open) != 2 {
+			t.Errorf("%v are counted", w.sockets.perUser.open)
+		}
+	})
+}
+
+func TestSocketsOfAnAddressAreBounded(t *testing.T) {
+	inWorld(t, func(cfg *SocketConfig) { cfg.PerAddress = 2 }, func(w *world) {
+		first := w.connect() // counted before it says anything
+		w.connect()
+		_, err := w.dial(http.Header{}, protocol)
+		if refused, ok := err.(*refusal); !ok || refused.status != http.StatusTooManyRequests {
+			t.Errorf("the third: %v: want 429", err)
+		}
+		first.conn.Close()
+		synctest.Wait()
+		w.open("alice")
+	})
+}
+
+// Nothing stays counted once all sockets are gone, whichever way they went.
+func TestNothingStaysCountedWhenSocketsAreGone(t *testing.T) {
+	var sockets *Sockets
+	inWorld(t, func(cfg *SocketConfig) { cfg.PerUser, cfg.PerAddress = 3, 4 }, func(w *world) {
+		sockets = w.sockets
+		for _, header := range []http.Header{{}, {"Sec-Websocket-Version": {"8"}}} {
+			if conn, err := w.dial(header, "another-protocol"); err == nil {
+				conn.Close()
+			}
+		}
+		synctest.Wait()
+		w.open("alice").send("not a message")
+		w.open("alice").conn.Close()
+		w.open("")
+	})
+	if len(sockets.perUser.open) != 0 || len(sockets.perAddress.open) != 0 {
+		t.Errorf("%v and %v are left", sockets.perUser.open, sockets.perAddress.open)
+	}
+}
+
+func TestClientAddress(t *testing.T) {
+	proxies, wrong := ParseProxies([]string{"10.0.0.0/8", "192.0.2.1", "fd00::/8"})
+	if wrong != "" {
+		t.Fatal(wrong)
+	}
+	for _, test := range []struct {
+		name, peer string
+		forwarded  []string
+		want       string
+	}{
+		{"direct", "203.0.113.7:5", nil, "203.0.113.7"},
+		{"direct, and it says otherwise", "203.0.113.7:5", []string{"198.51.100.1"}, "203.0.113.7"},
+		{"by a proxy", "10.1.2.3:5", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"by two proxies", "10.1.2.3:5", []string{"198.51.100.1, 192.0.2.1"}, "198.51.100.1"},
+		{"by a proxy, and the client forged more", "10.1.2.3:5", []string{"1.1.1.1, 198.51.100.1"}, "198.51.100.1"},
+		{"several headers", "10.1.2.3:5", []string{"1.1.1.1", "198.51.100.1, 10.9.9.9"}, "198.51.100.1"},
+		{"a port", "10.1.2.3:5", []string{"198.51.100.1:80"}, "198.51.100.1"},
+		{"by a proxy that says nothing", "10.1.2.3:5", nil, "10.1.2.3"},
+		{"by a proxy that says nonsense", "10.1.2.3:5", []string{"1.1.1.1, unknown"}, "10.1.2.3"},
+		{"proxies alone", "10.1.2.3:5", []string{"10.2.2.2"}, "10.2.2.2"},
+		{"an IPv6 address is its network", "[2001:db8:1:2:3:4:5:6]:5", nil, "2001:db8:1:2::/64"},
+		{"IPv4 in IPv6", "[::ffff:203.0.113.7]:5", nil, "203.0.113.7"},
+		{"IPv4 in IPv6, by a proxy", "[::ffff:10.0.0.1]:5", []string{"2001:db8::1"}, "2001:db8::/64"},
+		{"a zone", "[fe80::1%eth0]:5", nil, "fe80::/64"},
+		{"a Unix socket", "@", nil, "@"},
+	} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		request.RemoteAddr = test.peer
+		for _, line := range test.forwarded {
+			request.Header.Add("X-Forwarded-For", line)
+		}
+		if got := (addresses{proxies}).of(request); got != test.want {
+			t.Errorf("%s: %s: want %s", test.name, got, test.want)
+		}
+	}
+	if _, wrong := ParseProxies([]string{"10.0.0.1", "example.com"}); wrong != "example.com" {
+		t.Errorf("the wrong one is %q", wrong)
+	}
+}
