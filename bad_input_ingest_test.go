@@ -103,6 +103,7 @@ func (c *crowd) badEvents() []badEvent {
 		{event("setProfile", "as", "user:alice", "avatarUrl", "ftp://x/y"), "INVALID", "avatarUrl: "},
 		{event("markHomeFeedSeen", "as", "user:alice", "upTo", future), "INVALID", "upTo: " + future + " is in the future"},
 		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000001"), "NOT_FOUND", "upTo: there is no post:0000000000001"},
+		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000000"), "NOT_FOUND", "upTo: there is no post:0000000000000"},
 		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "user:bob"), "INVALID", `upTo: "user:bob"`},
 		{event("markLiveBoardSeen", "as", "user:bob", "sessionId", "none"), "INVALID", `sessionId: "none"`},
 		{event("markNotificationsSeen", "as", "user:bob", "upTo", c.post), "INVALID", "upTo: "},

@@ -71,7 +71,7 @@ func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.Mar
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.markHomeFeedSeen(ctx, viewer.Number, input.UpTo)
+	op, err := r.markHomeFeedSeen(viewer.Number, input.UpTo)
 	if err != nil {
 		return nil, err
 	}

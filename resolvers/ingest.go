@@ -102,7 +102,7 @@ func (r *Resolver) postEvent(ctx context.Context, event graph.IngestEvent) (*hap
 		return &happening{op, event.DeletePost.PostID, event.DeletePost.Key}, err
 	case event.MarkHomeFeedSeen != nil:
 		op, err := as(ctx, r, event.MarkHomeFeedSeen.As, func(actor services.UserNumber) (*fanout.Op, error) {
-			return r.markHomeFeedSeen(ctx, actor, event.MarkHomeFeedSeen.UpTo)
+			return r.markHomeFeedSeen(actor, event.MarkHomeFeedSeen.UpTo)
 		})
 		return &happening{op, "", event.MarkHomeFeedSeen.Key}, err
 	}

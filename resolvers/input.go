@@ -81,21 +81,19 @@ func drafted(body string, parentID *string, mentions []string) (draft feed.Draft
 	return draft, nil
 }
 
-// markHomeFeedSeen makes the op of the mark. Without upTo it is the newest in the feed now; the idempotency key
-// stands for what the client said, not for what that was.
-func (r *Resolver) markHomeFeedSeen(ctx context.Context, reader services.UserNumber, upTo *string) (*fanout.Op, error) {
+// markHomeFeedSeen makes the op of the mark. Without upTo it covers everything that is in the feed when it is committed.
+func (r *Resolver) markHomeFeedSeen(reader services.UserNumber, upTo *string) (*fanout.Op, error) {
 	if upTo != nil {
 		place, err := services.ParsePostGlobalID("upTo", *upTo)
 		if err != nil {
 			return nil, err
 		}
+		if place == 0 { // which stands for no place
+			return nil, services.Errorf(services.NotFound, "upTo: there is no %s", *upTo)
+		}
 		return r.Feed.MarkSeen(reader, place), nil
 	}
-	newest, err := r.Feed.Newest(ctx, reader)
-	if err != nil {
-		return nil, err
-	}
-	op := r.Feed.MarkSeen(reader, newest)
-	op.Input = ""
+	op := r.Feed.MarkSeen(reader, 0)
+	op.Input = "" // as older versions wrote it: a key outlives an upgrade
 	return op, nil
 }

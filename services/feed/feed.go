@@ -62,17 +62,19 @@ func New(cfg Config) *Service {
 // maxSkew is how far ahead of this node's clock a place may lie: other nodes' clocks differ.
 const maxSkew = time.Minute
 
-// MarkSeen is the op by which a reader has looked at his feed up to a place; 0 is the newest that is in it now. The
-// mark only grows. What was shown may be deleted since, or its author no longer followed. INVALID when the place is in the
-// future, NOT_FOUND when there never was such a post.
+// MarkSeen is the op by which a reader has looked at their feed up to a place. 0 is the newest post that the feed holds when
+// the op is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in this
+// node's memory. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID when the place
+// is in the future, NOT_FOUND when there never was such a post.
 func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *fanout.Op {
 	return &fanout.Op{
 		Name: "markHomeFeedSeen", Actor: reader, Input: upTo.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			if err := s.checkShown(ctx, tx, upTo); err != nil {
+			place, err := s.shownUpTo(ctx, tx, reader, upTo)
+			if err != nil {
 				return nil, err
 			}
-			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", upTo); err != nil {
+			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", place); err != nil {
 				return nil, err
 			}
 			return nil, tx.Enqueue(ctx, fanout.SeenJob(reader))
@@ -81,30 +83,21 @@ func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *fa
 	}
 }
 
-// checkShown refuses a place where no post can have been shown: the mark never falls, so that one that a mistake raised
-// would hide what is new.
-func (s *Service) checkShown(ctx context.Context, tx *store.Tx, upTo services.PostID) error {
+// shownUpTo is the place up to which a reader has been shown posts. It refuses a place where no post can have been shown: the
+// mark never falls, so that one that a mistake raised would hide what is new.
+func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.UserNumber, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
-		return nil
+		return tx.NewestOfFeed(ctx, reader)
 	}
 	name := services.GlobalID(services.PostType, upTo.String())
 	if limit := services.PostIDAt(s.clock.Now().Add(maxSkew)); upTo > limit {
-		return services.Errorf(services.Invalid, "upTo: %s is in the future", name)
+		return 0, services.Errorf(services.Invalid, "upTo: %s is in the future", name)
 	}
 	_, err := tx.Post(ctx, upTo)
 	if services.CodeOf(err) == services.NotFound {
 		err = services.Errorf(services.NotFound, "upTo: there is no %s", name)
 	}
-	return err
-}
-
-// Newest is the newest place in a reader's feed, 0 when it is empty.
-func (s *Service) Newest(ctx context.Context, reader services.UserNumber) (services.PostID, error) {
-	raw, err := s.first(ctx, reader, 1)
-	if err != nil || len(raw.Entries) == 0 {
-		return 0, err
-	}
-	return raw.Entries[0].Post, nil
+	return upTo, err
 }
 
 // Post reads one post. NOT_FOUND when it never was or is deleted.

@@ -144,11 +144,12 @@ func TestAWalkIsSteadyWhilePostsCome(t *testing.T) {
 	}
 }
 
-func TestAnEmptyFeedHasNoNewest(t *testing.T) {
+func TestAnEmptyFeedHasNothingToMark(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
-	if newest, err := n.Newest(t.Context(), user); newest != 0 || err != nil {
-		t.Errorf("%s, %v", newest, err)
+	n.Must(n.do(n.MarkSeen(user, 0)))
+	if mark, err := n.Store.Position(t.Context(), user, store.HomePage, ""); mark != 0 || err != nil {
+		t.Errorf("the mark is at %s, %v", mark, err)
 	}
 	if _, err := n.Page(t.Context(), user, services.MaxPostID, 1); err != nil {
 		t.Error(err)
@@ -178,8 +179,8 @@ func TestWithoutEnginesAPageIsUnavailable(t *testing.T) {
 	if page, err := n.Page(t.Context(), reader, services.MaxPostID, 20); !services.IsUnavailable(err) {
 		t.Errorf("got %+v, %v", page, err)
 	}
-	if newest, err := n.Newest(t.Context(), reader); !services.IsUnavailable(err) {
-		t.Errorf("the newest is %s, %v", newest, err)
+	if err := n.do(n.MarkSeen(reader, 0)); !services.IsUnavailable(err) {
+		t.Errorf("a mark: %v", err)
 	}
 }
 

@@ -62,6 +62,12 @@ var (
 
 	inboxFeed = newStatement("home feed of an inbox", `WITH `+ofInbox+newestOfSources)
 
+	newestOfFeed = newStatement("newest post of a home feed", `WITH `+ofAll+`
+SELECT COALESCE(max(newest), 0) FROM (
+	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND `+feedPost+` ORDER BY id DESC LIMIT 1) AS newest
+	FROM sources a
+) AS of_each`)
+
 	countNew = newStatement("count new posts", `WITH `+ofAll+countOfSources)
 
 	countPushed = newStatement("count new posts of an inbox", `WITH `+ofInbox+countOfSources)
@@ -79,6 +85,12 @@ SELECT COALESCE(max(newest), 0) FROM (
 // number followed and with limit, not with how much the authors have written.
 func (s *Store) HomeFeed(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) ([]services.FeedEntry, error) {
 	return s.feed(ctx, homeFeed, reader, before, limit)
+}
+
+// NewestOfFeed is the newest post that HomeFeed lists now, 0 when it lists none.
+func (tx *Tx) NewestOfFeed(ctx context.Context, reader services.UserNumber) (newest services.PostID, err error) {
+	_, err = tx.one(ctx, newestOfFeed, []any{reader}, &newest)
+	return newest, err
 }
 
 // InboxFeed lists what of HomeFeed is in the reader's inbox: the pushed posts, and his own whatever their way.

@@ -96,6 +96,7 @@ func TestFeedAgainstModel(t *testing.T) {
 			}
 			equal(t, must(b.CountNew(b.ctx, m.reader, seen, limit))(t), m.countNew(seen, limit))
 			equal(t, must(b.CountNew(b.ctx, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			m.checkNewest(b, t)
 			m.inbox = true
 			for _, before := range []services.PostID{before, services.MaxPostID} {
 				equal(t, must(b.InboxFeed(b.ctx, m.reader, before, limit))(t), m.page(before, limit))
@@ -105,6 +106,19 @@ func TestFeedAgainstModel(t *testing.T) {
 			equal(t, must(b.CountPushed(b.ctx, m.reader, 0, 1000))(t), m.countNew(0, 1000))
 			m.checkPulled(b, t, people, limit)
 		})
+	})
+}
+
+// checkNewest compares the newest post of the feed, which a transaction reads.
+func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
+	var want services.PostID
+	for _, entry := range m.page(services.MaxPostID, 1) {
+		want = entry.Post
+	}
+	b.write(func(tx *store.Tx) error {
+		newest, err := tx.NewestOfFeed(b.ctx, m.reader)
+		equal(t, newest, want)
+		return err
 	})
 }
 
