@@ -102,6 +102,27 @@ func TestIngestAgainIsTheSame(t *testing.T) {
 	}
 }
 
+// A refusal is remembered under its key, by events and by mutations: sent again it has no effect on what happened since.
+func TestALateRepetitionOfARefusalHasNoEffect(t *testing.T) {
+	a := newAPI(t)
+	post := a.publish("alice")
+	refused := event{"unlikePost": event{"as": "user:bob", "postId": post, "key": "k1"}}
+	first := a.ingest(refused)
+	if code := first.at("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
+		t.Fatalf("unlike first: %v", first.Data)
+	}
+	a.must("bob", `mutation { likePost(input: {postId: "`+post+`"}) { post { id } } }`, nil)
+	again := a.ingest(refused)
+	if fmt.Sprint(again.Data) != fmt.Sprint(first.Data) {
+		t.Errorf("unlike again: %v, want %v", again.Data, first.Data)
+	}
+	unlike := `mutation { unlikePost(input: {postId: "` + post + `", idempotencyKey: "%s"}) { post { id } } }`
+	if got := a.as("bob", fmt.Sprintf(unlike, "k1"), nil); got.code() != services.Conflict {
+		t.Errorf("the same as a mutation: %+v", got)
+	}
+	a.must("bob", fmt.Sprintf(unlike, "k2"), nil) // the like still stood
+}
+
 func TestIngestIsTheHostsAlone(t *testing.T) {
 	a := newAPI(t)
 	got := a.as("bob", ingestQuery, map[string]any{"events": []event{publish("user:alice")}})

@@ -19,7 +19,8 @@ type Op struct {
 	Name  string // the mutation's name, for idempotency and logs
 	Actor services.UserNumber
 
-	// Key is the client's idempotency key, "" for none; Input prints the mutation's input, so that the same key with
+	// Key is the client's idempotency key, "" for none. It remembers the answer: what was made, or the refusal (CONFLICT,
+	// NOT_FOUND or FORBIDDEN; after any other error it is free). Input prints the mutation's input, so that the same key with
 	// another input is told apart.
 	Key   string
 	Input string
@@ -32,8 +33,9 @@ type Op struct {
 	// have the same, the last one's Own does it for all.
 	View string
 
-	ids    []string
-	behind bool
+	ids     []string
+	refusal *services.Error // the answer, now or, under the same idempotency key, the first time; nil when it happened
+	behind  bool
 }
 
 // Behind says that the op happened and its Own failed: the views do not show it yet.
@@ -60,6 +62,11 @@ func (f *Fanout) Commit(ctx context.Context, ops ...*Op) (errs []error) {
 		errs = []error{f.store.Write(ctx, writes[0])}
 	} else {
 		errs = f.store.WriteAll(ctx, writes)
+	}
+	for i, op := range ops {
+		if errs[i] == nil && op.refusal != nil {
+			errs[i] = op.refusal
+		}
 	}
 	f.Wake()
 	f.runOwn(ctx, ops, errs)
@@ -100,9 +107,9 @@ func (f *Fanout) runOwn(ctx context.Context, ops []*Op, errs []error) {
 	_ = group.Wait() // failures are logged above and mended by the jobs
 }
 
-// run applies the op once for its key.
+// run applies the op once for its key. A refusal that the key remembers is left in op.refusal: it is a fact to commit.
 func (op *Op) run(ctx context.Context, tx *store.Tx) error {
-	op.ids = nil
+	op.ids, op.refusal = nil, nil
 	if op.Key == "" {
 		ids, err := op.Apply(ctx, tx)
 		op.ids = ids
@@ -119,24 +126,50 @@ func (op *Op) run(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if op.ids, err = op.Apply(ctx, tx); err != nil || len(op.ids) == 0 {
+	failed, err := tx.Attempt(ctx, func() (err error) {
+		op.ids, err = op.Apply(ctx, tx)
 		return err
+	})
+	if err != nil {
+		return err
+	}
+	if failed != nil {
+		op.ids = nil
+		return op.refuse(ctx, tx, scope, failed)
+	}
+	if len(op.ids) == 0 {
+		return nil
 	}
 	return tx.RememberMade(ctx, scope, op.Key, op.ids)
 }
 
+// refuse notes the refusal under the op's key, so that a late repetition is answered alike and has no effect on what
+// happened since. An error that is not about the state leaves the key free: the same request may succeed later.
+func (op *Op) refuse(ctx context.Context, tx *store.Tx, scope string, failed error) error {
+	refusal, ok := errors.AsType[*services.Error](failed)
+	if !ok {
+		return failed
+	}
+	switch refusal.Code {
+	case services.Conflict, services.NotFound, services.Forbidden:
+		op.refusal = &services.Error{Code: refusal.Code, Message: refusal.Message}
+		return tx.RememberRefused(ctx, scope, op.Key, op.refusal)
+	}
+	return failed
+}
+
 // recall answers as the key was answered the first time.
 func (op *Op) recall(ctx context.Context, tx *store.Tx, scope string, hash []byte) error {
-	had, ids, found, err := tx.Recall(ctx, scope, op.Key)
+	had, found, err := tx.Recall(ctx, scope, op.Key)
 	if err != nil {
 		return err
 	}
 	if !found {
 		return store.ErrRemembered // forgotten between the two statements: the next request takes it
 	}
-	if !bytes.Equal(had, hash) {
+	if !bytes.Equal(had.BodyHash, hash) {
 		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(op.Key), 24*time.Hour)
 	}
-	op.ids = ids
+	op.ids, op.refusal = had.IDs, had.Refusal
 	return nil
 }

@@ -100,29 +100,87 @@ func TestTheSameKeyForSomethingElseIsAConflict(t *testing.T) {
 	}
 }
 
-// What failed is not remembered: the same key may try again.
-func TestAFailureLeavesItsKeyFree(t *testing.T) {
-	w := world(t, nil)
-	failing := newOp(1, "publish")
-	failing.Key = "k"
-	apply := failing.Apply
-	failing.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
-		if _, err := apply(ctx, tx); err != nil {
+// follows is the op by which a reader follows an author or ceases to; it is refused where that changes nothing.
+func follows(w *fanouttest.World, reader, author services.UserNumber, key string, on bool) *fanout.Op {
+	return &fanout.Op{
+		Name: fmt.Sprint("follow ", on), Actor: reader, Input: fmt.Sprint(author), Key: key,
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			change := tx.DeleteFollow
+			if on {
+				change = func(ctx context.Context, reader, author services.UserNumber) (bool, error) {
+					return tx.InsertFollow(ctx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
+				}
+			}
+			changed, err := change(ctx, reader, author)
+			if err == nil && !changed {
+				err = services.Errorf(services.Conflict, "userId: nothing changes for %s", key)
+			}
 			return nil, err
+		},
+	}
+}
+
+// A late repetition of a refused request has no effect on what happened since, one by one and within one batch.
+func TestAKeyRemembersARefusal(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		for _, together := range []bool{false, true} {
+			users := w.Strangers(2)
+			ops := []*fanout.Op{
+				follows(w, users[0], users[1], "k1", false), follows(w, users[0], users[1], "k2", true),
+				follows(w, users[0], users[1], "k1", false), follows(w, users[0], users[1], "k2", true),
+				follows(w, users[0], users[1], "k1", true),
+			}
+			var errs []error
+			if together {
+				errs = w.Fanout.Commit(t.Context(), ops...)
+			} else {
+				for _, op := range ops {
+					errs = append(errs, w.Fanout.Commit(t.Context(), op)...)
+				}
+			}
+			for i, says := range []string{"nothing changes for k1", "", "nothing changes for k1", "", "was used for another mutation"} {
+				if says == "" && errs[i] != nil || says != "" && (services.CodeOf(errs[i]) != services.Conflict || !strings.Contains(errs[i].Error(), says)) {
+					t.Errorf("together %t, request %d: %v, want %q", together, i, errs[i], says)
+				}
+			}
+			if _, followed, err := w.Store.Edge(t.Context(), users[0], users[1]); err != nil || !followed {
+				t.Errorf("together %t: the follow is gone, %v", together, err)
+			}
 		}
-		return nil, services.Errorf(services.Conflict, "of the test")
-	}
-	if err := commit(w, failing); services.CodeOf(err) != services.Conflict {
-		t.Fatal(err)
-	}
-	if n := entries(w, "publish"); n != 0 || failing.owned != 0 {
-		t.Errorf("what failed left %d entries and was shown %d times", n, failing.owned)
-	}
-	again := newOp(1, "publish")
-	again.Key = "k"
-	w.Must(commit(w, again))
-	if n := entries(w, "publish"); n != 1 {
-		t.Errorf("%d effects", n)
+	})
+}
+
+// Each code is remembered or leaves its key free, and what failed has no effect.
+func TestWhichRefusalsAKeyRemembers(t *testing.T) {
+	w := world(t, nil)
+	for _, code := range []services.Code{
+		services.Conflict, services.NotFound, services.Forbidden,
+		services.Invalid, services.Unavailable, services.RateLimited, services.Internal,
+	} {
+		remembered := slices.Contains([]services.Code{services.Conflict, services.NotFound, services.Forbidden}, code)
+		name := "refused with " + string(code)
+		failing := newOp(1, name)
+		failing.Key = name
+		apply := failing.Apply
+		failing.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+			ids, err := apply(ctx, tx)
+			return ids, errors.Join(err, services.Errorf(code, "of the test"))
+		}
+		if err := commit(w, failing); services.CodeOf(err) != code || len(failing.IDs()) != 0 {
+			t.Fatalf("%s: %v, ids %v", code, err, failing.IDs())
+		}
+		if n := entries(w, name); n != 0 || failing.owned != 0 {
+			t.Errorf("%s left %d entries and was shown %d times", code, n, failing.owned)
+		}
+		again := newOp(1, name)
+		again.Key = name
+		err := commit(w, again)
+		if remembered && (services.CodeOf(err) != code || err.Error() != "of the test" || again.applied+again.owned != 0) {
+			t.Errorf("%s again: %v, applied %d times", code, err, again.applied)
+		}
+		if !remembered && (err != nil || entries(w, name) != 1) {
+			t.Errorf("%s again: %v, %d effects", code, err, entries(w, name))
+		}
 	}
 }
 

@@ -17,11 +17,14 @@ var ErrRemembered = services.Errorf(services.Unavailable, "this idempotency key 
 
 var (
 	remember = newStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, ids, at) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, ids = excluded.ids, at = excluded.at WHERE i.at <= $6`)
+		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, ids = excluded.ids, code = '', message = '', at = excluded.at
+		WHERE i.at <= $6`)
 
 	rememberMade = newStatement("remember what an idempotency key made", `UPDATE idempotency SET ids = $3 WHERE scope = $1 AND key = $2`)
 
-	recall = newStatement("recall an idempotency key", `SELECT body_hash, ids FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
+	rememberRefused = newStatement("remember that an idempotency key was refused", `UPDATE idempotency SET code = $3, message = $4 WHERE scope = $1 AND key = $2`)
+
+	recall = newStatement("recall an idempotency key", `SELECT body_hash, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
 
 	forget = newStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
 )
@@ -49,17 +52,33 @@ func (tx *Tx) RememberMade(ctx context.Context, scope, key string, ids []string)
 	return err
 }
 
-// Recall gives what a key had made, if it was remembered within the last 24 hours.
-func (tx *Tx) Recall(ctx context.Context, scope, key string) (bodyHash []byte, ids []string, found bool, err error) {
-	var list string
-	found, err = tx.one(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &bodyHash, &list)
+// RememberRefused adds to a key that this transaction has taken that its request was refused, and how.
+func (tx *Tx) RememberRefused(ctx context.Context, scope, key string, refusal *services.Error) error {
+	_, err := tx.run(ctx, rememberRefused, scope, key, string(refusal.Code), refusal.Message)
+	return err
+}
+
+// Remembered is the answer that a key had: what was made, or the refusal, nil for none.
+type Remembered struct {
+	BodyHash []byte
+	IDs      []string
+	Refusal  *services.Error
+}
+
+// Recall gives the answer that a key had within the last 24 hours.
+func (tx *Tx) Recall(ctx context.Context, scope, key string) (had Remembered, found bool, err error) {
+	var list, code, message string
+	found, err = tx.one(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &list, &code, &message)
 	if err != nil || !found {
-		return nil, nil, false, err
+		return Remembered{}, false, err
 	}
-	if err := json.Unmarshal([]byte(list), &ids); err != nil {
-		return nil, nil, false, fmt.Errorf("store: the ids of idempotency key %s: %w", services.Quote(key), err)
+	if err := json.Unmarshal([]byte(list), &had.IDs); err != nil {
+		return Remembered{}, false, fmt.Errorf("store: the ids of idempotency key %s: %w", services.Quote(key), err)
 	}
-	return bodyHash, ids, true, nil
+	if code != "" {
+		had.Refusal = &services.Error{Code: services.Code(code), Message: message}
+	}
+	return had, true, nil
 }
 
 // ForgetIdempotencyKeys deletes those remembered before a time and says how many.

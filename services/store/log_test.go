@@ -120,7 +120,11 @@ func TestIdempotencyKeys(t *testing.T) {
 			return b.Write(b.ctx, func(tx *store.Tx) error { return tx.Remember(b.ctx, scope, key, hash, ids) })
 		}
 		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
-			b.write(func(tx *store.Tx) (err error) { hash, ids, found, err = tx.Recall(b.ctx, scope, key); return err })
+			b.write(func(tx *store.Tx) error {
+				had, known, err := tx.Recall(b.ctx, scope, key)
+				hash, ids, found = had.BodyHash, had.IDs, known
+				return err
+			})
 			return hash, ids, found
 		}
 		_, _, found := recall("alice", "k")
@@ -168,8 +172,8 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 				err := b.Write(b.ctx, func(tx *store.Tx) error {
 					err := tx.Remember(b.ctx, "alice", "k", nil, nil)
 					if errors.Is(err, store.ErrRemembered) {
-						_, ids, found, err := tx.Recall(b.ctx, "alice", "k")
-						answers[n] = fmt.Sprint(ids, found)
+						had, found, err := tx.Recall(b.ctx, "alice", "k")
+						answers[n] = fmt.Sprint(had.IDs, found)
 						return err
 					}
 					id := services.PostID(100 + n)

@@ -138,6 +138,25 @@ func (s *Store) part(ctx context.Context, tx *Tx, fn func(*Tx) error, guarded bo
 	return failed, tx.control(ctx, release)
 }
 
+// Attempt runs fn as a part of the transaction: an error of fn undoes what fn did and nothing else, and is returned as
+// failed. err is an error of the transaction: return it.
+func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) {
+	if err := tx.control(ctx, "SAVEPOINT attempt"); err != nil {
+		return nil, err
+	}
+	before := len(tx.grouped)
+	if failed = fn(); failed != nil {
+		tx.grouped = tx.grouped[:before]
+		if err := tx.control(ctx, "ROLLBACK TO SAVEPOINT attempt"); err != nil {
+			if services.IsUnavailable(failed) {
+				err = failed // the engine gave the transaction up, and this is why
+			}
+			return failed, err
+		}
+	}
+	return failed, tx.control(ctx, "RELEASE SAVEPOINT attempt")
+}
+
 // control runs a statement that has no parameters and no name.
 func (tx *Tx) control(ctx context.Context, text string) error {
 	_, err := tx.db.exec(ctx, text, nil)
