@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,6 +122,34 @@ func TestALateRepetitionOfARefusalHasNoEffect(t *testing.T) {
 		t.Errorf("the same as a mutation: %+v", got)
 	}
 	a.must("bob", fmt.Sprintf(unlike, "k2"), nil) // the like still stood
+}
+
+// What is told in one ingest happens in the order told: last active first goes by it, and so do notifications.
+func TestABatchKeepsTheOrderTold(t *testing.T) {
+	a := newAPI(t)
+	var talks []string
+	for i := range 12 {
+		talks = append(talks, a.talk("DIRECT", "alice", fmt.Sprint("friend", i)))
+	}
+	order := []int{7, 3, 11, 0, 9, 1, 5, 10, 2, 8, 4, 6}
+	for range 2 { // the second batch is after the first, though the clock stands
+		var events []event
+		for _, i := range order {
+			events = append(events, event{"sendMessage": event{"as": fmt.Sprint("user:friend", i), "conversationId": talks[i], "body": "hello"}})
+		}
+		if got := a.ingest(events...); got.at("ingest", "results", len(order)-1, "error") != nil {
+			t.Fatalf("%+v", got)
+		}
+		a.Quiet(a.Fanout)
+		got := a.must("alice", `{ viewer { conversations(first: 12) { edges { node { id } } } } }`, nil)
+		for place := range order {
+			want := talks[order[len(order)-1-place]]
+			if id := got.at("viewer", "conversations", "edges", place, "node", "id"); id != want {
+				t.Fatalf("place %d of the list has %v, want %s: %v", place, id, want, got.Data)
+			}
+		}
+		slices.Reverse(order)
+	}
 }
 
 func TestIngestIsTheHostsAlone(t *testing.T) {

@@ -66,14 +66,14 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
 		}
 		due := job.NotBefore
 		if due.IsZero() {
-			due = tx.Now
+			due = tx.began
 		}
 		payload := job.Payload
 		if payload == nil {
 			payload = []byte{}
 		}
 		// What is planned for later counts as made when it is due: until then nobody waits for it.
-		made := tx.Now
+		made := tx.began
 		if due.After(made) {
 			made = due
 		}

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidings/services"
@@ -47,6 +48,7 @@ type Store struct {
 	lock   io.Closer
 
 	refusals refusals
+	given    atomic.Int64 // the latest time that a transaction had, in microseconds
 
 	mu      sync.RWMutex // guards closed against writes that are starting
 	closed  bool

@@ -14,10 +14,33 @@ import (
 // Tx is one write transaction, or one part of a shared one. It is good until its function returns and must
 // not leave the goroutine that it was given to.
 type Tx struct {
-	Now time.Time // the one time of everything in it: UTC, to the microsecond
+	// Now is the one time of everything that one function of WriteAll does: UTC, to the microsecond. The next function's
+	// is one microsecond later, so that what happens in a batch sorts in the order in which it was told.
+	Now time.Time
 
-	grouped []NewJob // to be added at its end
+	began   time.Time // the first function's Now, and never later than the clock: jobs are due then
+	grouped []NewJob  // to be added at its end
 	runner
+}
+
+// maxAhead is how far the times of transactions may be ahead of the clock. A batch of 500 takes half a millisecond of them;
+// more means that the clock was set back, and then it is right.
+const maxAhead = time.Second
+
+// newTx makes a transaction of so many functions. Times that were given do not go back, and those of a batch are after
+// all of them.
+func (s *Store) newTx(functions int, db queryer) *Tx {
+	began := micros(s.now())
+	for {
+		given, first := s.given.Load(), began
+		ahead := given - began
+		if (ahead > 0 || ahead == 0 && functions > 1) && ahead <= maxAhead.Microseconds() {
+			first = given + 1
+		}
+		if s.given.CompareAndSwap(given, first+int64(functions)-1) {
+			return &Tx{Now: fromMicros(first), began: fromMicros(began), runner: runner{s.dialect, db, s.trace}}
+		}
+	}
 }
 
 // Write runs fn in a transaction and returns after the commit is on disk. An error of fn undoes everything and is
@@ -28,8 +51,8 @@ func (s *Store) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.WriteAll(ctx, []func(*Tx) error{fn})[0]
 }
 
-// WriteAll runs the functions one after the other in one transaction: one that fails is undone alone, and errs
-// has its error at its place. When the commit fails every place has that error. See Write for the rest.
+// WriteAll runs the functions one after the other in one transaction, each at a time of its own: one that fails is undone
+// alone, and errs has its error at its place. When the commit fails every place has that error. See Write for the rest.
 func (s *Store) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	if len(fns) == 0 {
 		return nil
@@ -89,10 +112,11 @@ func (s *Store) tryPostgres(ctx context.Context, fns []func(*Tx) error, last boo
 		return repeat(fault("begin", err), len(fns)), false
 	}
 	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
-	tx := &Tx{Now: s.now(), runner: runner{postgres, transaction{dbTx}, s.trace}}
+	tx := s.newTx(len(fns), transaction{dbTx})
 	errs = make([]error, len(fns))
 	for i, fn := range fns {
 		errs[i], err = s.part(ctx, tx, fn, len(fns) > 1)
+		tx.Now = tx.Now.Add(time.Microsecond)
 		if !last && (conflicting(errs[i]) || conflicting(err)) {
 			return errs, true
 		}

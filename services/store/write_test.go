@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -91,10 +92,13 @@ func TestWriteIgnoredErrorIsNoFalseAnswer(t *testing.T) {
 func TestWriteAll(t *testing.T) {
 	each(t, func(b *bundle) {
 		equal(b.t, b.WriteAll(b.ctx, nil), []error(nil))
-		var times []int64
+		times := map[int]int64{}
+		functions := 0
 		at := func(id services.PostID, and func() error) func(*store.Tx) error {
+			place := functions
+			functions++
 			return func(tx *store.Tx) error {
-				times = append(times, tx.Now.UnixMicro())
+				times[place] = tx.Now.UnixMicro()
 				if err := put(b.ctx, id)(tx); err != nil {
 					return err
 				}
@@ -119,8 +123,8 @@ func TestWriteAll(t *testing.T) {
 			b.t.Errorf("the second error is %v", errs[1])
 		}
 		equal(b.t, b.published(), []services.PostID{6, 5, 1})
-		for _, us := range times {
-			equal(b.t, us, times[0])
+		for place, us := range times {
+			equal(b.t, us, times[0]+int64(place))
 		}
 	})
 }
@@ -270,4 +274,52 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	coded(t, err, services.Internal)
 	b.write(put(b.ctx, 2))
 	equal(t, b.published(), []services.PostID{2})
+}
+
+// Each function of a batch has a later time than the one before, later batches are after earlier ones though the clock
+// stands, and a clock that is set back is believed.
+func TestTimesOfABatchRise(t *testing.T) {
+	each(t, func(b *bundle) {
+		var times []time.Time
+		batch := func(functions int) {
+			fns := make([]func(*store.Tx) error, functions)
+			for i := range fns {
+				fns[i] = func(tx *store.Tx) error {
+					if i == 0 {
+						times = times[:0]
+					}
+					times = append(times, tx.Now)
+					return nil
+				}
+			}
+			equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
+		}
+		batch(1)
+		last := times[0]
+		equal(b.t, last, b.clock.Now())
+		for _, functions := range []int{3, 500, 1} {
+			batch(functions)
+			for _, now := range times {
+				if !now.After(last) {
+					b.t.Fatalf("after %s comes %s", last, now)
+				}
+				last = now
+			}
+		}
+		b.clock.advance(-time.Hour)
+		batch(2)
+		equal(b.t, times, []time.Time{b.clock.Now(), b.clock.Now().Add(time.Microsecond)})
+	})
+}
+
+// The jobs of a batch are due at once, though its times are ahead of a clock that stands.
+func TestTheJobsOfABatchAreDueAtOnce(t *testing.T) {
+	each(t, func(b *bundle) {
+		fns := make([]func(*store.Tx) error, 5)
+		for i := range fns {
+			fns[i] = func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: "k"}) }
+		}
+		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
+		equal(b.t, len(must(b.Claim(b.ctx, []string{"k"}, 10, time.Second))(b.t)), len(fns))
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"tidings/services"
 )
@@ -168,7 +169,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 		return false
 	}
 	for _, r := range group {
-		tx := &Tx{Now: w.store.now(), runner: runner{sqlite, w.conn, w.store.trace}}
+		tx := w.store.newTx(len(r.fns), w.conn)
 		r.errs = make([]error, len(r.fns))
 		for i, fn := range r.fns {
 			failed, err := w.store.part(r.ctx, tx, fn, true)
@@ -177,6 +178,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 				return true
 			}
 			r.errs[i] = failed
+			tx.Now = tx.Now.Add(time.Microsecond)
 		}
 		if err := tx.enqueueGrouped(r.ctx); err != nil {
 			fail(err)
