@@ -2,6 +2,7 @@
 //
 // The total is summed where the document is rendered, so that it equals its parts in every answer. A document that is
 // missing is rebuilt from the facts before it is answered; it is never read as zero.
+// A user of whom this node has acknowledged something that Redis has missed is read from SQL until Redis has it.
 // Without Redis the same numbers are counted in SQL, a few readers at a time, and say that they are STALE from then on.
 // A source that SQL does not count in time keeps the value that this node showed last, STALE since then, or is UNKNOWN.
 // When no source can be counted, all of it is what was shown last under the version that it had, or UNKNOWN with a
@@ -104,6 +105,7 @@ func (s *Service) ReadWatched(ctx context.Context, users []services.UserNumber) 
 func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watched bool) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	at := s.moment(ctx)
+	stale := s.fanout.StaleAmong(ctx, users)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {
 		documents = make([]rdb.Document, len(users))
@@ -112,6 +114,13 @@ func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watc
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
+		if stale[user] {
+			group.Go(func() error {
+				badges[i], errs[i] = s.ReadFacts(ctx, user)
+				return nil
+			})
+			continue
+		}
 		if documents[i].Ready && !s.fanout.Away(documents[i]) {
 			badges[i] = s.render(user, documents[i], at)
 			s.visits.note(user, documents[i].Day)

@@ -50,11 +50,15 @@ func (v *visits) note(user services.UserNumber, noted int64) {
 
 func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Second) }
 
-// Run writes down who was here and lets guesses be passed, each second, until ctx ends.
+// Run writes down who was here, brings views up to date that this node owes an update, and lets guesses be passed, each
+// second, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	return services.AtEach(ctx, visitsEvery, func(ctx context.Context) {
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("visits were not written; they are noted again", "error", err)
+		}
+		if left := s.fanout.UpdateStaleViews(ctx); left > 0 {
+			s.log.Debug("Redis lacks what this node has acknowledged: these users are read from SQL", "users", left)
 		}
 		if _, err := s.PassGuesses(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("Redis is not back yet for those who were answered from SQL", "error", err)

@@ -98,6 +98,7 @@ func (f *Fanout) runOwn(ctx context.Context, ops []*Op, errs []error) {
 				}
 				if err := op.Own(ctx); err != nil {
 					op.behind = true
+					f.stale.note(op)
 					f.log.Debug("own view not updated in time; the job will", "mutation", op.Name, "error", err)
 				}
 			}

@@ -63,6 +63,7 @@ type Fanout struct {
 	rebuilds singleflight.Group
 	slots    chan struct{} // of rebuilds
 	rebuilt  rebuildCounts
+	stale    staleViews
 	paces    paces
 	clamped  atomic.Uint64
 

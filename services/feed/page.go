@@ -109,8 +109,12 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 }
 
 // raw reads entries of the reader's feed: from the inbox and from memory, the inbox rebuilt first where it is lost, or from
-// SQL where Redis does not answer, where a rebuild takes long, or where memory does not know an author.
+// SQL where Redis does not answer or has missed what the reader did, where a rebuild takes long, or where memory does not know
+// an author.
 func (s *Service) raw(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (rawPage, error) {
+	if s.fanout.ViewsStale(ctx, reader) {
+		return s.rawFacts(ctx, reader, before, limit, false)
+	}
 	inbox, building, err := s.inbox(ctx, reader, before, limit)
 	if err != nil && !services.IsUnavailable(err) {
 		return rawPage{}, err

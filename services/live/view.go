@@ -28,15 +28,16 @@ func (s *Service) replaysFor(session Session, first int) int {
 }
 
 // view reads it, with so many replays at most, 0 for the hosts alone: from Redis in one round trip, after a rebuild of what is lost,
-// or else from SQL.
+// or else from SQL, as where Redis has missed what the viewer did.
 func (s *Service) view(ctx context.Context, session Session, after services.ShowPlace, replays int) (view, error) {
 	query := rdb.BoardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
 		query.Before = after
 	}
+	stale := s.fanout.ViewsStale(ctx, session.Viewer)
 	read, err := s.redis.Board(ctx, query)
 	answered := err == nil
-	if err == nil && (!read.Ready || s.fanout.AwaySince(read.Day)) {
+	if err == nil && !stale && (!read.Ready || s.fanout.AwaySince(read.Day)) {
 		read.Ready = false
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 		err = s.fanout.Rebuild(waiting, session.Viewer)
@@ -45,7 +46,7 @@ func (s *Service) view(ctx context.Context, session Session, after services.Show
 			read, err = s.redis.Board(ctx, query)
 		}
 	}
-	if err == nil && read.Ready {
+	if err == nil && read.Ready && !stale {
 		return viewOf(read, query.Limit), nil
 	}
 	if err != nil && !services.IsUnavailable(err) {

@@ -23,6 +23,11 @@ func (s *Service) standing(ctx context.Context, user services.UserNumber) (at st
 	if at.notices, err = s.mirror.Notices(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}
+	if s.fanout.ViewsStale(ctx, user) {
+		known, err := s.fanout.EnterNotices(ctx, user)
+		at.state, at.carries = known.NoticeState, known.Segments
+		return at, err
+	}
 	document, err := s.document(ctx, user)
 	if err == nil && !document.Ready {
 		if err = s.fanout.Rebuild(ctx, user); err == nil {

@@ -1,0 +1,167 @@
+package fanout
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"tidings/services"
+)
+
+// maxStale bounds the updates that are remembered. An op that finds no room is shown when its job has run.
+const maxStale = 100_000
+
+// staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
+// update after the commit failed. Until it succeeds the actor's views in Redis are older than what they were told, and
+// their reads come from SQL.
+type staleViews struct {
+	users atomic.Int64 // how many owe something: readers look here first
+
+	mu    sync.Mutex
+	of    map[services.UserNumber]*owed
+	count int // of all updates
+}
+
+// owed is what one actor's views lack.
+type owed struct {
+	updates map[string]*update
+	trying  bool // somebody is at it
+}
+
+// update brings a view up to date from the facts; it may run again at any time.
+type update struct {
+	own func(context.Context) error
+}
+
+// note remembers an update that failed. One of the same kind replaces it: each reads the facts anew, or carries a newer state
+// of them.
+func (s *staleViews) note(op *Op) {
+	kind := op.View
+	if kind == "" {
+		kind = op.Name + "\x00" + op.Input
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = map[services.UserNumber]*owed{}
+	}
+	actor := s.of[op.Actor]
+	if actor == nil {
+		actor = &owed{updates: map[string]*update{}}
+	}
+	if actor.updates[kind] == nil {
+		if s.count == maxStale {
+			return
+		}
+		s.count++
+	}
+	actor.updates[kind] = &update{op.Own}
+	s.of[op.Actor] = actor
+	s.users.Store(int64(len(s.of)))
+}
+
+// take begins a try for an actor: stale says that something is owed, and updates is empty where somebody else is trying.
+func (s *staleViews) take(actor services.UserNumber) (updates map[string]*update, stale bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	its := s.of[actor]
+	if its == nil || its.trying {
+		return nil, its != nil
+	}
+	its.trying = true
+	updates = make(map[string]*update, len(its.updates))
+	for kind, one := range its.updates {
+		updates[kind] = one
+	}
+	return updates, true
+}
+
+// settle ends a try: what was done is owed no longer, unless it failed again meanwhile for a newer op. It says whether
+// something is owed still.
+func (s *staleViews) settle(actor services.UserNumber, done map[string]*update) (stale bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	its := s.of[actor]
+	its.trying = false
+	for kind, one := range done {
+		if its.updates[kind] == one {
+			delete(its.updates, kind)
+			s.count--
+		}
+	}
+	if len(its.updates) == 0 {
+		delete(s.of, actor)
+	}
+	s.users.Store(int64(len(s.of)))
+	return len(its.updates) > 0
+}
+
+func (s *staleViews) actors() []services.UserNumber {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	actors := make([]services.UserNumber, 0, len(s.of))
+	for actor := range s.of {
+		actors = append(actors, actor)
+	}
+	return actors
+}
+
+// ViewsStale says whether a user's views in Redis lack something that this node has acknowledged. It first tries, for no longer
+// than a mutation would, to bring them up to date. Who gets true reads the facts. It costs nothing while nobody's are stale.
+func (f *Fanout) ViewsStale(ctx context.Context, user services.UserNumber) bool {
+	if f.stale.users.Load() == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Own)
+	defer cancel()
+	return f.updateStale(ctx, user)
+}
+
+// StaleAmong is ViewsStale for several users, who share its time; nil when nobody's views are stale.
+func (f *Fanout) StaleAmong(ctx context.Context, users []services.UserNumber) map[services.UserNumber]bool {
+	if f.stale.users.Load() == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Own)
+	defer cancel()
+	stale := map[services.UserNumber]bool{}
+	for _, user := range users {
+		if f.updateStale(ctx, user) {
+			stale[user] = true
+		}
+	}
+	return stale
+}
+
+// UpdateStaleViews tries for everybody whose views lack something that this node has acknowledged, until a few have failed,
+// and answers for how many they still do.
+func (f *Fanout) UpdateStaleViews(ctx context.Context) (left int) {
+	const enough = 8
+	failed := 0
+	for _, actor := range f.stale.actors() {
+		if f.ViewsStale(ctx, actor) {
+			if failed++; failed == enough {
+				break
+			}
+		}
+	}
+	return int(f.stale.users.Load())
+}
+
+func (f *Fanout) updateStale(ctx context.Context, user services.UserNumber) (stale bool) {
+	updates, stale := f.stale.take(user)
+	if updates == nil {
+		return stale
+	}
+	done := make(map[string]*update, len(updates))
+	// Deferred, because a panic in one of them must not leave the user to a try that never ends.
+	defer func() { stale = f.stale.settle(user, done) }()
+	for kind, one := range updates {
+		if err := one.own(ctx); err != nil {
+			f.log.Debug("own view still not updated", "error", err)
+			break
+		}
+		done[kind] = one
+	}
+	return true
+}

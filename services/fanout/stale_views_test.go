@@ -1,0 +1,121 @@
+package fanout_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"tidings/services"
+)
+
+var errMissed = errors.New("missed")
+
+// An actor's views are stale from the answer to an update that failed until one has succeeded, and nobody else's are.
+func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
+	w := world(t, nil)
+	ctx := t.Context()
+	failure := errMissed
+	o := newOp(1, "mark")
+	o.Own = func(context.Context) error {
+		o.owned++
+		return failure
+	}
+	w.Must(commit(w, o))
+	for range 2 {
+		if !w.Fanout.ViewsStale(ctx, 1) || w.Fanout.ViewsStale(ctx, 2) {
+			t.Error("the actor alone is to be read from the facts")
+		}
+	}
+	if among := w.Fanout.StaleAmong(ctx, []services.UserNumber{1, 2}); !among[1] || among[2] {
+		t.Errorf("stale are %v", among)
+	}
+	if left := w.Fanout.UpdateStaleViews(ctx); left != 1 || o.owned != 5 {
+		t.Errorf("%d left after %d tries", left, o.owned)
+	}
+	failure = nil
+	if w.Fanout.ViewsStale(ctx, 1) || w.Fanout.StaleAmong(ctx, []services.UserNumber{1}) != nil || o.owned != 6 {
+		t.Errorf("stale after an update that succeeded, %d tries", o.owned)
+	}
+}
+
+// While one reader tries, others do not wait for it; and what fails meanwhile for a newer op stays owed.
+func TestAnUpdateThatFailsMeanwhileStaysOwed(t *testing.T) {
+	w := world(t, nil)
+	ctx := t.Context()
+	mark := func(own func(context.Context) error) {
+		o := newOp(1, "mark")
+		o.Own = own
+		w.Must(commit(w, o))
+	}
+	calls := 0
+	mark(func(context.Context) error {
+		if calls++; calls == 1 {
+			return errMissed
+		}
+		if !w.Fanout.ViewsStale(ctx, 1) {
+			t.Error("a second reader takes views for whole while they are being updated")
+		}
+		mark(func(context.Context) error { return errMissed })
+		return nil
+	})
+	for range 2 {
+		if !w.Fanout.ViewsStale(ctx, 1) {
+			t.Error("the update of the newer op is forgotten")
+		}
+	}
+	if calls != 2 {
+		t.Errorf("the older op's update ran %d times", calls)
+	}
+}
+
+// An update that panics does not leave its user stale without another try.
+func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
+	w := world(t, nil)
+	panics, calls := false, 0
+	o := newOp(1, "mark")
+	o.Own = func(context.Context) error {
+		calls++
+		if panics {
+			panic("of the test")
+		}
+		return errMissed
+	}
+	w.Must(commit(w, o))
+	panics = true
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		w.Fanout.ViewsStale(t.Context(), 1)
+	}()
+	panics = false
+	w.Fanout.ViewsStale(t.Context(), 1)
+	if calls != 3 {
+		t.Errorf("%d tries, want 3", calls)
+	}
+}
+
+// Many different updates of one actor are all made, each kind once.
+func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
+	w := world(t, nil)
+	failure := errMissed
+	made := map[string]int{}
+	for i := range 6 {
+		name := fmt.Sprint(i % 3)
+		o := newOp(1, name)
+		o.Own = func(context.Context) error {
+			if failure == nil {
+				made[name]++
+			}
+			return failure
+		}
+		w.Must(commit(w, o))
+	}
+	failure = nil
+	if w.Fanout.ViewsStale(t.Context(), 1) || made["0"] != 1 || made["1"] != 1 || made["2"] != 1 {
+		t.Errorf("updates made: %v", made)
+	}
+}
