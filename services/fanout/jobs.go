@@ -17,8 +17,8 @@ import (
 // errFinished says that a job took itself out of the queue, in the transaction of its effect.
 var errFinished = errors.New("finished in its own transaction")
 
-// span is a chunk of an author's followers: numbers above After, up to To; or, with Shards, those among the users of so
-// many shards of who is online.
+// span is a chunk of an author's followers: numbers above After, up to To, or with Online those of them who are online
+// now; or, with Shards, those among the online users of so many shards.
 type span struct {
 	Post   services.PostID     `json:"post"`
 	Author services.UserNumber `json:"author"`
@@ -26,6 +26,9 @@ type span struct {
 	To     services.UserNumber `json:"to,omitempty"`
 	Shard  int                 `json:"shard,omitempty"` // the first
 	Shards int                 `json:"shards,omitempty"`
+	Online bool                `json:"online,omitempty"`
+
+	OnlineFirst bool `json:"-"` // all of them, those who are online before the others: of a fan-out's only chunk
 }
 
 // FanOutJob carries a new post to all followers.

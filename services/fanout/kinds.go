@@ -17,7 +17,7 @@ type lane int
 const (
 	laneQuick  lane = iota // one user's views
 	laneBulk               // chunks of many users
-	laneOnline             // chunks of who is looking just now, before all other chunks
+	laneOnline             // chunks of online users, before all other chunks
 )
 
 // kind is how jobs of one kind are done: each by itself, or those that were claimed together. An outcome of errFinished
@@ -70,7 +70,7 @@ func (f *Fanout) feedKinds() map[string]kind {
 		jobFanOut: {lane: laneQuick, each: ofPost(f.spread)},
 		jobRemove: {lane: laneQuick, each: ofPost(f.spread)},
 		jobPush:   {lane: laneBulk, each: f.runChunk},
-		jobOnline: {lane: laneOnline, each: f.runChunk},
+		jobOnline: {lane: laneOnline, each: f.runOnline},
 		jobDrop:   {lane: laneBulk, each: f.runChunk},
 		jobCopy: {lane: laneQuick, each: ofPost(func(ctx context.Context, _ store.Job, post services.PostID) error {
 			return f.CarryCopy(ctx, post)

@@ -2,30 +2,105 @@ package fanout
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/rdb"
+	"tidings/services/store"
 )
 
 const (
-	onlinePerChunk = 20_000 // people who are online, of whom a chunk looks for the followers
+	onlinePerChunk = 20_000 // online users among whom a chunk looks for followers
 	onlineBatch    = 1000   // of them in one question
 )
 
-// onlineChunks are the chunks by which those of a post's followers who are online get it first: each has a part of all
-// who are online. Where these are many more than the followers, looking for them would take longer than serving everyone.
-func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, spans int) ([]span, error) {
+// onlineChunks are the chunks by which the online followers of a post get it before all others; none when nobody is
+// online. Each has a part of all online users. Where these are many more than the followers, looking through them would
+// take longer than looking through the followers, and each has a chunk of these.
+func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []span) ([]span, error) {
 	online, err := f.redis.CountOnline(ctx)
-	if err != nil || online == 0 || online > 10*spans*f.cfg.Chunk {
+	if err != nil || online == 0 {
 		return nil, err
 	}
-	count := min((online+onlinePerChunk-1)/onlinePerChunk, rdb.OnlineShards)
-	chunks := make([]span, count)
-	for i := range chunks {
-		from, to := i*rdb.OnlineShards/count, (i+1)*rdb.OnlineShards/count
-		chunks[i] = span{Post: post.ID, Author: post.Author, Shard: from, Shards: to - from}
+	if online > 10*len(chunks)*f.cfg.Chunk {
+		followers := slices.Clone(chunks)
+		for i := range followers {
+			followers[i].Online = true
+		}
+		return followers, nil
 	}
-	return chunks, nil
+	count := min((online+onlinePerChunk-1)/onlinePerChunk, rdb.OnlineShards)
+	parts := make([]span, count)
+	for i := range parts {
+		from, to := i*rdb.OnlineShards/count, (i+1)*rdb.OnlineShards/count
+		parts[i] = span{Post: post.ID, Author: post.Author, Shard: from, Shards: to - from}
+	}
+	return parts, nil
+}
+
+// runOnline serves a chunk of the online followers. The last such chunk brings the chunks of all followers. One that fails
+// again and again does not keep the post from the others: they include those whom it missed.
+func (f *Fanout) runOnline(ctx context.Context, job store.Job) error {
+	var chunk span
+	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
+		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	}
+	if err := f.chunk(ctx, jobPush, chunk); err != nil {
+		if services.IsUnavailable(err) || job.Tries+1 < maxTries {
+			return err
+		}
+		f.log.Error("online followers are served with all others", "key", job.Key, "tries", job.Tries+1, "error", err)
+	}
+	rest, err := f.chunks(ctx, jobPush, services.Post{ID: chunk.Post, Author: chunk.Author})
+	if err != nil {
+		return err
+	}
+	jobs, err := chunkJobs(jobPush, rest)
+	if err != nil {
+		return err
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := finish(ctx, tx, job); err != nil {
+			return err
+		}
+		left, err := tx.EndChunk(ctx, chunk.Post)
+		if err != nil || left > 1 {
+			return err
+		}
+		if len(jobs) == 0 { // all followers have left
+			if left, err = tx.EndChunk(ctx, chunk.Post); err != nil || left != 0 {
+				return err
+			}
+			return chunk.appendEnd(ctx, tx)
+		}
+		if err := tx.ResizeFanout(ctx, chunk.Post, len(jobs)); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, jobs...)
+	})
+	if err != nil {
+		return err
+	}
+	f.Wake()
+	return errFinished
+}
+
+// splitOnline tells those followers who are online now from the others.
+func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online, others []services.Edge, err error) {
+	isOnline, err := f.redis.OnlineOf(ctx, followers(edges))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, edge := range edges {
+		if isOnline[edge.Follower] {
+			online = append(online, edge)
+		} else {
+			others = append(others, edge)
+		}
+	}
+	return online, others, nil
 }
 
 // pushOnline serves the followers among those who are online now.

@@ -2,7 +2,10 @@ package fanout_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/mirror"
+	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
@@ -56,24 +60,120 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 	})
 }
 
-// Where next to nobody who is online can be a follower, nobody is looked for.
-func TestACrowdOnlineIsNotSearched(t *testing.T) {
-	w := world(t, smallChunks)
-	users := w.Users(4)
+// Where many more users are online than an author has followers, the followers are looked through and not the crowd; and
+// the online ones still come first.
+func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(7)
+		author, watching := users[0], []services.UserNumber{users[2], users[6]}
+		w.Follow(author, users[1:]...)
+		w.Quiet(w.Fanout)
+		crowd := make([]services.UserNumber, 200)
+		for i := range crowd {
+			crowd[i] = services.UserNumber(1000 + i)
+		}
+		w.Must(w.Redis.Enter(t.Context(), append(crowd, watching...), time.Hour))
+		post := w.Post(author)
+		quick, bulk, online := lanes(w.Fanout)
+		turn(w, quick)
+		for !listsAll(w, watching, post) {
+			if turn(w, bulk) > 0 || turn(w, online) == 0 {
+				t.Fatal("not all online followers are served before the others")
+			}
+		}
+		for i, user := range users[1:] {
+			if listed, _ := lists(w, user, post); listed != slices.Contains(watching, user) {
+				t.Errorf("after the online chunks: follower %d has the post: %v", i+1, listed)
+			}
+		}
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+	})
+}
+
+func listsAll(w *fanouttest.World, users []services.UserNumber, post services.PostID) bool {
+	return !slices.ContainsFunc(users, func(user services.UserNumber) bool {
+		listed, _ := lists(w, user, post)
+		return !listed
+	})
+}
+
+// Workers of the other queue classes find nothing to do for a post until its online followers have it.
+func TestOthersWaitForOnlineFollowers(t *testing.T) {
+	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(9)
+		w.Follow(users[0], users[1:]...)
+		w.Quiet(w.Fanout)
+		w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
+		post := w.Post(users[0])
+		quick, bulk, online := lanes(w.Fanout)
+		turn(w, quick)
+		if claimed := turn(w, bulk); claimed != 0 {
+			t.Fatalf("%d chunks of others are there before the online followers have the post", claimed)
+		}
+		if bySQL, byLog := onTheWay(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
+			t.Errorf("%v and %v are on their way", bySQL, byLog)
+		}
+		turn(w, online)
+		if turn(w, bulk) != 1 {
+			t.Error("no chunk of others is there after the online followers have the post")
+		}
+		w.Quiet(w.Fanout)
+		w.Agree(users...)
+		if bySQL, byLog := onTheWay(w); len(bySQL)+len(byLog) != 0 {
+			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
+		}
+	})
+}
+
+// A chunk of online followers that cannot be done does not keep the post from the others, nor from those whom it missed.
+func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{Fanout: smallChunks})
+	users := w.Users(9)
 	w.Follow(users[0], users[1:]...)
 	w.Quiet(w.Fanout)
-	crowd := make([]services.UserNumber, 100)
-	for i := range crowd {
-		crowd[i] = services.UserNumber(1000 + i)
-	}
-	w.Must(w.Redis.Enter(t.Context(), append(crowd, users[3]), time.Hour))
+	w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
 	w.Post(users[0])
 	quick, _, online := lanes(w.Fanout)
 	turn(w, quick)
-	if turn(w, online) != 0 {
-		t.Error("a hundred people were looked through for three")
+	const set = "on:" // a shard of the online users becomes a key of another type: an error of the job itself
+	shard := set + strconv.Itoa(int(users[8])%rdb.OnlineShards)
+	w.Server.Do("SET", shard, "spoiled")
+	for range fanout.MaxTries {
+		turn(w, online)
+		w.Clock.Advance(time.Minute)
 	}
 	w.Quiet(w.Fanout)
+	w.Agree(users...)
+	if _, dead, _, err := w.Store.JobCounts(t.Context()); err != nil || dead != 0 {
+		t.Errorf("%d jobs are dead, %v: want none", dead, err)
+	}
+}
+
+// Within a post's only chunk the online followers come first too: Redis tells in which order it was asked.
+func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	users := w.Users(9)
+	w.Follow(users[0], users[1:]...)
+	w.Quiet(w.Fanout)
+	w.Must(w.Redis.Enter(t.Context(), []services.UserNumber{users[4], users[8], 1000}, time.Hour))
+	w.Server.Do("CONFIG", "SET", "slowlog-max-len", "10000")
+	w.Server.Do("CONFIG", "SET", "slowlog-log-slower-than", "0") // every command is noted
+	post := w.Post(users[0])
+	w.Quiet(w.Fanout)
+	var order []services.UserNumber
+	for _, entry := range slices.Backward(w.Server.Do("SLOWLOG", "GET", "10000").([]any)) {
+		words := fmt.Sprint(entry.([]any)[3])
+		for _, user := range users[1:] {
+			if strings.Contains(words, post.String()) && strings.Contains(words, fmt.Sprintf("{u%d}:i", user)) && !slices.Contains(order, user) {
+				order = append(order, user)
+			}
+		}
+	}
+	want := []services.UserNumber{users[4], users[8], users[1], users[2], users[3], users[5], users[6], users[7]}
+	if !slices.Equal(order, want) {
+		t.Errorf("the followers got the post in the order %v: want %v", order, want)
+	}
 	w.Agree(users...)
 }
 

@@ -36,32 +36,40 @@ func (f *Fanout) spread(ctx context.Context, job store.Job, id services.PostID) 
 		return err
 	}
 	chunks, err := f.chunks(ctx, kind, post)
-	if err != nil || len(chunks) == 0 {
+	switch {
+	case err != nil || len(chunks) == 0:
 		return err
-	}
-	if len(chunks) == 1 {
+	case len(chunks) > 1:
+		return f.split(ctx, job, kind, post, chunks)
+	default:
+		chunks[0].OnlineFirst = true
 		return f.chunk(ctx, kind, chunks[0])
 	}
-	return f.split(ctx, job, kind, post, chunks)
 }
 
-// split puts the chunks in the parent's place. Every node knows from now on that the post is on its way.
+// split puts the chunks in the parent's place. Of a new post only those chunks come now that serve online followers; the
+// last of them brings the others. Every node knows from now on that the post is on its way.
 func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post services.Post, chunks []span) error {
+	count := len(chunks)
+	if kind == jobPush {
+		online, err := f.onlineChunks(ctx, post, chunks)
+		if err != nil {
+			return err
+		}
+		if len(online) > 0 {
+			kind, chunks, count = jobOnline, online, len(online)+1 // the one more stands for all others
+		}
+	}
 	jobs, err := chunkJobs(kind, chunks)
 	if err != nil {
 		return err
 	}
-	for i, chunk := range chunks {
-		if chunk.Shards > 0 {
-			jobs[i].Kind = jobOnline
-		}
-	}
 	return f.replace(ctx, job, jobs, func(tx *store.Tx) error {
-		if kind != jobPush {
+		if kind == jobDrop {
 			return nil
 		}
 		fanout := store.UnfinishedFanout{Post: post.ID, Author: post.Author}
-		if err := tx.BeginFanout(ctx, fanout, len(chunks)); err != nil {
+		if err := tx.BeginFanout(ctx, fanout, count); err != nil {
 			return err
 		}
 		return mirror.FanoutChange{UnfinishedFanout: fanout}.Append(ctx, tx)
@@ -84,16 +92,21 @@ func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
 		if err := finish(ctx, tx, job); err != nil {
 			return err
 		}
-		last, err := tx.EndChunk(ctx, chunk.Post)
-		if err != nil || !last {
+		left, err := tx.EndChunk(ctx, chunk.Post)
+		if err != nil || left != 0 {
 			return err
 		}
-		return mirror.FanoutChange{UnfinishedFanout: store.UnfinishedFanout{Post: chunk.Post, Author: chunk.Author}, Ended: true}.Append(ctx, tx)
+		return chunk.appendEnd(ctx, tx)
 	})
 	if err != nil {
 		return err
 	}
 	return errFinished
+}
+
+// appendEnd tells all nodes that the chunk's post is with all its followers.
+func (s span) appendEnd(ctx context.Context, tx *store.Tx) error {
+	return mirror.FanoutChange{UnfinishedFanout: store.UnfinishedFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
 // own serves the author's feed and the copy of the post.
@@ -122,26 +135,18 @@ func (f *Fanout) DropOwn(ctx context.Context, author services.UserNumber, id ser
 	return f.drop(ctx, services.Post{ID: id, Author: author}, []services.UserNumber{author})
 }
 
-// chunks cuts the author's followers into chunks; of a new post that has several, those who are online come first.
+// chunks cuts the author's followers into chunks.
 func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([]span, error) {
 	since, err := f.reach(ctx, kind, post)
 	if err != nil {
 		return nil, err
 	}
 	audiences, err := f.audiences(ctx, post.Author, since)
-	if err != nil || len(audiences) == 0 {
-		return nil, err
+	chunks := make([]span, len(audiences))
+	for i, part := range audiences {
+		chunks[i] = span{Post: post.ID, Author: post.Author, After: part.After, To: part.To}
 	}
-	var chunks []span
-	if kind == jobPush && len(audiences) > 1 {
-		if chunks, err = f.onlineChunks(ctx, post, len(audiences)); err != nil {
-			return nil, err
-		}
-	}
-	for _, part := range audiences {
-		chunks = append(chunks, span{Post: post.ID, Author: post.Author, After: part.After, To: part.To})
-	}
-	return chunks, nil
+	return chunks, err
 }
 
 // reach is since when a follower must have been seen to be served: a big author's posts are pushed to who is active,
@@ -219,10 +224,20 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
 		return err
 	}
 	return f.eachFollower(ctx, post.Author, chunk.After, chunk.To, since, func(edges []services.Edge) error {
-		if kind == jobPush {
+		if kind == jobDrop {
+			return f.drop(ctx, post, followers(edges))
+		}
+		if !chunk.Online && !chunk.OnlineFirst {
 			return f.push(ctx, stamp, post, edges)
 		}
-		return f.drop(ctx, post, followers(edges))
+		online, others, err := f.splitOnline(ctx, edges)
+		if err == nil && len(online) > 0 {
+			err = f.push(ctx, stamp, post, online)
+		}
+		if err == nil && len(others) > 0 && chunk.OnlineFirst {
+			err = f.push(ctx, stamp, post, others)
+		}
+		return err
 	})
 }
 

@@ -2,6 +2,8 @@ package rdb
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -72,6 +74,41 @@ func (c *Client) Online(ctx context.Context, shard int) ([]services.UserNumber, 
 		}
 	}
 	return users, nil
+}
+
+// OnlineOf says which of some users have an open subscription on any node or left within a lease. It is one round trip.
+func (c *Client) OnlineOf(ctx context.Context, users []services.UserNumber) (online map[services.UserNumber]bool, err error) {
+	byShard := map[int][]services.UserNumber{}
+	for _, user := range users {
+		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], user)
+	}
+	shards := slices.Collect(maps.Keys(byShard))
+	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+		for _, shard := range shards {
+			members := make([]string, len(byShard[shard]))
+			for i, user := range byShard[shard] {
+				members[i] = strconv.FormatUint(uint64(user), 10)
+			}
+			p.ZMScore(ctx, onlineSetKey(shard), members...)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := float64(c.clock().Now().UnixMilli())
+	online = map[services.UserNumber]bool{}
+	for i, shard := range shards {
+		ends, err := commands[i].(*redis.FloatSliceCmd).Result()
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		for k, end := range ends {
+			if end >= now { // 0 stands for a user who is not in the set
+				online[byShard[shard][k]] = true
+			}
+		}
+	}
+	return online, nil
 }
 
 // Leave takes this node out of the users' presence.

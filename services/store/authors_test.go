@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -107,19 +108,22 @@ func TestUnfinishedFanouts(t *testing.T) {
 		begin := func(fanout store.UnfinishedFanout, chunks int) {
 			b.write(func(tx *store.Tx) error { return tx.BeginFanout(b.ctx, fanout, chunks) })
 		}
-		end := func(post services.PostID) (last bool) {
+		end := func(post services.PostID) (left int) {
 			b.write(func(tx *store.Tx) (err error) {
-				last, err = tx.EndChunk(b.ctx, post)
+				left, err = tx.EndChunk(b.ctx, post)
 				return err
 			})
-			return last
+			return left
 		}
 		begin(second, 1)
 		b.clock.advance(time.Minute)
 		begin(first, 2)
 		begin(first, 9) // changes nothing
 		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{first, second})
-		equal(b.t, []bool{end(5), end(5), end(5), end(77)}, []bool{false, true, false, false})
+		b.write(func(tx *store.Tx) error {
+			return errors.Join(tx.ResizeFanout(b.ctx, 5, 3), tx.ResizeFanout(b.ctx, 77, 3))
+		})
+		equal(b.t, []int{end(5), end(5), end(5), end(5), end(77)}, []int{2, 1, 0, -1, -1})
 		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{second})
 		begin(first, 2)
 		equal(b.t, must(b.ForgetFanouts(b.ctx, b.clock.Now()))(b.t), 1)

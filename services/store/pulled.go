@@ -85,6 +85,8 @@ var (
 
 	lowerFanout = newStatement("end a chunk of a fan-out", `UPDATE fanouts SET chunks = chunks - 1 WHERE post = $1 RETURNING chunks`)
 
+	resizeFanout = newStatement("change the chunks of a fan-out", `UPDATE fanouts SET chunks = $2 WHERE post = $1`)
+
 	deleteFanout = newStatement("end a fan-out", `DELETE FROM fanouts WHERE post = $1`)
 
 	unfinishedFanouts = newStatement("unfinished fan-outs", `SELECT post, author FROM fanouts ORDER BY post`)
@@ -100,15 +102,23 @@ func (tx *Tx) BeginFanout(ctx context.Context, fanout UnfinishedFanout, chunks i
 	return err
 }
 
-// EndChunk notes that a chunk of a fan-out is done, and answers whether it was the last.
-func (tx *Tx) EndChunk(ctx context.Context, post services.PostID) (last bool, err error) {
-	var left int
+// EndChunk notes that a chunk of a fan-out is done, and answers how many are left. With the last one the fan-out is
+// forgotten; -1 says that it was forgotten before.
+func (tx *Tx) EndChunk(ctx context.Context, post services.PostID) (left int, err error) {
 	found, err := tx.one(ctx, lowerFanout, []any{post}, &left)
-	if err != nil || !found || left > 0 {
-		return false, err
+	if err != nil || !found {
+		return -1, err
 	}
-	_, err = tx.run(ctx, deleteFanout, post)
-	return true, err
+	if left <= 0 {
+		_, err = tx.run(ctx, deleteFanout, post)
+	}
+	return max(left, 0), err
+}
+
+// ResizeFanout sets how many chunks of a fan-out are left. One that was forgotten stays so.
+func (tx *Tx) ResizeFanout(ctx context.Context, post services.PostID, chunks int) error {
+	_, err := tx.run(ctx, resizeFanout, post, chunks)
+	return err
 }
 
 // UnfinishedFanouts lists the posts that are on their way in more than one chunk, the oldest first.
