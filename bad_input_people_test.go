@@ -35,8 +35,8 @@ func TestBadRestrictions(t *testing.T) {
 	}{
 		"following who blocks one":        {"alice", mutFollow, "user:bob", refused{"FORBIDDEN", []string{"userId", "blocks you"}}},
 		"following whom one blocks":       {"bob", mutFollow, "user:alice", refused{"FORBIDDEN", []string{"userId", "unblock him"}}},
-		"liking a post of who blocks one": {"alice", mutLike, c.post, refused{"FORBIDDEN", []string{"postId", c.post, "blocks you"}}},
-		"answering it":                    {"alice", mutAnswer, c.post, refused{"FORBIDDEN", []string{"parentId", c.post, "blocks you"}}},
+		"liking a post of who blocks one": {"alice", mutLike, c.post, refused{"NOT_FOUND", []string{"postId: there is no " + c.post}}},
+		"answering it":                    {"alice", mutAnswer, c.post, refused{"NOT_FOUND", []string{"parentId: there is no " + c.post}}},
 		"talking with who blocks one":     {"alice", mutDirect, "user:bob", refused{"FORBIDDEN", []string{"memberIds", "blocks"}}},
 		"talking with whom one blocks":    {"bob", mutDirect, "user:alice", refused{"FORBIDDEN", []string{"memberIds", "blocks"}}},
 		"blocking oneself":                {"alice", mutBlock, "user:alice", refused{"INVALID", []string{"userId", "block oneself"}}},

@@ -81,7 +81,7 @@ func TestBadShows(t *testing.T) {
 		"reminded of a live show":        {"alice", mutRemind, live, soon, refused{"CONFLICT", []string{"showId", live, "LIVE"}}},
 		"reminded of a cancelled show":   {"alice", mutRemind, cancelled, soon, refused{"CONFLICT", []string{"showId", cancelled, "CANCELLED"}}},
 		"reminded of one's own show":     {"bob", mutRemind, upcoming, soon, refused{"INVALID", []string{"showId", upcoming, "your own"}}},
-		"reminded by who blocks one":     {"carol", mutRemind, upcoming, soon, refused{"FORBIDDEN", []string{"showId", upcoming, "blocks you"}}},
+		"reminded by who blocks one":     {"carol", mutRemind, upcoming, soon, refused{"NOT_FOUND", []string{"showId: there is no " + upcoming}}},
 		"reminded of what never was":     {"alice", mutRemind, none, soon, refused{"NOT_FOUND", []string{"showId", none}}},
 		"reminded of a user":             {"alice", mutRemind, "user:bob", soon, refused{"INVALID", []string{"showId", "user:bob", "a show"}}},
 	} {

@@ -28,8 +28,9 @@ type Loader struct {
 	users map[services.UserNumber]services.User
 	shows map[services.PostID]services.Show
 
-	asking  sync.Mutex // of who asks which shows remind the viewer, so that it is asked once for all; before mu
+	asking  sync.Mutex // of who asks what concerns the viewer alone, so that it is asked once for all; before mu
 	reminds map[services.PostID]bool
+	hidden  map[services.UserNumber]bool
 }
 
 type loaderKey struct{}
@@ -43,7 +44,7 @@ func With(ctx context.Context, source Source) context.Context {
 func New(source Source) *Loader {
 	return &Loader{
 		source: source, posts: map[services.PostID]services.Post{}, users: map[services.UserNumber]services.User{},
-		shows: map[services.PostID]services.Show{}, reminds: map[services.PostID]bool{},
+		shows: map[services.PostID]services.Show{}, reminds: map[services.PostID]bool{}, hidden: map[services.UserNumber]bool{},
 	}
 }
 

@@ -1507,7 +1507,7 @@ type PublishAnnouncementPayload struct {
 type PublishPostInput struct {
 	// The text, 1 to 5,000 characters, not white space alone. Every @key in it mentions the user with that key, if there is one; not within a word, as in an email address, nor in a link.
 	Body string `json:"body"`
-	// What it answers: post:KEY. An answer to a post is a comment, an answer to a comment or a reply is a reply. Its author is notified; if the post mentions him too, of the mention alone. NOT_FOUND when it is deleted.
+	// What it answers: post:KEY. An answer to a post is a comment, an answer to a comment or a reply is a reply. Its author is notified; if the post mentions him too, of the mention alone. NOT_FOUND when it is deleted or hidden from the viewer.
 	ParentID *string `json:"parentId,omitempty"`
 	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all.
 	Mentions []string `json:"mentions,omitempty"`

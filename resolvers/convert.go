@@ -40,9 +40,9 @@ func (r *Resolver) user(ctx context.Context, number services.UserNumber) (graph.
 	return graphUser(users[number]), nil
 }
 
-// post reads one post for a payload. NOT_FOUND when it is gone meanwhile.
-func (r *Resolver) post(ctx context.Context, id services.PostID) (graph.Post, error) {
-	posts, users, err := dataloader.From(ctx).Posts(ctx, []services.PostID{id})
+// post reads one post for a payload. NOT_FOUND when it is gone or hidden meanwhile.
+func (r *Resolver) post(ctx context.Context, viewer services.UserNumber, id services.PostID) (graph.Post, error) {
+	posts, users, err := r.visiblePosts(ctx, viewer, []services.PostID{id}, nil)
 	if err != nil {
 		return graph.Post{}, err
 	}

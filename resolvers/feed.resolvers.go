@@ -28,7 +28,7 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.post(ctx, id)
+	post, err := r.post(ctx, viewer.Number, id)
 	return &graph.PublishPostPayload{Post: post, Badges: badges}, err
 }
 
@@ -49,7 +49,7 @@ func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInp
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.post(ctx, id)
+	post, err := r.post(ctx, viewer.Number, id)
 	return &graph.EditPostPayload{Post: post, Badges: badges}, err
 }
 

@@ -3,15 +3,14 @@ package resolvers
 import (
 	"context"
 
-	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 )
 
 const maxNodes = 100
 
-// nodes fetches by global id, all of a kind at once; nil where there is none: users who were never mentioned, and
-// notifications of others.
+// nodes fetches by global id, all of a kind at once; nil where there is none for the viewer: users who were never mentioned,
+// what is hidden from them, and notifications of others.
 func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -48,7 +47,7 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 			return nil, err
 		}
 	}
-	nodes, err := r.readNodes(ctx, posts, numbers)
+	nodes, err := r.readNodes(ctx, viewer.Number, posts, numbers)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 	if err := r.readSiteMessages(ctx, viewer.Number, messages, nodes); err != nil {
 		return nil, err
 	}
-	if err := r.readShows(ctx, shows, nodes); err != nil {
+	if err := r.readShows(ctx, viewer.Number, shows, nodes); err != nil {
 		return nil, err
 	}
 	notifications, err := r.notificationNodes(ctx, viewer, nonZero(places))
@@ -97,9 +96,9 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer services.UserNu
 	return err
 }
 
-// readShows puts shows into their places, as they are now.
-func (r *Resolver) readShows(ctx context.Context, ids []services.PostID, nodes []graph.Node) error {
-	found, err := r.graphShows(ctx, nonZero(ids))
+// readShows puts the shows that the viewer may see into their places, as they are now.
+func (r *Resolver) readShows(ctx context.Context, viewer services.UserNumber, ids []services.PostID, nodes []graph.Node) error {
+	found, err := r.visibleShows(ctx, viewer, nonZero(ids))
 	for i, id := range ids {
 		if show, ok := found[id]; ok {
 			nodes[i] = show
@@ -118,20 +117,15 @@ func (r *Resolver) knownUser(ctx context.Context, id string) (services.UserNumbe
 }
 
 // readNodes reads what stands at each place: a post, a user, or nothing.
-func (r *Resolver) readNodes(ctx context.Context, posts []services.PostID, numbers []services.UserNumber) ([]graph.Node, error) {
-	loader := dataloader.From(ctx)
-	foundPosts, authors, err := loader.Posts(ctx, nonZero(posts))
-	if err != nil {
-		return nil, err
-	}
-	users, err := loader.Users(ctx, nonZero(numbers))
+func (r *Resolver) readNodes(ctx context.Context, viewer services.UserNumber, posts []services.PostID, numbers []services.UserNumber) ([]graph.Node, error) {
+	foundPosts, users, err := r.visiblePosts(ctx, viewer, nonZero(posts), nonZero(numbers))
 	if err != nil {
 		return nil, err
 	}
 	nodes := make([]graph.Node, len(posts))
 	for i := range nodes {
 		if post, ok := foundPosts[posts[i]]; ok {
-			nodes[i] = graphPost(post, authors[post.Author])
+			nodes[i] = graphPost(post, users[post.Author])
 		} else if user, ok := users[numbers[i]]; ok {
 			nodes[i] = graphUser(user)
 		}

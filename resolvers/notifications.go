@@ -3,7 +3,6 @@ package resolvers
 import (
 	"context"
 
-	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/fanout"
@@ -149,7 +148,7 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	if err != nil {
 		return nil, err
 	}
-	shown, err := r.graphNotifications(ctx, list)
+	shown, err := r.graphNotifications(ctx, viewer, list)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +160,7 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 }
 
 // graphNotifications fills in what notifications are about and who was in them: one batch for all.
-func (r *Resolver) graphNotifications(ctx context.Context, list []services.Notification) ([]graph.Notification, error) {
+func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []services.Notification) ([]graph.Notification, error) {
 	var subjects, started []services.PostID
 	var actors []services.UserNumber
 	for _, n := range list {
@@ -173,11 +172,11 @@ func (r *Resolver) graphNotifications(ctx context.Context, list []services.Notif
 		}
 		actors = append(actors, n.Sample...)
 	}
-	posts, users, err := dataloader.From(ctx).Both(ctx, subjects, actors)
+	posts, users, err := r.visiblePosts(ctx, viewer.Number, subjects, actors)
 	if err != nil {
 		return nil, err
 	}
-	shows, err := r.graphShows(ctx, started)
+	shows, err := r.visibleShows(ctx, viewer.Number, started)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +203,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, list []services.Notif
 }
 
 func (r *Resolver) notificationConnection(ctx context.Context, viewer *graph.Viewer, page store.NotificationPage) (*graph.NotificationConnection, error) {
-	shown, err := r.graphNotifications(ctx, page.Notifications)
+	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInp
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.post(ctx, id)
+	post, err := r.post(ctx, viewer.Number, id)
 	return &graph.LikePostPayload{Post: post, Badges: badges}, err
 }
 
@@ -43,7 +43,7 @@ func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePos
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.post(ctx, id)
+	post, err := r.post(ctx, viewer.Number, id)
 	return &graph.UnlikePostPayload{Post: post, Badges: badges}, err
 }
 

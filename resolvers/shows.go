@@ -18,19 +18,6 @@ func (r *Resolver) graphShow(show services.Show, host services.User) graph.Show 
 	}
 }
 
-// graphShows reads shows by their ids: one batch for all. What never was is absent.
-func (r *Resolver) graphShows(ctx context.Context, ids []services.PostID) (map[services.PostID]graph.Show, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	shows, hosts, err := dataloader.From(ctx).Shows(ctx, ids)
-	found := make(map[services.PostID]graph.Show, len(shows))
-	for id, show := range shows {
-		found[id] = r.graphShow(show, hosts[show.Host])
-	}
-	return found, err
-}
-
 // withShow does something with a show as the viewer, and answers it as it is then, with his badges.
 func (r *Resolver) withShow(ctx context.Context, key *string, do func(viewer services.UserNumber) (*fanout.Op, error)) (graph.Show, services.Badges, error) {
 	viewer, err := r.viewer(ctx)
@@ -54,10 +41,12 @@ func (r *Resolver) withShow(ctx context.Context, key *string, do func(viewer ser
 	if err != nil {
 		return graph.Show{}, services.Badges{}, err
 	}
-	loader := dataloader.From(ctx)
-	loader.KeepShows([]services.Show{shows[id]})
-	users, err := loader.Users(ctx, []services.UserNumber{shows[id].Host})
-	return r.graphShow(shows[id], users[shows[id].Host]), badges, err
+	dataloader.From(ctx).KeepShows([]services.Show{shows[id]})
+	visible, err := r.visibleShows(ctx, viewer.Number, []services.PostID{id})
+	if _, ok := visible[id]; err == nil && !ok {
+		err = services.Errorf(services.NotFound, "showId: there is no %s", services.GlobalID(services.ShowType, id.String()))
+	}
+	return visible[id], badges, err
 }
 
 // onShow makes an op of a show that is named.

@@ -34,7 +34,7 @@ func MuteEndJob(muter, muted services.UserNumber, until time.Time) store.NewJob 
 	return job
 }
 
-// ActorJob brings a recipient's notifications of one actor in line with whether he blocks him.
+// ActorJob brings a recipient's notifications of one actor in line with what they block and what is hidden from them.
 func ActorJob(recipient, actor services.UserNumber) store.NewJob {
 	return keyed(jobActor, pairKey(recipient, actor))
 }

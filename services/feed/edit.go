@@ -12,7 +12,7 @@ import (
 
 // Edit is the op by which an author changes the body of a post of his, and whom it mentions: those whom it names no longer
 // are no longer notified, those whom it names now are. The post stays in its place, in every feed and every count; what it
-// answers stays too. Parent is not looked at. NOT_FOUND when the post never was or is deleted, FORBIDDEN when it is another's.
+// answers stays too. Parent is not looked at. NOT_FOUND when the post never was, is deleted or hidden from them, FORBIDDEN when it is another's.
 func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Draft) (*fanout.Op, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
@@ -58,15 +58,8 @@ func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Dra
 // editable reads a post that its author may change.
 func editable(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) (services.Post, error) {
 	post, err := tx.PostForUpdate(ctx, id)
-	name := services.GlobalID(services.PostType, id.String())
-	switch {
-	case services.CodeOf(err) == services.NotFound:
-		err = services.Errorf(services.NotFound, "postId: there is no %s", name)
-	case err != nil:
-	case post.Author != author:
-		err = services.Errorf(services.Forbidden, "postId: %s is not your post", name)
-	case post.Deleted:
-		err = services.Errorf(services.NotFound, "postId: %s is deleted", name)
+	if err = tx.OwnPost(ctx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
+		err = services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())
 	}
 	return post, err
 }

@@ -49,8 +49,7 @@ func (d Draft) input() string {
 // Publish is the op by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
 // comment or reply a reply; the author of what it answers is notified, and everybody whom it mentions: of the mention
 // alone where he is both. Who is in Mentions exists from then on; @key in the body names whom there is and is text else.
-// NOT_FOUND when the parent is not there or deleted, FORBIDDEN when its author blocks this one. Who blocks the author is
-// not mentioned.
+// NOT_FOUND when the parent is not there, deleted, or hidden from the author. Who blocks the author is not mentioned.
 func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
@@ -120,22 +119,7 @@ func parentOf(ctx context.Context, tx *store.Tx, author services.UserNumber, id 
 	if id == 0 {
 		return parent, nil
 	}
-	parent, err = tx.PostForShare(ctx, id)
-	name := services.GlobalID(services.PostType, id.String())
-	switch {
-	case services.CodeOf(err) == services.NotFound:
-		err = services.Errorf(services.NotFound, "parentId: there is no %s", name)
-	case err == nil && parent.Deleted:
-		err = services.Errorf(services.NotFound, "parentId: %s is deleted", name)
-	}
-	if err != nil {
-		return parent, err
-	}
-	_, blocks, err := tx.Blocked(ctx, parent.Author, author)
-	if err == nil && blocks {
-		err = services.Errorf(services.Forbidden, "parentId: the author of %s blocks you", name)
-	}
-	return parent, err
+	return tx.VisiblePost(ctx, author, "parentId", id)
 }
 
 // mentionedBy are the people whom a draft mentions, each once, but those who block its author.
@@ -186,7 +170,7 @@ func causesOf(post, parent services.Post, mentioned []services.UserNumber) (caus
 	return causes
 }
 
-// Delete is the op by which an author deletes his post. NOT_FOUND when it never was, FORBIDDEN when it is another's,
+// Delete is the op by which an author deletes his post. NOT_FOUND when it never was or is hidden from them, FORBIDDEN when it is another's,
 // CONFLICT when it is deleted already.
 func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout.Op {
 	var changedAt time.Time
@@ -196,14 +180,8 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			changedAt = tx.Now
 			post, deleted, err := tx.DeletePost(ctx, id)
-			if services.CodeOf(err) == services.NotFound {
-				err = services.Errorf(services.NotFound, "postId: there is no %s", services.GlobalID(services.PostType, id.String()))
-			}
-			if err != nil {
+			if err := tx.OwnPost(ctx, author, "postId", id, post.Author, err); err != nil {
 				return nil, err
-			}
-			if post.Author != author {
-				return nil, services.Errorf(services.Forbidden, "postId: %s is not your post", post.GlobalID())
 			}
 			if !deleted {
 				return nil, services.Errorf(services.Conflict, "postId: %s is deleted already", post.GlobalID())

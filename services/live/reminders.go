@@ -11,13 +11,13 @@ import (
 
 // Remind is the op by which a user wants to be told when an upcoming show starts, or does not any more; its one id is the
 // show's. What is so already is no error. If the show has started meanwhile, who does not want to be told any more was not.
-// NOT_FOUND when there is no such show, CONFLICT when it has started or was cancelled and he wants to be told, or wants to be of
-// too many; INVALID for his own show, FORBIDDEN when its host blocks him.
+// NOT_FOUND when there is no such show or it is hidden from them, CONFLICT when it has started or was cancelled and he wants to
+// be told, or wants to be of too many; INVALID for his own show.
 func (s *Service) Remind(user services.UserNumber, id services.PostID, remind bool) *fanout.Op {
 	return &fanout.Op{
 		Name: "remindMe", Actor: user, Input: fmt.Sprint(id, remind),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			show, err := named(tx.ShowForShare(ctx, id))
+			show, err := tx.VisibleShow(ctx, user, "showId", id)
 			if err != nil {
 				return nil, err
 			}
@@ -37,13 +37,6 @@ func addReminder(ctx context.Context, tx *store.Tx, user services.UserNumber, sh
 		return services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	case show.Status != services.ShowUpcoming:
 		return services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
-	}
-	_, blocks, err := tx.Blocked(ctx, show.Host, user)
-	if err != nil {
-		return err
-	}
-	if blocks {
-		return services.Errorf(services.Forbidden, "showId: the host of %s blocks you", show.GlobalID())
 	}
 	added, err := tx.AddReminder(ctx, show.ID, user)
 	if err != nil || !added {

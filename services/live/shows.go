@@ -43,7 +43,7 @@ const ownShows = "shows"
 
 // Reschedule is the op by which a host changes what he said of a show of his. INVALID for a text that does not fit, a plan that
 // is not in the future, or nothing to change; CONFLICT when the show was cancelled, or its plan is to change and it is not upcoming. This
-// and all below: NOT_FOUND when there is no such show, FORBIDDEN when it is another's; what is so already is no error.
+// and all below: NOT_FOUND when there is no such show or it is hidden, FORBIDDEN when it is another's; what is so already is no error.
 func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit services.ShowEdit) (*fanout.Op, error) {
 	if edit == (services.ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title and coverUrl: at least one of them is needed")
@@ -95,12 +95,9 @@ func (s *Service) change(name string, host services.UserNumber, id services.Post
 			if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 				return nil, err
 			}
-			before, err := named(tx.ShowForUpdate(ctx, id))
-			if err != nil {
+			before, err := tx.ShowForUpdate(ctx, id)
+			if err := tx.OwnShow(ctx, host, "showId", id, before.Host, err); err != nil {
 				return nil, err
-			}
-			if before.Host != host {
-				return nil, services.Errorf(services.Forbidden, "showId: %s is not your show", before.GlobalID())
 			}
 			after, changed, err := transition(before, tx.Now)
 			if err != nil || !changed {
@@ -111,14 +108,6 @@ func (s *Service) change(name string, host services.UserNumber, id services.Post
 		},
 		Own: s.mirror.RefreshShows, View: ownShows,
 	}
-}
-
-// named says of a show that is not there by which argument it was named.
-func named(show services.Show, err error) (services.Show, error) {
-	if services.CodeOf(err) == services.NotFound {
-		err = services.Errorf(services.NotFound, "showId: %s", err)
-	}
-	return show, err
 }
 
 // textOf and timeText tell a value from none, for idempotency.

@@ -325,7 +325,7 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 			{"reminded of a live one", s.Remind(fan, live, true), services.Conflict, "showId: "},
 			{"reminded of a cancelled one", s.Remind(fan, cancelled, true), services.Conflict, "showId: "},
 			{"reminded of one's own", s.Remind(host, upcoming, true), services.Invalid, "showId: "},
-			{"reminded by who blocks one", s.Remind(blocked, upcoming, true), services.Forbidden, "showId: "},
+			{"reminded by who blocks one", s.Remind(blocked, upcoming, true), services.NotFound, "showId: "},
 		} {
 			before := s.facts(all...)
 			jobs, _ := w.Jobs()

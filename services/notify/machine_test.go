@@ -26,6 +26,7 @@ type panel struct {
 	stands map[store.Cause]bool // what the facts say
 	told   []store.Cause        // whose jobs there ever were
 	blocks map[services.UserNumber]bool
+	hides  map[services.Restriction]bool // by others, of what they publish from me: hides and blocks
 }
 
 func (p *panel) other() services.UserNumber { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
@@ -72,7 +73,8 @@ func (p *panel) turnFollow() {
 		}
 		return err
 	})
-	p.stands[c] = !p.stands[c] && !p.blocks[c.Actor]
+	blocked := p.blocks[c.Actor] || p.hides[services.Restriction{Kind: services.Block, Owner: c.Actor, Other: p.me}]
+	p.stands[c] = !p.stands[c] && !blocked
 }
 
 // turnBlock lets somebody's doings count no more, or again. Facts that come all the same while he is blocked, as those of
@@ -98,6 +100,40 @@ func (p *panel) turnBlock() {
 	if p.blocks[actor] = !p.blocks[actor]; p.blocks[actor] {
 		p.stands[follow] = false
 	}
+}
+
+// turnHide lets somebody hide from me what they publish, by a hide or by a block, which also ends their follow, or show it
+// again.
+func (p *panel) turnHide() {
+	actor := p.other()
+	kind := rapid.SampledFrom([]services.RestrictionKind{services.Hide, services.Block}).Draw(p.t, "how")
+	hide := services.Restriction{Kind: kind, Owner: actor, Other: p.me}
+	follow := store.Cause{Recipient: p.me, Category: services.CategoryFollow, Actor: actor}
+	p.happens(follow, func(ctx context.Context, tx *store.Tx) (err error) {
+		if err := tx.LockRestrictions(ctx, p.me, actor); err != nil {
+			return err
+		}
+		made := hide
+		made.Made = p.IDs.Next()
+		if p.hides[hide] {
+			_, err = tx.Unrestrict(ctx, made)
+		} else {
+			_, _, err = tx.Restrict(ctx, made)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.ActorJob(p.me, actor))
+	})
+	if p.hides[hide] = !p.hides[hide]; p.hides[hide] && kind == services.Block {
+		p.stands[follow] = false
+	}
+}
+
+// hidden says whether a cause is something that its actor published and hides from me.
+func (p *panel) hidden(c store.Cause) bool {
+	return c.Category == services.CategoryMention && (p.hides[services.Restriction{Kind: services.Hide, Owner: c.Actor, Other: p.me}] ||
+		p.hides[services.Restriction{Kind: services.Block, Owner: c.Actor, Other: p.me}])
 }
 
 func (p *panel) mention() {
@@ -180,7 +216,7 @@ func (p *panel) agree() {
 	}
 	want, got := map[string]int{}, map[string]int{} // how many there are who did something with a subject
 	for c, stands := range p.stands {
-		if stands && !p.blocks[c.Actor] {
+		if stands && !p.blocks[c.Actor] && !p.hidden(c) {
 			want[fmt.Sprint(c.Category, c.Subject)]++
 		}
 	}
@@ -200,7 +236,7 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	fanouttest.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(4)
-		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}, blocks: map[services.UserNumber]bool{}}
+		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}, blocks: map[services.UserNumber]bool{}, hides: map[services.Restriction]bool{}}
 		p.posts = n.Posts(p.me, 2)
 		p.Must(p.Fanout.Refill(p.TB.Context(), p.me))
 		steps := map[string]func(*rapid.T){
@@ -208,6 +244,7 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 			"follow":  func(*rapid.T) { p.turnFollow() },
 			"mention": func(*rapid.T) { p.mention() },
 			"block":   func(*rapid.T) { p.turnBlock() },
+			"hide":    func(*rapid.T) { p.turnHide() },
 			"delete":  func(*rapid.T) { p.unmention() },
 			"jobs":    func(*rapid.T) { p.someJobs() },
 			"mark":    func(*rapid.T) { p.mark() },

@@ -7,7 +7,6 @@
 package notify
 
 import (
-	"cmp"
 	"context"
 
 	"tidings/services"
@@ -34,13 +33,10 @@ func New(cfg Config) *Service {
 	return &Service{store: cfg.Store, fanout: cfg.Fanout, expiry: cfg.Expiry}
 }
 
-// Like is the op by which a user likes a post. NOT_FOUND when it is not there or deleted, CONFLICT when liked already,
-// FORBIDDEN when its author blocks him.
+// Like is the op by which a user likes a post. NOT_FOUND when it is not there, deleted, or hidden from them, CONFLICT when
+// liked already.
 func (s *Service) Like(user services.UserNumber, post services.PostID) *fanout.Op {
-	return s.op("likePost", user, post, func(ctx context.Context, tx *store.Tx, author services.UserNumber) error {
-		if _, blocks, err := tx.Blocked(ctx, author, user); err != nil || blocks {
-			return cmp.Or(err, services.Errorf(services.Forbidden, "postId: the author of %s blocks you", services.GlobalID(services.PostType, post.String())))
-		}
+	return s.op("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		created, err := tx.InsertLike(ctx, post, user)
 		if err == nil && !created {
 			err = services.Errorf(services.Conflict, "postId: liked already")
@@ -49,9 +45,9 @@ func (s *Service) Like(user services.UserNumber, post services.PostID) *fanout.O
 	})
 }
 
-// Unlike is the op by which a user takes his like back. CONFLICT when there is none.
+// Unlike is the op by which a user takes his like back. NOT_FOUND as for Like, CONFLICT when there is none.
 func (s *Service) Unlike(user services.UserNumber, post services.PostID) *fanout.Op {
-	return s.op("unlikePost", user, post, func(ctx context.Context, tx *store.Tx, _ services.UserNumber) error {
+	return s.op("unlikePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		deleted, err := tx.DeleteLike(ctx, post, user)
 		if err == nil && !deleted {
 			err = services.Errorf(services.Conflict, "postId: not liked")
@@ -61,21 +57,15 @@ func (s *Service) Unlike(user services.UserNumber, post services.PostID) *fanout
 }
 
 // op changes the like and leaves the job that brings the author's notifications in line.
-func (s *Service) op(name string, user services.UserNumber, id services.PostID, change func(ctx context.Context, tx *store.Tx, author services.UserNumber) error) *fanout.Op {
+func (s *Service) op(name string, user services.UserNumber, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *fanout.Op {
 	return &fanout.Op{
 		Name: name, Actor: user, Input: id.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			post, err := tx.PostForShare(ctx, id)
-			if services.CodeOf(err) == services.NotFound {
-				err = services.Errorf(services.NotFound, "postId: there is no %s", services.GlobalID(services.PostType, id.String()))
-			}
+			post, err := tx.VisiblePost(ctx, user, "postId", id)
 			if err != nil {
 				return nil, err
 			}
-			if post.Deleted {
-				return nil, services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())
-			}
-			if err := change(ctx, tx, post.Author); err != nil {
+			if err := change(ctx, tx); err != nil {
 				return nil, err
 			}
 			if post.Author == user {

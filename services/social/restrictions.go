@@ -58,8 +58,8 @@ func (s *Service) Unmute(muter, muted services.UserNumber) *fanout.Op {
 	}
 }
 
-// HideFrom is the op by which an author's posts are shown to another no more, who may follow him or begin to. INVALID for
-// oneself, CONFLICT when they are hidden from him already, and beyond the limit.
+// HideFrom is the op by which an author's posts and shows are shown to another no more, who may follow him or begin to; nor
+// do they notify. INVALID for oneself, CONFLICT when they are hidden from him already, and beyond the limit.
 func (s *Service) HideFrom(author, follower services.UserNumber) *fanout.Op {
 	return &fanout.Op{
 		Name: "hideFrom", Actor: author, Input: fmt.Sprint(follower),
@@ -68,7 +68,7 @@ func (s *Service) HideFrom(author, follower services.UserNumber) *fanout.Op {
 			if _, _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
 				return nil, err
 			}
-			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, author))
+			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
 		},
 	}
 }
@@ -79,14 +79,14 @@ func (s *Service) UnhideFrom(author, follower services.UserNumber) *fanout.Op {
 		Name: "unhideFrom", Actor: author, Input: fmt.Sprint(follower),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
-			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author))
+			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
 		},
 	}
 }
 
 // Block is the op by which two users have nothing to do with each other any more, whoever of them did it: neither follows
 // the other or can begin to, and their DIRECT conversation is closed. What the blocked one did notifies the blocker no
-// more. INVALID for oneself, CONFLICT when he is blocked already, and beyond the limit.
+// more; what the blocker publishes is hidden from the blocked one and notifies them no more. INVALID for oneself, CONFLICT when he is blocked already, and beyond the limit.
 func (s *Service) Block(blocker, blocked services.UserNumber) *fanout.Op {
 	var ended []services.Edge
 	var closed services.ConversationID
@@ -106,7 +106,7 @@ func (s *Service) Block(blocker, blocked services.UserNumber) *fanout.Op {
 			if closed, left, err = tx.CloseDirect(ctx, blocker, blocked); err != nil {
 				return nil, err
 			}
-			jobs := []store.NewJob{fanout.ActorJob(blocker, blocked)}
+			jobs := []store.NewJob{fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker)}
 			for _, user := range left {
 				jobs = append(jobs, fanout.MemberJob(closed, user))
 			}
@@ -137,7 +137,7 @@ func (s *Service) Unblock(blocker, blocked services.UserNumber) *fanout.Op {
 		Name: "unblock", Actor: blocker, Input: fmt.Sprint(blocked),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
-			return nil, s.unrestrict(ctx, tx, block, fanout.ActorJob(blocker, blocked))
+			return nil, s.unrestrict(ctx, tx, block, fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker))
 		},
 		Own: func(ctx context.Context) error { return s.fanout.RecountActor(ctx, blocker, blocked) },
 	}
@@ -168,8 +168,8 @@ func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restric
 	return created, ended, err
 }
 
-// unrestrict takes it away, and leaves the job that brings views in line.
-func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, job store.NewJob) error {
+// unrestrict takes it away, and leaves the jobs that bring views in line.
+func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, jobs ...store.NewJob) error {
 	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restr
 	if err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, job)
+	return tx.Enqueue(ctx, jobs...)
 }
 
 // mayFollow is FORBIDDEN while one of two blocks the other, which does not change until the transaction ends.
@@ -196,6 +196,12 @@ func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.Us
 		return services.Errorf(services.Forbidden, "userId: you block this user: unblock him before you follow him")
 	}
 	return services.Errorf(services.Forbidden, "userId: this user blocks you and cannot be followed")
+}
+
+// Hidden answers which of some authors hide the posts and shows that they publish from a viewer: because they hide them from
+// this viewer or block the viewer. It is one statement, however many they are; absent means shown.
+func (s *Service) Hidden(ctx context.Context, viewer services.UserNumber, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
+	return s.store.Hidden(ctx, viewer, authors)
 }
 
 // Restrictions lists what a user has put between himself and others of one kind, the newest first: those made before one,

@@ -8,8 +8,8 @@ import (
 
 // causeFacts are the statements that say which causes of a category the facts support, with the time of each. named
 // asks for causes by all of their names (recipient, subject, actor, object), ofSubject for every cause of a subject
-// (recipient, subject). A time is microseconds, or an id that was made then. With each stands whether its recipient
-// blocks its actor.
+// (recipient, subject). A time is microseconds, or an id that was made then. With each stands whether it does not count all
+// the same: because its recipient blocks its actor, or may not see what the actor published.
 type causeFacts struct {
 	named, ofSubject statement
 	byID             bool // the time is an id
@@ -31,6 +31,13 @@ const (
 // blocking says whether a cause's recipient blocks the actor in a column.
 func blocking(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
+}
+
+// unseen says whether a cause's recipient blocks the author in a column, or the author hides what they publish from them:
+// see hiddenAuthors.
+func unseen(author string) string {
+	return "CASE WHEN " + blocking(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
+	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
 }
 
 // Of three tables joined at once PostgreSQL may look the likes up by their post alone: hence MATERIALIZED.
@@ -55,12 +62,12 @@ WITH answers AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor, c.object FROM `+namedCauses+` CROSS JOIN posts o
 	WHERE o.id = c.object AND o.parent = c.subject AND o.author = c.actor AND `+othersAnswer+`
 )
-SELECT c.recipient, c.subject, c.actor, c.object, c.object, `+blocking("c.actor")+` FROM answers c CROSS JOIN posts p WHERE `+ownPost),
+SELECT c.recipient, c.subject, c.actor, c.object, c.object, `+unseen("c.actor")+` FROM answers c CROSS JOIN posts p WHERE `+ownPost),
 		ofSubject: newStatement("all comments on posts that notify", `
 WITH own AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
 )
-SELECT c.recipient, c.subject, o.author, o.id, o.id, `+blocking("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
+SELECT c.recipient, c.subject, o.author, o.id, o.id, `+unseen("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
 	},
 	services.CategoryMention: {
 		byID: true,
@@ -69,13 +76,13 @@ WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, c.actor, m.post FROM `+namedCauses+` CROSS JOIN mentions m
 	WHERE m.post = c.subject AND m.mentioned = c.recipient AND c.object = 0
 )
-SELECT c.recipient, p.id, p.author, 0, p.id, `+blocking("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
+SELECT c.recipient, p.id, p.author, 0, p.id, `+unseen("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 		ofSubject: newStatement("mentions in posts that notify", `
 WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, m.post FROM `+namedSubjects+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
 )
-SELECT c.recipient, p.id, p.author, 0, p.id, `+blocking("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
+SELECT c.recipient, p.id, p.author, 0, p.id, `+unseen("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 	},
 	services.CategoryFollow: {
@@ -93,13 +100,13 @@ WITH wanted AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor FROM `+namedCauses+` CROSS JOIN reminders m
 	WHERE m.show = c.subject AND m.user_number = c.recipient AND c.object = 0
 )
-SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+blocking("s.host")+` FROM wanted c CROSS JOIN shows s
+SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+unseen("s.host")+` FROM wanted c CROSS JOIN shows s
 WHERE s.id = c.subject AND s.host = c.actor AND s.started_at IS NOT NULL`),
 		ofSubject: newStatement("reminders of shows that notify", `
 WITH wanted AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN reminders m WHERE m.show = c.subject AND m.user_number = c.recipient
 )
-SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+blocking("s.host")+` FROM wanted c CROSS JOIN shows s
+SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+unseen("s.host")+` FROM wanted c CROSS JOIN shows s
 WHERE s.id = c.subject AND s.started_at IS NOT NULL`),
 	},
 }
@@ -126,10 +133,10 @@ type held struct {
 }
 
 // support is what the facts say for a cause: when it happened, in microseconds, and whether it does not count all the
-// same, since its recipient blocks its actor.
+// same, since its recipient blocks its actor or may not see what the actor published.
 type support struct {
-	at      int64
-	blocked bool
+	at     int64
+	hidden bool
 }
 
 // supported answers which of the causes the facts support now.
@@ -150,7 +157,7 @@ func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support,
 		return tx.each(ctx, st, []any{list}, func(scan func(...any) error) error {
 			c := Cause{Category: category}
 			var is support
-			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.blocked)
+			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
 			if facts.byID {
 				is.at = micros(services.PostID(is.at).Time())
 			}

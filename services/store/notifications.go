@@ -128,7 +128,7 @@ type group struct {
 // ApplyCauses brings the notifications that the causes name in line with the facts as they are now, whatever
 // happened before and however often it is called: a like notifies while it stands and its post does. A new cause
 // gets the next place of its recipient; one that comes back gets its old place and group, so that what was seen
-// stays seen. One whose recipient blocks its actor gets its place and does not stand. The version of an inbox rises by one if anything in it changed. It returns the state of every
+// stays seen. One that is hidden from its recipient gets its place and does not stand. The version of an inbox rises by one if anything in it changed. It returns the state of every
 // (recipient, category) named, changed or not, in their order.
 func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationState, error) {
 	causes = slices.Clone(causes)
@@ -242,7 +242,7 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 	var lowered, restored rows
 	for c, h := range known {
 		is, holds := supported[c]
-		if holds = holds && !is.blocked; h.standing && !holds {
+		if holds = holds && !is.hidden; h.standing && !holds {
 			lowered = append(lowered, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 			move(c, h.bucket, h.place, -1)
 		} else if !h.standing && holds {
@@ -253,7 +253,7 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 	var missing []raised
 	for c, is := range supported {
 		if _, had := known[c]; !had {
-			missing = append(missing, raised{Cause: c, at: is.at, standing: !is.blocked})
+			missing = append(missing, raised{Cause: c, at: is.at, standing: !is.hidden})
 		}
 	}
 	b.place(missing)

@@ -213,3 +213,23 @@ func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// An author is hidden from those whom they hide from and from those whom they block, and from nobody else.
+func TestHiddenAuthors(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("viewer", "hides", "blocks", "blocked", "muted", "stranger")
+		for i, r := range []services.Restriction{
+			{Kind: services.Hide, Owner: 2, Other: 1}, {Kind: services.Block, Owner: 3, Other: 1}, {Kind: services.Block, Owner: 1, Other: 4},
+			{Kind: services.Mute, Owner: 1, Other: 5}, {Kind: services.Mute, Owner: 6, Other: 1}, {Kind: services.Hide, Owner: 3, Other: 1},
+			{Kind: services.Hide, Owner: 1, Other: 6},
+		} {
+			r.Made = services.PostID(i + 1)
+			b.restrict(r)
+		}
+		equal(b.t, must(b.Hidden(b.ctx, 1, []services.UserNumber{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserNumber]bool{2: true, 3: true})
+		equal(b.t, must(b.Hidden(b.ctx, 4, []services.UserNumber{1, 2, 3}))(b.t), map[services.UserNumber]bool{1: true})
+		equal(b.t, must(b.Hidden(b.ctx, 1, nil))(b.t), map[services.UserNumber]bool{})
+		b.unrestrict(services.Restriction{Kind: services.Hide, Owner: 3, Other: 1})
+		equal(b.t, must(b.Hidden(b.ctx, 1, []services.UserNumber{3}))(b.t), map[services.UserNumber]bool{3: true})
+	})
+}

@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// What an author publishes, posts and shows, is hidden from a user while the author hides it from them or blocks them. What
+// is hidden from a user is for them as if it had never been: the same errors, in the same words.
+var hiddenAuthors = newStatement("authors hidden from a viewer", `
+SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
+UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
+
+func (r runner) hidden(ctx context.Context, viewer services.UserNumber, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
+	hidden := map[services.UserNumber]bool{}
+	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {
+		return hidden, nil
+	}
+	err := r.each(ctx, hiddenAuthors, []any{viewer, authors}, func(scan func(...any) error) error {
+		var author services.UserNumber
+		err := scan(&author)
+		hidden[author] = true
+		return err
+	})
+	return hidden, err
+}
+
+// Hidden answers which of some authors hide what they publish from a viewer, in one statement; absent means shown.
+func (s *Store) Hidden(ctx context.Context, viewer services.UserNumber, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
+	return s.hidden(ctx, viewer, authors)
+}
+
+// VisiblePost reads the post that a viewer names in an argument, and keeps it from being deleted until this transaction
+// ends. NOT_FOUND when there is none, when it is hidden from the viewer, and when it is deleted.
+func (tx *Tx) VisiblePost(ctx context.Context, viewer services.UserNumber, argument string, id services.PostID) (services.Post, error) {
+	post, err := tx.PostForShare(ctx, id)
+	name := services.GlobalID(services.PostType, id.String())
+	if err = tx.visible(ctx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
+		err = services.Errorf(services.NotFound, "%s: %s is deleted", argument, name)
+	}
+	return post, err
+}
+
+// VisibleShow reads the show that a viewer names in an argument, and keeps it from being changed until this transaction
+// ends. NOT_FOUND when there is none, and when it is hidden from the viewer.
+func (tx *Tx) VisibleShow(ctx context.Context, viewer services.UserNumber, argument string, id services.PostID) (services.Show, error) {
+	show, err := tx.ShowForShare(ctx, id)
+	return show, tx.visible(ctx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
+}
+
+// OwnPost makes the error of an act on a post that only its author may do: err is that of reading the post. NOT_FOUND when
+// there is none, and when it is hidden from the actor; FORBIDDEN when it is another's.
+func (tx *Tx) OwnPost(ctx context.Context, actor services.UserNumber, argument string, id services.PostID, author services.UserNumber, err error) error {
+	return tx.own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
+}
+
+// OwnShow is OwnPost for a show and its host.
+func (tx *Tx) OwnShow(ctx context.Context, actor services.UserNumber, argument string, id services.PostID, host services.UserNumber, err error) error {
+	return tx.own(ctx, actor, host, err, argument, services.GlobalID(services.ShowType, id.String()), "show")
+}
+
+func (tx *Tx) own(ctx context.Context, actor, author services.UserNumber, err error, argument, name, kind string) error {
+	if err = tx.visible(ctx, actor, author, err, argument, name); err == nil && author != actor {
+		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
+	}
+	return err
+}
+
+// visible is the error of reading what an author published, for a viewer: what is hidden is told like what never was.
+func (tx *Tx) visible(ctx context.Context, viewer, author services.UserNumber, err error, argument, name string) error {
+	missing := services.CodeOf(err) == services.NotFound
+	if err != nil && !missing {
+		return err
+	}
+	if !missing {
+		hidden, err := tx.hidden(ctx, viewer, []services.UserNumber{author})
+		if err != nil {
+			return err
+		}
+		missing = hidden[author]
+	}
+	if missing {
+		return services.Errorf(services.NotFound, "%s: there is no %s", argument, name)
+	}
+	return nil
+}
