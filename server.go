@@ -130,7 +130,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.keyFlag(), err)
 	}
-	if s.store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Clock: s.clock, Log: log}); err != nil {
+	if s.store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
 	s.redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Node: cfg.Node, DataDir: cfg.Data, MessageTypes: cfg.SiteMessageTypes, Clock: s.clock, Log: log})
@@ -271,8 +271,12 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	defer stopLoops()
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(listener) }()
+	heart := s.fanout.Heartbeat()
+	if err := heart.Begin(ctx); err != nil {
+		s.log.Warn("jobs of the process before may wait until their leases end", "error", err)
+	}
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.limiter.Run, s.runHints, watchBallast)
+	looping := start(loops, heart.Run, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.limiter.Run, s.runHints, watchBallast)
 	s.ready.set(true)
 	var failure error
 	select {

@@ -62,6 +62,7 @@ type Service struct {
 	sources  []factSource
 	visits   *visits
 	guesses  guesses
+	behind   behind
 	known    *lastKnown
 }
 
@@ -247,6 +248,7 @@ func (s *Service) moment(ctx context.Context) moment {
 func (s *Service) render(user services.UserNumber, document rdb.Document, at moment) *services.Badges {
 	v := s.view(document, at)
 	badges := v.render()
+	s.markBehind(user, v, badges)
 	s.known.keep(user, known{v, badges, at.now})
 	return badges
 }

@@ -60,6 +60,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if left := s.fanout.UpdateStaleViews(ctx); left > 0 {
 			s.log.Debug("Redis lacks what this node has acknowledged: these users are read from SQL", "users", left)
 		}
+		s.passBehind()
 		if _, err := s.PassGuesses(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("Redis is not back yet for those who were answered from SQL", "error", err)
 		}

@@ -63,3 +63,9 @@ func (f *Fanout) PushReplay(ctx context.Context, stamp rdb.Stamp, show services.
 func (f *Fanout) NameHost(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
 	return f.name(ctx, rdb.Hosts, stamp, edges)
 }
+
+// ChangedKinds are the kinds of jobs of which it is known which counts they change.
+func ChangedKinds() []string { return slices.Collect(maps.Keys(changedBy)) }
+
+// Doubt makes it doubtful whether this node holds jobs.
+func (f *Fanout) Doubt(jobs []store.Job) { f.inDoubt.add(jobs) }

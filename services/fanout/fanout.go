@@ -4,8 +4,9 @@
 // idempotent and safe against reordering (the rule of rebuild, add and remove is written once, in reconcile.go and
 // rebuild.go), and that the actor sees his own change as soon as he has the answer.
 // When Redis does not answer, jobs wait without being counted as tried, and mutations succeed all the same. When the
-// process dies between any two steps, the job's lease ends and another worker repeats the step, which changes nothing
-// that was done.
+// process dies between any two steps, another worker repeats the step, which changes nothing that was done: at once when
+// it starts again under its name, after two seconds of silence on another node, when the lease ends in any case. Meanwhile
+// Behind names the counts that may lack something.
 package fanout
 
 import (
@@ -65,6 +66,8 @@ type Fanout struct {
 	rebuilt  rebuildCounts
 	stale    staleViews
 	paces    paces
+	inDoubt  inDoubt
+	inFlight inFlight
 	clamped  atomic.Uint64
 
 	delivered        atomic.Uint64 // entries of inboxes

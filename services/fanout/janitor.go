@@ -19,7 +19,7 @@ const (
 
 // Janitor drops what SQL keeps only for a time: the log after an hour, idempotency keys after a day, fan-outs of which a
 // chunk is dead after as long, what sessions of the live board need an hour after the last of them has ended, the positions
-// in announcements and dots of who is dormant.
+// in announcements and dots of who is dormant, nodes that have been silent for a day.
 type Janitor struct {
 	fanout *Fanout
 	walked services.UserNumber // how far the walk along the positions has come
@@ -53,9 +53,10 @@ func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	boards := now.Add(-j.fanout.cfg.KeepBoards - keepBoardsLonger)
 	formers, formerErr := j.fanout.store.ForgetShowHistory(ctx, boards)
 	follows, followErr := j.fanout.store.ForgetPastFollows(ctx, boards)
+	nodes, nodeErr := j.fanout.store.ForgetNodes(ctx)
 	walked, positions, err := j.fanout.store.DropDormantNotices(ctx, j.fanout.activeSince(), j.walked, dormantStep)
 	if err == nil {
 		j.walked = walked
 	}
-	return entries + keys + fanouts + formers + follows + positions, errors.Join(logErr, keyErr, fanoutErr, formerErr, followErr, err)
+	return entries + keys + fanouts + formers + follows + nodes + positions, errors.Join(logErr, keyErr, fanoutErr, formerErr, followErr, nodeErr, err)
 }

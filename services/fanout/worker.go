@@ -88,8 +88,12 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 		limit = 1 // chunks are shared among workers and nodes
 	}
 	jobs, err := f.store.Claim(ctx, f.lanes[w.lane], limit, f.cfg.Lease)
-	if err != nil || len(jobs) == 0 {
+	if err != nil {
+		f.inDoubt.add(jobs)
 		return 0, err
+	}
+	if len(jobs) == 0 {
+		return 0, nil
 	}
 	// What was claimed is finished even when the process is asked to stop: it is short, and its lease is ours.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -166,17 +170,20 @@ func (f *Fanout) settle(ctx context.Context, jobs []store.Job, outcomes []error)
 			dead, failed := f.store.Fail(ctx, job, err, retryAt, maxTries)
 			f.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
+				f.inDoubt.add(jobs) // those that are settled are not ours any more: nothing happens to them
 				return failed
 			}
 		}
 	}
 	if len(finished) > 0 {
 		if _, err := f.store.Finish(ctx, finished); err != nil {
+			f.inDoubt.add(jobs)
 			return fmt.Errorf("finish jobs: %w", err)
 		}
 	}
 	if len(released) > 0 {
 		if err := f.store.Release(ctx, released, f.clock.Now().Add(pauseFor)); err != nil {
+			f.inDoubt.add(released)
 			return fmt.Errorf("release jobs: %w", err)
 		}
 	}

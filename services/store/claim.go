@@ -18,7 +18,7 @@ const dueOfKind = `SELECT * FROM (SELECT id, kind, key, payload, tries, created_
 	WHERE kind = $%d AND due_at <= $1 ORDER BY due_at, id LIMIT $2 {skip locked}) AS of_%d`
 
 var (
-	leaseJobs = newStatement("lease jobs", `UPDATE jobs SET token = $2, due_at = $3 WHERE {in id $1 BIGINT}`)
+	leaseJobs = newStatement("lease jobs", `UPDATE jobs SET token = $2, due_at = $3, node = $4 WHERE {in id $1 BIGINT}`)
 
 	dropJobs = newStatement("drop collapsed jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT}`)
 
@@ -43,7 +43,8 @@ var claims sync.Map // int: statement
 
 // Claim takes up to limit jobs of some kinds that are due and that nobody holds, those that have been due for
 // longest first, and holds them for the lease. Of several with one kind and key it returns the last made and
-// deletes the others. On PostgreSQL several nodes claim side by side and never the same job.
+// deletes the others. On PostgreSQL several nodes claim side by side and never the same job. With an error the jobs are
+// those that this node may hold all the same, because the answer to its commit was lost: Release gives them back.
 func (s *Store) Claim(ctx context.Context, kinds []string, limit int, lease time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
@@ -74,13 +75,10 @@ func (s *Store) Claim(ctx context.Context, kinds []string, limit int, lease time
 			claimed[i].Token = token
 			ids[i] = claimed[i].ID
 		}
-		_, err = tx.run(ctx, leaseJobs, ids, token, tx.Now.Add(lease))
+		_, err = tx.run(ctx, leaseJobs, ids, token, tx.Now.Add(lease), s.node)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return claimed, nil
+	return claimed, err
 }
 
 // due lists and locks the jobs that are due, the longest due first.

@@ -28,6 +28,8 @@ func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}
 //	{in COLUMN $1 TYPE}             the column is among a list, which is one parameter
 //	{rows $1 NAME TYPE, NAME TYPE}  a table made of one parameter of the type rows
 //	{for update} {for share} {for key share} {skip locked}
+//	{database clock}                the database's own time in microseconds, whatever this node's clock says
+//	{no wait for the disk}          the FROM and WHERE of a SELECT whose transaction a crash of the database may lose
 type statement struct {
 	name string
 	text [dialects]string
@@ -52,6 +54,16 @@ func (d dialect) translate(text string) string {
 			return d.among(words[1], words[2], words[3])
 		case "rows":
 			return d.table(words[1], strings.Join(words[2:], " "))
+		case "database":
+			return [dialects]string{
+				sqlite:   "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+				postgres: "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT",
+			}[d]
+		case "no":
+			return [dialects]string{
+				sqlite:   "WHERE TRUE",
+				postgres: "FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting WHERE TRUE",
+			}[d]
 		default:
 			return d.locking(strings.Join(words, " "))
 		}

@@ -36,13 +36,13 @@ var (
 
 	finishJobs = newStatement("finish jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT} AND token = $2`)
 
-	releaseJobs = newStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '' WHERE {in id $1 BIGINT} AND token = $2`)
+	releaseJobs = newStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '', node = '' WHERE {in id $1 BIGINT} AND token = $2`)
 
-	freeJobs = newStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '' WHERE token <> ''`)
+	freeJobs = newStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '', node = '' WHERE token <> ''`)
 
 	lockJob = newStatement("lock a job", `SELECT tries FROM jobs WHERE id = $1 AND token = $2 {for update}`)
 
-	retryJob = newStatement("retry a job", `UPDATE jobs SET tries = $2, due_at = $3, token = '' WHERE id = $1`)
+	retryJob = newStatement("retry a job", `UPDATE jobs SET tries = $2, due_at = $3, token = '', node = '' WHERE id = $1`)
 
 	buryJob = newStatement("bury a job", `INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at)
 		SELECT id, kind, key, payload, $2, $3, created_at, $4 FROM jobs WHERE id = $1`)

@@ -37,7 +37,7 @@ func (b *bundle) fill(notified bool) {
 			upTo + "INSERT INTO authors SELECT n, n, n, n % 3, NULL, n % 9 = 0, 0, 1 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO fanouts SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO likes SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at) SELECT 'kind', '', '', n, n FROM s",
+			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at, node) SELECT 'kind', '', '', n, n, CASE WHEN n % 100 = 0 THEN 'node' ELSE '' END FROM s",
 			upTo + "INSERT INTO mentions SELECT n % 5000, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, 0, n, n % 20, n, n % 10 > 0 FROM s",
 			upTo + "INSERT INTO notification_groups SELECT n % 500, 'LIKE', n % 5000, n % 20, n, n, 1, n % 3 * n, 0, 0, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",

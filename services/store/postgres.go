@@ -17,12 +17,12 @@ import (
 )
 
 // sessionSettings are made on each new connection. An answered write must be on disk whatever the server's
-// default, and a node that hangs must not hold its rows for ever. Every query here is made of short walks along
+// default, and a node that hangs must not hold its rows for longer than others wait before they take over. Every query here is made of short walks along
 // indexes, many of which end at a limit: the planner shall not guess, from statistics that are old or not there yet,
 // that reading a whole table, or compiling the query, is worth it.
 const sessionSettings = `SELECT
 	CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
-	set_config('idle_in_transaction_session_timeout', '30s', false),
+	set_config('idle_in_transaction_session_timeout', '3s', false),
 	set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
 	set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)`
 
@@ -30,7 +30,7 @@ const sessionSettings = `SELECT
 const idleConnections = 5 * time.Minute
 
 func (s *Store) openPostgres(ctx context.Context, cfg Config) (err error) {
-	s.dialect = postgres
+	s.dialect, s.node = postgres, cfg.Node
 	config, err := pgx.ParseConfig(cfg.URL)
 	if err != nil {
 		// The cause would show the URL, and with it a password.
@@ -40,10 +40,13 @@ func (s *Store) openPostgres(ctx context.Context, cfg Config) (err error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
-	s.db = stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+	begun := stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sessionSettings)
 		return err
-	}))
+	})
+	s.db, s.beats = stdlib.OpenDB(*config, begun), stdlib.OpenDB(*config, begun)
+	s.beats.SetMaxOpenConns(1)
+	s.pulse = runner{dialect: postgres, db: pool{s.beats}, trace: s.trace}
 	s.db.SetMaxOpenConns(cfg.MaxConns)
 	s.db.SetMaxIdleConns(cfg.MaxConns)
 	s.db.SetConnMaxIdleTime(idleConnections)

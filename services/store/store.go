@@ -26,6 +26,7 @@ import (
 // Config says which database and how.
 type Config struct {
 	URL      string         // sqlite:FILE, or postgres://USER:PASSWORD@HOST:PORT/DATABASE
+	Node     string         // PostgreSQL: this node's name among those that share the database; "" is none
 	MaxConns int            // PostgreSQL: connections at most; 0 is 16
 	Clock    services.Clock // nil is the machine's
 	Log      *slog.Logger   // nil is none
@@ -41,9 +42,12 @@ const defaultMaxConns = 16
 type Store struct {
 	runner // for reading
 	name   string
+	node   string // this node's name; "" on SQLite
 	clock  services.Clock
 	log    *slog.Logger
 	db     *sql.DB // PostgreSQL: everything; SQLite: the readers
+	beats  *sql.DB // PostgreSQL: one connection of their own, so that load does not delay them
+	pulse  runner  // through beats
 	writer *writer // SQLite only
 	lock   io.Closer
 
@@ -111,8 +115,10 @@ func (s *Store) release() error {
 			first = err
 		}
 	}
-	if s.db != nil {
-		keep(s.db.Close())
+	for _, db := range []*sql.DB{s.db, s.beats} {
+		if db != nil {
+			keep(db.Close())
+		}
 	}
 	if s.writer != nil {
 		keep(s.writer.close()) // the last connection to close empties the write-ahead log into the file

@@ -78,6 +78,7 @@ type World struct {
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
 type Options struct {
 	SQL    string // a store URL; "" is a new SQLite file
+	Node   string // this node's name on PostgreSQL; "" is none
 	Redis  string // an rdb URL; "" is a new redis-server
 	Fanout func(*fanout.Config)
 	Trace  func(statement string) // see store.Config
@@ -94,7 +95,7 @@ func New(tb testing.TB, options Options) *World {
 		w.Server = rdbtest.NewServer(tb)
 		options.Redis = w.Server.URL()
 	}
-	w.Store = storetest.Open(tb, store.Config{URL: options.SQL, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
+	w.Store = storetest.Open(tb, store.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
 	redis, err := rdb.Open(tb.Context(), rdb.Options{
 		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
 	})

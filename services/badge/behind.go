@@ -1,0 +1,56 @@
+package badge
+
+import (
+	"sync"
+
+	"tidings/services"
+)
+
+// behind remembers whose badges were shown as STALE because a node died with work in its hands. Once that is done they are
+// news again, whether a number changed by it or only how far it can be trusted.
+type behind struct {
+	mu    sync.Mutex
+	shown map[services.UserNumber]uint64 // the own half of the version
+}
+
+// markBehind says of the counts that may lack something that they are STALE.
+func (s *Service) markBehind(user services.UserNumber, v *view, badges *services.Badges) {
+	lag := s.fanout.Behind(user)
+	if lag == nil {
+		return
+	}
+	stale := func(count *services.Count, source services.Source) {
+		if since, lags := lag[source]; lags && count.Precision != services.Unknown {
+			count.Precision, count.AsOf = services.Stale, since
+		}
+	}
+	for _, source := range services.Sources {
+		for count := range partsOf(badges, source) {
+			stale(count, source)
+		}
+	}
+	stale(&badges.Conversations.Mentions, services.SourceConversations)
+	v.sum(badges)
+	s.behind.mu.Lock()
+	defer s.behind.mu.Unlock()
+	if s.behind.shown == nil {
+		s.behind.shown = map[services.UserNumber]uint64{}
+	}
+	if len(s.behind.shown) < maxGuesses {
+		s.behind.shown[user] = v.document.N
+	}
+}
+
+// passBehind hands those who were shown STALE badges over to the guesses, once nobody is behind any more.
+func (s *Service) passBehind() {
+	if s.fanout.SomeBehind() {
+		return
+	}
+	s.behind.mu.Lock()
+	shown := s.behind.shown
+	s.behind.shown = nil
+	s.behind.mu.Unlock()
+	for user, version := range shown {
+		s.guesses.note(user, version)
+	}
+}

@@ -1,0 +1,72 @@
+package badge
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// What a dead node was about to carry is STALE, and nothing else is. Once it is done the badges are exact and news to whoever
+// was shown them before, also when no number has changed.
+func TestCountsThatADeadNodeWasAboutToCarryAreStale(t *testing.T) {
+	url := storetest.Postgres(t)
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here"}))
+	gone := storetest.Open(t, store.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
+	_, reader := n.fan(2)
+	heart := n.World.Fanout.Heartbeat()
+	n.Must(heart.Begin(t.Context()))
+	_, err := gone.Beat(t.Context())
+	n.Must(err)
+	n.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Enqueue(ctx, fanout.CountsJob(reader)) })
+	made := n.Clock.Now()
+	jobs, err := gone.Claim(t.Context(), []string{fanout.CountsJob(reader).Kind}, 10, 30*time.Second)
+	n.Must(err)
+	if len(jobs) != 1 {
+		t.Fatalf("the other node has claimed %v", jobs)
+	}
+	exact := n.read(reader)
+	if exact.Total.Precision != services.Exact {
+		t.Fatalf("at first %+v", exact.Total)
+	}
+	n.Clock.Advance(time.Second)
+	for tick := time.NewTicker(10 * time.Millisecond); !n.World.Fanout.SomeBehind(); <-tick.C {
+		n.Must(heart.RunOnce(t.Context()))
+	}
+	stale := n.read(reader)
+	for name, count := range map[string]services.Count{
+		"likes": stale.Notifications.Like, "notifications": stale.Notifications.Total, "total": stale.Total,
+	} {
+		if count.Precision != services.Stale || !count.AsOf.Equal(made) {
+			t.Errorf("while a node is silent: %s %+v, want STALE since %v", name, count, made)
+		}
+	}
+	for name, count := range map[string]services.Count{"feed": stale.HomeFeed, "site messages": stale.SiteMessages.Total, "conversations": stale.Conversations.Total} {
+		if count.Precision != services.Exact {
+			t.Errorf("while a node is silent: %s %+v, want it to be exact", name, count)
+		}
+	}
+	n.passBehind()
+	if _, err := n.PassGuesses(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
+		t.Errorf("before the job is done: %+v, %v", n.read(reader).Total, err)
+	}
+	_, err = gone.Finish(t.Context(), jobs)
+	n.Must(err)
+	n.Must(heart.RunOnce(t.Context()))
+	n.passBehind()
+	if done, err := n.PassGuesses(t.Context()); done != 1 || err != nil {
+		t.Errorf("%d documents were made news again, %v", done, err)
+	}
+	again := n.read(reader)
+	if again.Total.Precision != services.Exact || again.Total.Value != exact.Total.Value {
+		t.Errorf("afterwards %+v, want %+v", again.Total, exact.Total)
+	}
+	if again.Version <= stale.Version {
+		t.Errorf("afterwards the version is %s, and that of the STALE badges was %s", again.Version, stale.Version)
+	}
+}

@@ -1,0 +1,150 @@
+package fanout
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+const (
+	// beatEvery is the time between two heartbeats. They cost a round trip each and no wait for the disk.
+	beatEvery = 250 * time.Millisecond
+	// silentAfter is when what a node holds is no longer taken for being done: together with two beats less than a second.
+	silentAfter = 600 * time.Millisecond
+	// deadAfter is when others take over what a node holds. One that comes back finds its tokens void.
+	deadAfter = 2 * time.Second
+	// lostAfter is when nothing of a node is left that others would have to wait for: PostgreSQL has ended its transactions.
+	lostAfter = 10 * time.Second
+	// beatWithin bounds one turn of a heartbeat.
+	beatWithin = time.Second
+	// heldAtOnce bounds how many jobs of silent nodes are looked at: beyond it every number may lack one of them.
+	heldAtOnce = 5000
+)
+
+// Heartbeat tells the other nodes on this database that this one lives, and takes over what silent ones hold: their jobs are
+// freed after two seconds, and until those are done Behind names the counts that they may change. On SQLite, which
+// serves one process, it only gives back jobs whose fate SQL did not tell.
+type Heartbeat struct{ fanout *Fanout }
+
+// Heartbeat makes this node's heartbeat.
+func (f *Fanout) Heartbeat() *Heartbeat { return &Heartbeat{fanout: f} }
+
+// Begin frees what a process of the same name held that is no more, and makes this node known. It comes before the workers.
+func (h *Heartbeat) Begin(ctx context.Context) error {
+	freed, err := h.fanout.store.FreeOwnJobs(ctx)
+	if freed > 0 {
+		h.fanout.log.Info("the process before did not end well: its jobs are done again", "jobs", freed)
+	}
+	if err == nil {
+		_, err = h.fanout.store.Beat(ctx)
+	}
+	return err
+}
+
+// Run beats until ctx ends, and then takes this node off the list. It outlives the workers.
+func (h *Heartbeat) Run(ctx context.Context) error {
+	failing := false
+	err := services.AtEach(ctx, beatEvery, func(ctx context.Context) {
+		err := h.RunOnce(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			h.fanout.log.Warn("no heartbeat: others may take over this node's jobs", "error", err)
+		}
+		failing = err != nil
+	})
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatWithin)
+	defer cancel()
+	if left := h.fanout.store.Leave(ending); left != nil {
+		h.fanout.log.Debug("this node stays on the list; the others will find that it is silent", "error", left)
+	}
+	return err
+}
+
+// RunOnce beats once and sees to what silent nodes hold.
+func (h *Heartbeat) RunOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	f := h.fanout
+	nodes, err := f.store.Beat(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.inDoubt.giveBack(ctx, f); err != nil {
+		return err
+	}
+	var silent, dead []string
+	hanging := false
+	for _, node := range nodes {
+		if node.Silent >= silentAfter {
+			silent = append(silent, node.Name)
+			hanging = hanging || node.Silent < lostAfter
+		}
+		if node.Silent >= deadAfter {
+			dead = append(dead, node.Name)
+		}
+	}
+	held, err := h.held(ctx, silent, hanging)
+	if err != nil {
+		return err
+	}
+	if err := f.inFlight.look(ctx, f, held); err != nil {
+		return err
+	}
+	if len(dead) == 0 || len(held) == 0 {
+		return nil
+	}
+	freed, err := f.store.FreeJobsOf(ctx, dead, deadAfter)
+	if freed > 0 {
+		f.log.Warn("a node is silent: its jobs are done by the others", "nodes", dead, "jobs", freed)
+		f.Wake()
+	}
+	return err
+}
+
+// held lists the jobs that silent nodes hold. One that hangs in the middle of a claim has locked others, which nobody can see
+// as claimed: while it may, all that are overdue are among them.
+func (h *Heartbeat) held(ctx context.Context, silent []string, hanging bool) (held []store.Job, err error) {
+	f := h.fanout
+	if len(silent) > 0 {
+		held, err = f.store.HeldBy(ctx, silent, heldAtOnce)
+	}
+	if err != nil || !hanging {
+		return held, err
+	}
+	overdue, err := f.store.Overdue(ctx, slices.Sorted(maps.Keys(f.kinds)), f.clock.Now().Add(-silentAfter), heldAtOnce)
+	return append(held, overdue...), err
+}
+
+// inDoubt are jobs that this node may hold although nobody works on them: SQL did not answer when they were claimed or
+// settled.
+type inDoubt struct {
+	mu   sync.Mutex
+	jobs []store.Job
+}
+
+func (d *inDoubt) add(jobs []store.Job) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.jobs = append(d.jobs, jobs...)
+}
+
+// giveBack releases them. Those that were claimed or finished differently by now are not ours: nothing happens to them.
+func (d *inDoubt) giveBack(ctx context.Context, f *Fanout) error {
+	d.mu.Lock()
+	jobs := d.jobs
+	d.jobs = nil
+	d.mu.Unlock()
+	if len(jobs) == 0 {
+		return nil
+	}
+	if err := f.store.Release(ctx, jobs, f.clock.Now()); err != nil {
+		d.add(jobs)
+		return err
+	}
+	f.Wake()
+	return nil
+}
