@@ -69,6 +69,7 @@ type Config struct {
 	DisplayCaps      []string      `flag:"display-caps" env:"TIDINGS_DISPLAY_CAPS" default:"" unit:"LIST" help:"the largest numbers shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS, LIVE_BOARD; what is not named has 99"`
 	PushInterval     time.Duration `flag:"push-interval" env:"TIDINGS_PUSH_INTERVAL" default:"100ms" unit:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
 	SweepInterval    time.Duration `flag:"sweep-interval" env:"TIDINGS_SWEEP_INTERVAL" default:"1s" unit:"DURATION" min:"100ms" max:"1m" help:"how often the open subscriptions are compared with Redis, which mends what a lost hint left"`
+	LogInterval      time.Duration `flag:"log-interval" env:"TIDINGS_LOG_INTERVAL" default:"500ms" unit:"DURATION" min:"50ms" max:"1m" help:"how often a node reads what others have changed of shared data (shows, announcements, authors' modes) without a hint"`
 	AuditEvery       time.Duration `flag:"audit-every" env:"TIDINGS_AUDIT_EVERY" default:"10m" unit:"DURATION" min:"10s" max:"24h" help:"how often each active user's badges are compared with the facts at least, and repaired"`
 	CleanEvery       time.Duration `flag:"clean-every" env:"TIDINGS_CLEAN_EVERY" default:"10m" unit:"DURATION" min:"10s" max:"24h" help:"how often Redis is cleaned: inboxes cut to what is listed, users who are dormant and keys that belong to nobody dropped"`
 }

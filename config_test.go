@@ -53,7 +53,7 @@ func TestDefaults(t *testing.T) {
 		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000,
 		SocketSubscriptions: 20, SocketsPerUser: 50, SocketsPerAddress: 2000, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
 		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
-		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute,
+		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute,
 		IdleAfter: 7 * 24 * time.Hour, BigFollowers: 5000, HugeFollowers: 1_000_000,
 		SiteMessageTypes: []string{"general"}, BoardSessions: "request", BoardSessionFor: 30 * time.Minute,
 	}}

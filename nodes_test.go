@@ -242,3 +242,46 @@ func TestOtherNodeTakesOver(t *testing.T) {
 	p.b.publish("author", "by the other alone")
 	device.shows(t, soon, 21, 0)
 }
+
+// With a log that is never read without a hint, what one node appends to it is in the other's memory all the same: shows that a
+// job brings onto boards, their starts, announcements, edited posts.
+func TestOtherNodesHearOfTheLogByHint(t *testing.T) {
+	for name, redis := range map[string]func(*testing.T) string{
+		"redis":   func(t *testing.T) string { return rdbtest.Redis(t) },
+		"cluster": func(t *testing.T) string { return rdbtest.Cluster(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startPair(t, redis(t), func(cfg *Config) { cfg.LogInterval = time.Hour })
+			for _, order := range [][2]*node{{p.a, p.b}, {p.b, p.a}} {
+				here, there := order[0], order[1]
+				reader, host := here.cfg.Node+"-reader", here.cfg.Node+"-host"
+				here.follow(reader, host)
+				device := there.watchBoard(t, reader, "", "")
+				device.tells("live[] ended[] moved[] gone[] above:0")
+				show := here.schedule(host, "one", here.clock.Now().Add(time.Hour))
+				device.tells("live[] ended[] moved[] gone[] above:1")
+				here.onShow(host, "startShow", show)
+				device.until("the start and its number", func(e boardEvent) bool { return len(e.WentLive) == 1 && e.LiveBoard.Value == 1 })
+				post := here.publish(host, "body")
+				body := func(n *node) string {
+					var data struct{ Node struct{ Body string } }
+					n.must(reader, `query($p:ID!){node(id:$p){... on Post{body}}}`, map[string]any{"p": post}, &data)
+					return data.Node.Body
+				}
+				if got := body(there); got != "body" {
+					t.Fatalf("the post is %q", got)
+				}
+				here.must(host, `mutation($p:ID!){editPost(input:{postId:$p,body:"edited"}){post{id}}}`, map[string]any{"p": post}, nil)
+				eventually(t, convergence, "the other node shows the edited post", func() bool { return body(there) == "edited" })
+				unread := func() int {
+					var data struct{ Viewer struct{ Badges badges } }
+					there.must(reader, `{viewer{badges{announcements{value}}}}`, nil, &data)
+					return data.Viewer.Badges.Announcements.Value
+				}
+				before := unread()
+				here.announce(map[string]any{"title": "news"})
+				eventually(t, convergence, "the other node counts the announcement", func() bool { return unread() == before+1 })
+			}
+		})
+	}
+}

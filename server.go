@@ -175,8 +175,8 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	expiry, _ := notificationExpiry(s.cfg.NotifyFor)
 	kinds, _ := feedKinds(s.cfg.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
-	sessions := live.SessionLives * s.cfg.BoardSessionFor                                                                                // how long one lives at most
-	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log, ShowHistory: sessions + time.Hour}) // clocks differ
+	sessions := live.SessionLives * s.cfg.BoardSessionFor                                                                                                         // how long one lives at most
+	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log, Poll: s.cfg.LogInterval, ShowHistory: sessions + time.Hour}) // clocks differ
 	carrying := fanout.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
@@ -197,6 +197,10 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.mirror.OnShared(s.hub.HintShared)
 	s.mirror.OnMoved(s.hub.HintSharedOf)
+	s.store.OnLog(func() {
+		s.mirror.Wake() // a job's change is nobody's own
+		s.redis.HintLog()
+	})
 	s.live = live.New(live.Config{
 		Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
 		Sessions: live.Scope(s.cfg.BoardSessions), SessionFor: s.cfg.BoardSessionFor,
@@ -310,11 +314,18 @@ func (s *server) workerLoops() []func(context.Context) error {
 }
 
 func (s *server) runHints(ctx context.Context) error {
-	return s.redis.RunHints(ctx, func(hints []rdb.Hint) {
-		for _, hint := range hints {
-			s.hub.Hint(hint.User, hint.N)
-		}
-	}, s.hub.HintAll)
+	return s.redis.RunHints(ctx, rdb.HintReceiver{
+		Documents: func(hints []rdb.Hint) {
+			for _, hint := range hints {
+				s.hub.Hint(hint.User, hint.N)
+			}
+		},
+		Log: s.mirror.Wake,
+		Resync: func() {
+			s.hub.HintAll()
+			s.mirror.Wake()
+		},
+	})
 }
 
 // start runs loops that end with ctx; the channel is closed when all have.

@@ -181,11 +181,14 @@ func hints(t *testing.T, users int) (*hinter, <-chan rdb.Hint) {
 	ctx, cancel := context.WithCancel(t.Context())
 	received, subscribed, ended := make(chan rdb.Hint, 10*users), make(chan struct{}, 10), make(chan error, 1)
 	go func() {
-		ended <- server.RunHints(ctx, func(hints []rdb.Hint) {
-			for _, hint := range hints {
-				received <- hint
-			}
-		}, func() { subscribed <- struct{}{} })
+		ended <- server.RunHints(ctx, rdb.HintReceiver{
+			Documents: func(hints []rdb.Hint) {
+				for _, hint := range hints {
+					received <- hint
+				}
+			},
+			Log: func() {}, Resync: func() { subscribed <- struct{}{} },
+		})
 	}()
 	t.Cleanup(func() {
 		cancel()

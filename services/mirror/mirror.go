@@ -34,6 +34,7 @@ type Facts interface {
 	UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error)
 	LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error)
 	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
+	LogHeads(ctx context.Context) (map[string]uint64, error)
 	Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error)
 	Notices(ctx context.Context) (store.Notices, error)
 	Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error)
@@ -156,7 +157,7 @@ func emptied(clear func()) func(context.Context) error {
 // and what it calls must not block.
 func (m *Mirror) OnShared(call func()) { m.shared = append(m.shared, call) }
 
-// Wake makes the mirror tail the log now rather than at its next turn.
+// Wake makes the mirror tail the log now rather than at its next turn: the log has grown.
 func (m *Mirror) Wake() {
 	select {
 	case m.wakeUp <- struct{}{}:
@@ -164,33 +165,69 @@ func (m *Mirror) Wake() {
 	}
 }
 
-// Run tails the log until ctx ends.
+// hintGap is the time between two looks at the log that hints ask for: the first at once.
+const hintGap = 10 * time.Millisecond
+
+// Run tails the log until ctx ends: whenever it is woken, and at its turns, when it looks at all else that memory has too.
 func (m *Mirror) Run(ctx context.Context) error {
 	ticker := time.NewTicker(m.poll)
 	defer ticker.Stop()
+	m.step(ctx, m.RunOnce)
 	for {
-		if _, err := m.RunOnce(ctx); err != nil && ctx.Err() == nil {
-			m.log.Warn("the log could not be read; memory may be behind", "error", err)
-		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
+			m.step(ctx, m.RunOnce)
 		case <-m.wakeUp:
+			m.step(ctx, m.Tail)
+			select {
+			case <-ctx.Done():
+			case <-time.After(hintGap):
+			}
 		}
 	}
 }
 
-// RunOnce catches up with the log and answers how many changes it found. A kind that is met for the first time, or of
-// which a part was cut off meanwhile, is loaded anew.
+func (m *Mirror) step(ctx context.Context, catchUp func(context.Context) (int, error)) {
+	if _, err := catchUp(ctx); err != nil && ctx.Err() == nil {
+		m.log.Warn("the log could not be read; memory may be behind", "error", err)
+	}
+}
+
+// RunOnce catches up with the log and with what is read beside it, and answers how many changes the log had. A kind that is met
+// for the first time, or of which a part was cut off meanwhile, is loaded anew.
 func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 	var failures []error
 	// Before the log: whose fan-out begins in between is found in one of the two.
 	if err := m.lookAtWaiting(ctx); err != nil {
 		failures = append(failures, fmt.Errorf("posts that wait for their fan-out: %w", err))
 	}
+	changes, err = m.followLog(ctx, func(string, uint64) bool { return true })
+	failures = append(failures, err)
+	if err := m.lookAtHeads(ctx); err != nil {
+		failures = append(failures, fmt.Errorf("heads of conversations: %w", err))
+	}
+	return changes, errors.Join(failures...)
+}
+
+// Tail catches up with the log alone, and answers how many changes it found. Where nothing has changed it is one SELECT.
+func (m *Mirror) Tail(ctx context.Context) (changes int, err error) {
+	heads, err := m.facts.LogHeads(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return m.followLog(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
+}
+
+// followLog applies the changes of those kinds that are not known yet, or have grown beyond the version that memory is at.
+func (m *Mirror) followLog(ctx context.Context, grown func(kind string, at uint64) bool) (changes int, err error) {
+	var failures []error
 	tell := false
 	for _, kind := range m.kinds {
+		if at, known := m.seen[kind.name]; known && !grown(kind.name, at) {
+			continue
+		}
 		n, loaded, err := m.follow(ctx, kind)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("log %s: %w", kind.name, err))
@@ -198,17 +235,16 @@ func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 		changes += n
 		tell = tell || kind.shared && (n > 0 || loaded)
 	}
-	if err := m.lookAtHeads(ctx); err != nil {
-		failures = append(failures, fmt.Errorf("heads of conversations: %w", err))
-	}
 	if err := m.readWanted(ctx); err != nil {
 		failures = append(failures, fmt.Errorf("pulled posts: %w", err))
 	}
-	n, err := m.followShows(ctx)
-	if err != nil {
-		failures = append(failures, fmt.Errorf("log %s: %w", LogShow, err))
+	if !m.ShowsReady() || grown(LogShow, m.ShowsVersion()) {
+		n, err := m.followShows(ctx)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("log %s: %w", LogShow, err))
+		}
+		changes += n
 	}
-	changes += n
 	if tell {
 		m.tellShared()
 	}

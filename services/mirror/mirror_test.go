@@ -34,7 +34,7 @@ type engines struct {
 	announcements map[services.PostID]services.Announcement
 	dots          []string
 
-	sqlPosts, sqlUsers, sqlHeads, sqlNotices, sqlAnnouncements, redisCalls, put int
+	sqlPosts, sqlUsers, sqlHeads, sqlNotices, sqlAnnouncements, sqlLogHeads, sqlLogs, redisCalls, put int
 }
 
 func (e *engines) Notices(context.Context) (store.Notices, error) {
@@ -113,6 +113,7 @@ func (e *engines) UserNumbers(_ context.Context, keys []string) (map[string]serv
 }
 
 func (e *engines) LogAfter(_ context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error) {
+	e.sqlLogs++
 	var after []store.LogEntry
 	for _, entry := range e.log {
 		if entry.Kind == kind && entry.Version > version && len(after) < limit {

@@ -119,9 +119,8 @@ func tellReaders[K comparable](m *Mirror, r *readers[K]) {
 		time.AfterFunc(tellGap, func() {
 			r.mu.Lock()
 			r.waits = false
-			users := r.due(m.clock.Now())
 			r.mu.Unlock()
-			m.tell(users)
+			tellReaders(m, r) // which waits again for what was told of meanwhile
 		})
 	}
 	r.mu.Unlock()

@@ -80,9 +80,8 @@ func (a *audience[K]) tellOwed(m *Mirror) {
 		time.AfterFunc(tellGap, func() {
 			a.mu.Lock()
 			a.waits = false
-			whom := a.due(m.clock.Now())
 			a.mu.Unlock()
-			a.tell(m, whom)
+			a.tellOwed(m) // which waits again when others were told meanwhile
 		})
 	}
 	a.mu.Unlock()

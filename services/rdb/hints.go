@@ -22,6 +22,7 @@ const (
 	hintSilence      = 3 * time.Second // without even the answer to a ping, the connection is taken for dead
 	firstHintPause   = 20 * time.Millisecond
 	slowestHintPause = 500 * time.Millisecond
+	channels         = 2 // of one connection: the node's own and the log's
 )
 
 // Hint says that the document of a user is now at version N (microseconds, see Badges). It is no state: it may be
@@ -124,24 +125,57 @@ func decodeHints(message string) ([]Hint, bool) {
 	return hints, true
 }
 
-// RunHints receives the hints for this node until ctx ends or the Client is closed, and then returns nil. It has a connection of its own,
-// which it makes again for as long as Redis is away. resync is called after every subscription, the first included:
-// hints may have been lost before it. receive may be called by several goroutines at once and must hand on what it
-// gets without waiting: as long as it does not return nothing more is received, and a publisher in this process waits
-// for it; after 3 seconds the connection is taken for dead and resync is called.
-func (c *Client) RunHints(ctx context.Context, receive func([]Hint), resync func()) error {
+// HintLog tells the other nodes that the log has grown. It never waits: RunHints sends it, several that come together as one.
+// Like every hint it may be lost.
+func (c *Client) HintLog() {
+	select {
+	case c.grown <- struct{}{}:
+	default:
+	}
+}
+
+// runLogHints sends what HintLog was told until ctx ends.
+func (c *Client) runLogHints(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.grown:
+			if err := c.redis.Publish(ctx, logChannel, c.id).Err(); err != nil && ctx.Err() == nil {
+				c.log.Debug("the growth of the log was not told; other nodes find it by themselves", "error", err)
+			}
+		}
+	}
+}
+
+// HintReceiver takes the hints for a node. Its functions may be called by several goroutines at once and must hand on what
+// they get without waiting: as long as one does not return nothing more is received, and a publisher in this process waits
+// for it; after 3 seconds the connection is taken for dead and Resync is called.
+type HintReceiver struct {
+	Documents func([]Hint) // documents of users have changed
+	Log       func()       // another node has appended to the log
+	Resync    func()       // after every subscription, the first included: hints may have been lost before it
+}
+
+// RunHints receives the hints for this node, and sends those of HintLog, until ctx ends or the Client is closed, and then returns
+// nil. It has a connection of its own, which it makes again for as long as Redis is away.
+func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	defer c.hints.add(receive)()
+	defer c.hints.add(receiver.Documents)()
 	if c.mode == modeEmbedded || c.id == "" {
-		resync()
+		receiver.Resync()
 		<-ctx.Done()
 		return nil
 	}
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer cancel()
+	sending.Go(func() { c.runLogHints(ctx) })
 	pause := firstHintPause
 	for ctx.Err() == nil {
-		subscribed, err := c.listen(ctx, receive, resync)
+		subscribed, err := c.listen(ctx, receiver)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -160,8 +194,8 @@ func (c *Client) RunHints(ctx context.Context, receive func([]Hint), resync func
 
 // listen is the life of one connection. It says whether it was ever subscribed, and how it ended. The library's own
 // channel of messages hides the answers to its pings, and with them a network that swallows everything.
-func (c *Client) listen(ctx context.Context, receive func([]Hint), resync func()) (subscribed bool, err error) {
-	subscription := c.redis.Subscribe(ctx, hintChannel(c.id))
+func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed bool, err error) {
+	subscription := c.redis.Subscribe(ctx, hintChannel(c.id), logChannel)
 	defer subscription.Close()
 	watching, stop := context.WithCancel(ctx)
 	var heard atomic.Int64
@@ -181,15 +215,23 @@ func (c *Client) listen(ctx context.Context, receive func([]Hint), resync func()
 		heard.Store(int64(time.Since(start)))
 		switch message := message.(type) {
 		case *redis.Subscription:
-			subscribed = true
-			resync()
+			// One for each channel; after the last it hears all.
+			if subscribed = message.Count == channels; subscribed {
+				receiver.Resync()
+			}
 		case *redis.Message:
+			if message.Channel == logChannel {
+				if message.Payload != c.id {
+					receiver.Log()
+				}
+				break
+			}
 			hints, ok := decodeHints(message.Payload)
 			if !ok {
 				c.log.Warn("a hint in a format that this version does not know", "bytes", len(message.Payload))
 				continue
 			}
-			receive(hints)
+			receiver.Documents(hints)
 		}
 		heard.Store(int64(time.Since(start)))
 	}

@@ -22,6 +22,7 @@ type listener struct {
 	mu      sync.Mutex
 	hints   []Hint
 	resyncs int
+	grown   int // times that the log was said to have grown
 }
 
 // listen runs a node's hints until the test ends, and waits for its first subscription.
@@ -31,14 +32,22 @@ func listen(t *testing.T, options Options) *listener {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- l.RunHints(ctx, func(hints []Hint) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.hints = append(l.hints, hints...)
-		}, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.resyncs++
+		done <- l.RunHints(ctx, HintReceiver{
+			Documents: func(hints []Hint) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.hints = append(l.hints, hints...)
+			},
+			Log: func() {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.grown++
+			},
+			Resync: func() {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.resyncs++
+			},
 		})
 	}()
 	t.Cleanup(func() {
@@ -107,6 +116,32 @@ func TestHintsReachTheirNodeAndNoOther(t *testing.T) {
 	})
 }
 
+// The growth of the log is told to all nodes but the one that tells of it.
+func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
+	eachShared(t, func(t *testing.T, url string) {
+		nodes := []*listener{listen(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"}), listen(t, Options{URL: url, Node: "c"})}
+		grown := func(l *listener) int {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.grown
+		}
+		for turn := range 3 {
+			nodes[0].HintLog()
+			for _, other := range nodes[1:] {
+				eventually(t, 10*time.Second, "the growth", func() error {
+					if got := grown(other); got != turn+1 {
+						return fmt.Errorf("node %s was told %d times, want %d", other.id, got, turn+1)
+					}
+					return nil
+				})
+			}
+		}
+		if got := grown(nodes[0]); got != 0 {
+			t.Errorf("the node itself was told %d times", got)
+		}
+	})
+}
+
 func TestHintsInOneProcess(t *testing.T) {
 	// The embedded Redis has one node, whatever older entries say.
 	l := listen(t, Options{URL: "embedded", Node: "now"})
@@ -140,7 +175,7 @@ func TestCloseEndsTheHints(t *testing.T) {
 		c := connect(t, Options{URL: url, Node: "a"})
 		ended, subscribed := make(chan error, 1), make(chan struct{}, 1)
 		go func() {
-			ended <- c.RunHints(t.Context(), func([]Hint) {}, func() { subscribed <- struct{}{} })
+			ended <- c.RunHints(t.Context(), HintReceiver{Documents: func([]Hint) {}, Log: func() {}, Resync: func() { subscribed <- struct{}{} }})
 		}()
 		<-subscribed
 		if err := c.Close(); err != nil {

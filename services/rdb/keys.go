@@ -58,6 +58,9 @@ func spendingKey(window int64, bucket string) string {
 // hintChannel is the pub/sub channel on which a node hears of changed documents.
 func hintChannel(node string) string { return "node:" + node }
 
+// logChannel is the pub/sub channel on which every node hears that the log has grown.
+const logChannel = "log"
+
 func userKey(user services.UserNumber, part string) string {
 	key := make([]byte, 0, 24)
 	key = append(key, "{u"...)

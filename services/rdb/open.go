@@ -36,6 +36,7 @@ type Client struct {
 	refusals refusals
 
 	hints   hintReceivers
+	grown   chan struct{}              // a token: the log has grown, and the other nodes do not know yet
 	local   interface{ close() error } // the server that this Client runs, nil when it is another's
 	ctx     context.Context            // ends with Close
 	stop    context.CancelFunc
@@ -67,7 +68,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 			options.Log.Warn("no redis-server in PATH: an embedded one is used, slower under load and gone with this process")
 		}
 	}
-	c := &Client{id: options.Node, time: options.Clock, log: options.Log}
+	c := &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
 	c.layout.Store(newLayout(options.MessageTypes, nil))
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	at, err := c.target(ctx, options)

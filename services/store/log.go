@@ -25,6 +25,8 @@ var (
 
 	insertLog = newStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)`)
 
+	logHeads = newStatement("read the logs' heads", `SELECT kind, head FROM log_heads`)
+
 	logAfter = newStatement("read the log", `SELECT ver, at_us, key, payload FROM log WHERE kind = $1 AND ver > $2 ORDER BY ver LIMIT $3`)
 
 	logHead = newStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
@@ -47,8 +49,19 @@ func (tx *Tx) AppendLog(ctx context.Context, kind, key string, payload []byte) (
 	if payload == nil {
 		payload = []byte{}
 	}
+	tx.logged = true
 	_, err := tx.run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
 	return version, err
+}
+
+// OnLog registers what is called after each commit that has appended to the log. It is for the time before the first write,
+// and what it calls must not block.
+func (s *Store) OnLog(call func()) { s.onLog = append(s.onLog, call) }
+
+func (s *Store) tellLogged() {
+	for _, call := range s.onLog {
+		call()
+	}
 }
 
 // LockLog lets others wait who append to a kind until this transaction ends, before it has appended anything: whoever takes
@@ -85,6 +98,19 @@ func (s *Store) LogAfter(ctx context.Context, kind string, version uint64, limit
 func (s *Store) LogHead(ctx context.Context, kind string) (head, oldest uint64, err error) {
 	_, err = s.one(ctx, logHead, []any{kind}, &head, &oldest)
 	return head, oldest, err
+}
+
+// LogHeads is the version of the newest entry of each kind. A kind that never had one is absent.
+func (s *Store) LogHeads(ctx context.Context) (map[string]uint64, error) {
+	heads := map[string]uint64{}
+	err := s.each(ctx, logHeads, nil, func(scan func(...any) error) error {
+		var kind string
+		var head uint64
+		err := scan(&kind, &head)
+		heads[kind] = head
+		return err
+	})
+	return heads, err
 }
 
 // TrimLog deletes the entries from before a time and says how many. The newest of each kind stays, and so does

@@ -51,6 +51,30 @@ func TestLog(t *testing.T) {
 	})
 }
 
+// Whoever waits for the log is told after each commit that appended to it, once, and not of others.
+func TestTheGrowthOfTheLogIsTold(t *testing.T) {
+	each(t, func(b *bundle) {
+		told := 0
+		b.OnLog(func() {
+			head, _, err := b.LogHead(b.ctx, "mode")
+			if err != nil || head == 0 {
+				b.t.Errorf("told before the commit: head %d, %v", head, err)
+			}
+			told++
+		})
+		b.appendLog("mode", "a")
+		equal(b.t, told, 1)
+		appendOne := func(tx *store.Tx) error { _, err := tx.AppendLog(b.ctx, "mode", "b", nil); return err }
+		equal(b.t, errors.Join(b.WriteAll(b.ctx, []func(*store.Tx) error{appendOne, func(*store.Tx) error { return nil }, appendOne})...), nil)
+		equal(b.t, told, 2)
+		b.write(func(tx *store.Tx) error { _, err := tx.PutHost(b.ctx, 7); return err })
+		equal(b.t, told, 2)
+		equal(b.t, must(b.LogHeads(b.ctx))(b.t), map[string]uint64{"mode": 3})
+		b.appendLog("post", "c")
+		equal(b.t, must(b.LogHeads(b.ctx))(b.t), map[string]uint64{"mode": 3, "post": 1})
+	})
+}
+
 func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
 	each(t, func(b *bundle) {
 		start := b.clock.Now()

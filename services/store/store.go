@@ -53,6 +53,7 @@ type Store struct {
 
 	refusals refusals
 	given    atomic.Int64 // the latest time that a transaction had, in microseconds
+	onLog    []func()     // called after a commit that has appended to the log
 
 	mu      sync.RWMutex // guards closed against writes that are starting
 	closed  bool

@@ -20,6 +20,7 @@ type Tx struct {
 
 	began   time.Time // the first function's Now, and never later than the clock: jobs are due then
 	grouped []NewJob  // to be added at its end
+	logged  bool      // something was appended to the log
 	runner
 }
 
@@ -132,6 +133,9 @@ func (s *Store) tryPostgres(ctx context.Context, fns []func(*Tx) error, last boo
 	}
 	if err := dbTx.Commit(); err != nil {
 		return repeat(fault("commit", err), len(fns)), conflicting(err) && !last
+	}
+	if tx.logged {
+		s.tellLogged()
 	}
 	return errs, false
 }

@@ -168,6 +168,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 		fail(err)
 		return false
 	}
+	logged := false
 	for _, r := range group {
 		tx := w.store.newTx(len(r.fns), w.conn)
 		r.errs = make([]error, len(r.fns))
@@ -184,9 +185,14 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			fail(err)
 			return true
 		}
+		logged = logged || tx.logged
 	}
 	if err := w.control("COMMIT"); err != nil {
 		fail(err)
+		return false
+	}
+	if logged {
+		w.store.tellLogged()
 	}
 	return false
 }

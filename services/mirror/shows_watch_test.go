@@ -1,0 +1,54 @@
+package mirror
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidings/services"
+)
+
+// A change that comes while a timer waits, and after the others it waited for were told, is told by that timer or the next:
+// nothing else needs to happen.
+func TestNoChangeWaitsForTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMirror(newEngines())
+		var mu sync.Mutex
+		told := map[services.UserNumber]time.Duration{}
+		start := time.Now()
+		note := func(users []services.UserNumber) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, one := range users {
+				told[one] = time.Since(start)
+			}
+		}
+		audience := newAudience(func(_ *Mirror, whom []services.UserNumber) { note(whom) })
+		readers := newReaders[services.UserNumber]()
+		m.OnMoved(note)
+		for host := services.UserNumber(1); host <= 4; host++ {
+			audience.show(host, []services.FollowedAuthor{{Author: host}})
+		}
+		readers.follow(11, 1, func(int) services.UserNumber { return 1 })
+		for host, after := range []time.Duration{0, 50, 101, 120} {
+			time.Sleep(time.Until(start.Add(after * time.Millisecond)))
+			audience.moved(services.UserNumber(host + 1))
+			audience.tellOwed(m)
+			readers.moved(1)
+			tellReaders(m, readers)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for who, by := range map[services.UserNumber]time.Duration{1: 0, 2: 150, 3: 150, 4: 250, 11: 250} {
+			if at, ok := told[who]; !ok || at > by*time.Millisecond {
+				t.Errorf("user %d was told (%t) after %s, want %d ms at most", who, ok, at, by)
+			}
+		}
+		if told[11] < 120*time.Millisecond {
+			t.Errorf("of the last of four changes of one thing nobody was told: %s", told[11])
+		}
+	})
+}

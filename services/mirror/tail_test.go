@@ -1,0 +1,81 @@
+package mirror
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
+	e.sqlLogHeads++
+	heads := map[string]uint64{}
+	for _, entry := range e.log {
+		heads[entry.Kind] = max(heads[entry.Kind], entry.Version)
+	}
+	return heads, e.sqlDown
+}
+
+// A hint that finds nothing new costs one SELECT, and one that finds something reads the kinds that have grown.
+func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
+	e := newEngines()
+	e.posts[1] = post(1, 1)
+	m := newMirror(e)
+	told := 0
+	m.OnShared(func() { told++ })
+	if _, err := m.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read(t, m, 1)
+	tail := func(what string, changes, heads, logs, notices int) {
+		t.Helper()
+		e.sqlLogHeads, e.sqlLogs, told = 0, 0, 0
+		got, err := m.Tail(t.Context())
+		if err != nil || got != changes || e.sqlLogHeads != heads || e.sqlLogs != logs || told != notices {
+			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, told %d times, %v", what, got, e.sqlLogHeads, e.sqlLogs, told, err)
+		}
+	}
+	tail("nothing new", 0, 1, 0, 0)
+	e.posts[1] = post(1, 5)
+	e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: 1, At: at(5), Key: services.PostID(1).String()})
+	tail("a changed post", 1, 1, 1, 0)
+	if got := read(t, m, 1)[1]; !got.UpdatedAt.Equal(at(5)) {
+		t.Errorf("the post is the one of %s", got.UpdatedAt)
+	}
+	e.log = append(e.log, store.LogEntry{Kind: LogNotice, Version: 1, At: at(6)})
+	tail("a notice, which is loaded", 0, 1, 2, 1)
+	tail("nothing new again", 0, 1, 0, 0)
+	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
+	if _, err := m.Tail(t.Context()); !services.IsUnavailable(err) {
+		t.Errorf("without SQL: %v", err)
+	}
+}
+
+// Hints are followed at once, many that come together by few looks at the log, and the last one is never left out.
+func TestHintsAreFollowedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		m := newMirror(e)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(ctx) }()
+		synctest.Wait()
+		for range 1000 {
+			m.Wake()
+			synctest.Wait()
+		}
+		if e.sqlLogHeads != 1 {
+			t.Errorf("%d looks for hints of one moment, want 1 at once", e.sqlLogHeads)
+		}
+		time.Sleep(time.Minute) // of the bubble
+		synctest.Wait()
+		if e.sqlLogHeads != 2 {
+			t.Errorf("%d looks in the end, want another for the last hint", e.sqlLogHeads)
+		}
+		cancel()
+		<-ended
+	})
+}
