@@ -32,13 +32,13 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 		}
 		readers.follow(11, 1, func(int) services.UserNumber { return 1 })
 		for host, after := range []time.Duration{0, 50, 101, 120} {
-			time.Sleep(time.Until(start.Add(after * time.Millisecond)))
+			<-time.After(time.Until(start.Add(after * time.Millisecond)))
 			audience.moved(services.UserNumber(host + 1))
 			audience.tellOwed(m)
 			readers.moved(1)
 			tellReaders(m, readers)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()

@@ -70,7 +70,7 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 		if e.sqlLogHeads != 1 {
 			t.Errorf("%d looks for hints of one moment, want 1 at once", e.sqlLogHeads)
 		}
-		time.Sleep(time.Minute) // of the bubble
+		<-time.After(time.Minute) // of the bubble
 		synctest.Wait()
 		if e.sqlLogHeads != 2 {
 			t.Errorf("%d looks in the end, want another for the last hint", e.sqlLogHeads)
