@@ -33,10 +33,22 @@ type Config struct {
 	LogLevel      slog.Level `flag:"log-level" env:"TIDINGS_LOG_LEVEL" default:"info" unit:"LEVEL" help:"the least that is logged: debug, info, warn or error"`
 	LogFormat     string     `flag:"log-format" env:"TIDINGS_LOG_FORMAT" default:"text" unit:"FORMAT" oneof:"text json" help:"how a line of the log is written: text or json"`
 
-	OperationTimeout    time.Duration `flag:"operation-timeout" env:"TIDINGS_OPERATION_TIMEOUT" default:"5s" unit:"DURATION" min:"100ms" max:"1m" help:"how long one query or mutation may take"`
-	BodyLimit           int           `flag:"body-limit" env:"TIDINGS_BODY_LIMIT" default:"65536" unit:"BYTES" min:"1024" max:"16777216" help:"the longest request body"`
-	IngestBodyLimit     int           `flag:"ingest-body-limit" env:"TIDINGS_INGEST_BODY_LIMIT" default:"1048576" unit:"BYTES" min:"1024" max:"16777216" help:"the longest request body with the scope ingest"`
-	QueryTokens         int           `flag:"query-tokens" env:"TIDINGS_QUERY_TOKENS" default:"1000" unit:"TOKENS" min:"100" max:"100000" help:"the longest query document"`
+	OperationTimeout time.Duration `flag:"operation-timeout" env:"TIDINGS_OPERATION_TIMEOUT" default:"5s" unit:"DURATION" min:"100ms" max:"1m" help:"how long one query or mutation may take"`
+	BodyLimit        int           `flag:"body-limit" env:"TIDINGS_BODY_LIMIT" default:"65536" unit:"BYTES" min:"1024" max:"16777216" help:"the longest request body"`
+	IngestBodyLimit  int           `flag:"ingest-body-limit" env:"TIDINGS_INGEST_BODY_LIMIT" default:"1048576" unit:"BYTES" min:"1024" max:"16777216" help:"the longest request body with the scope ingest"`
+	QueryTokens      int           `flag:"query-tokens" env:"TIDINGS_QUERY_TOKENS" default:"1000" unit:"TOKENS" min:"100" max:"100000" help:"the longest query document"`
+
+	QueryDepth            int           `flag:"query-depth" env:"TIDINGS_QUERY_DEPTH" default:"12" unit:"LEVELS" min:"1" max:"100" help:"how many levels of fields a query may have; questions about the schema have bounds of their own"`
+	QueryFields           int           `flag:"query-fields" env:"TIDINGS_QUERY_FIELDS" default:"300" unit:"FIELDS" min:"1" max:"10000" help:"how many fields a query may have, each fragment counted wherever it is spread"`
+	QueryAliases          int           `flag:"query-aliases" env:"TIDINGS_QUERY_ALIASES" default:"30" unit:"COUNT" min:"1" max:"10000" help:"how many fields of a query may have an alias"`
+	QueryDirectives       int           `flag:"query-directives" env:"TIDINGS_QUERY_DIRECTIVES" default:"30" unit:"COUNT" min:"1" max:"10000" help:"how many directives a query may have"`
+	QueryRootFields       int           `flag:"query-root-fields" env:"TIDINGS_QUERY_ROOT_FIELDS" default:"10" unit:"FIELDS" min:"1" max:"1000" help:"how many fields a query may have at its root, and how many mutations a document"`
+	QueryCache            int           `flag:"query-cache" env:"TIDINGS_QUERY_CACHE" default:"33554432" unit:"BYTES" min:"65536" max:"1073741824" help:"how much memory parsed queries may take, roughly"`
+	AnswerLimit           int           `flag:"answer-limit" env:"TIDINGS_ANSWER_LIMIT" default:"4194304" unit:"BYTES" min:"65536" max:"1073741824" help:"the longest answer, and the longest event of a subscription; in place of a longer one stands an error"`
+	RequestDeadline       time.Duration `flag:"request-deadline" env:"TIDINGS_REQUEST_DEADLINE" default:"10s" unit:"DURATION" min:"100ms" max:"10m" help:"how long a request may take to arrive, its body included"`
+	AnswerDeadline        time.Duration `flag:"answer-deadline" env:"TIDINGS_ANSWER_DEADLINE" default:"30s" unit:"DURATION" min:"100ms" max:"10m" help:"how long a client may take for one answer before it is cut off"`
+	ConnectionsPerAddress int           `flag:"connections-per-address" env:"TIDINGS_CONNECTIONS_PER_ADDRESS" default:"3000" unit:"COUNT" min:"0" max:"1000000" help:"how many connections one address may hold, sockets among them; 0: any number; not for trusted proxies, and not in development mode"`
+
 	SocketSubscriptions int           `flag:"socket-subscriptions" env:"TIDINGS_SOCKET_SUBSCRIPTIONS" default:"20" unit:"COUNT" min:"1" max:"1000" help:"how many subscriptions one socket may hold"`
 	SocketWriteDeadline time.Duration `flag:"socket-write-deadline" env:"TIDINGS_SOCKET_WRITE_DEADLINE" default:"10s" unit:"DURATION" min:"100ms" max:"1m" help:"how long a socket may take for one message before it is cut off"`
 	SocketsPerUser      int           `flag:"sockets-per-user" env:"TIDINGS_SOCKETS_PER_USER" default:"50" unit:"COUNT" min:"0" max:"1000000" help:"how many sockets one user may have open on this node; 0: any number"`
@@ -95,6 +107,14 @@ func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey 
 // AllowIntrospection says whether clients may ask for the schema.
 func (c Config) AllowIntrospection() bool {
 	return c.Introspection == "always" || c.Introspection == "development" && c.Development()
+}
+
+// connectionsPerAddress is the limit that holds: in development mode every client has the same address.
+func (c Config) connectionsPerAddress() int {
+	if c.Development() {
+		return 0
+	}
+	return c.ConnectionsPerAddress
 }
 
 // DatabaseURL is the database to open: the configured one, else SQLite in the data folder.

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	want := Command{Name: "serve", Config: Config{
 		Listen: "127.0.0.1:8080", Data: "./data", Redis: "auto",
 		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
-		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000,
+		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000, QueryDepth: 12, QueryFields: 300, QueryAliases: 30, QueryDirectives: 30, QueryRootFields: 10, QueryCache: 32 << 20, AnswerLimit: 4 << 20, RequestDeadline: 10 * time.Second, AnswerDeadline: 30 * time.Second, ConnectionsPerAddress: 3000,
 		SocketSubscriptions: 20, SocketsPerUser: 50, SocketsPerAddress: 2000, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
 		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
 		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute,
@@ -118,7 +118,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"listen": "localhost:0", "data": "d", "database": "sqlite:x.db", "redis": "embedded", "node": "n-1",
 		"jwt-secret": testSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",
 		"origins": "https://a.example.com,http://b.example.com:8081", "display-caps": "TOTAL=9,HOME_FEED=9999", "feed-kinds": "POST,REPLY", "notification-expiry": "LIKE=2,MENTION=never", "introspection": "always", "log-level": "debug", "log-format": "json",
-		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "socket-subscriptions": "3",
+		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "query-depth": "11", "query-fields": "200", "query-aliases": "12", "query-directives": "13", "query-root-fields": "9", "query-cache": "65537", "answer-limit": "65538", "request-deadline": "4s", "answer-deadline": "5s", "connections-per-address": "0", "socket-subscriptions": "3",
 		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",
 		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "board-sessions": "device", "board-session-for": "10m0s",

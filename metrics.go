@@ -26,6 +26,7 @@ func (s *server) metrics() http.Handler {
 		registry.MustRegister(prometheus.NewCounterFunc(
 			prometheus.CounterOpts{Namespace: "tidings", Name: name, Help: help}, func() float64 { return float64(value()) }))
 	}
+	counter("connections_refused_total", "Connections closed at once, because their address held as many as one may.", s.connections.Refused)
 	gauge("sockets_open", "Open WebSockets.", func() float64 { return float64(s.sockets.Stats().Open) })
 	counter("sockets_opened_total", "WebSockets ever opened.", func() uint64 { return s.sockets.Stats().Opened })
 	counter("sockets_refused_total", "Upgrades refused.", func() uint64 { return s.sockets.Stats().Refused })

@@ -93,7 +93,9 @@ type server struct {
 	limiter *ratelimit.Limiter
 	sockets *transport.Sockets
 	http    *http.Server
-	ready   readiness
+
+	connections *transport.Connections
+	ready       readiness
 }
 
 // serve runs a node until ctx ends, and then drains it.
@@ -153,7 +155,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		Limits: resolvers.Limits{Limiter: s.limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
 		Identity: identity, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
-		Subscriptions: cfg.SocketSubscriptions, Clock: s.clock, Log: log,
+		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
 	graphql := transport.Handler(transport.Config{
 		Schema: resolvers.Hot(graph.NewExecutableSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
@@ -161,9 +163,16 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: resolvers.Around(s.mirror),
 		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
 		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,
+		Shape: transport.Shape{
+			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
+		},
+		QueryCacheBytes: int64(cfg.QueryCache), AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
+	s.connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
 	s.http = &http.Server{
-		Handler: s.routes(graphql), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: s.routes(graphql), ReadHeaderTimeout: min(5*time.Second, cfg.RequestDeadline), ReadTimeout: cfg.RequestDeadline,
+		// From the request's first line on: what is slow to come, to work out and to be taken has time for each.
+		WriteTimeout: cfg.RequestDeadline + cfg.OperationTimeout + cfg.AnswerDeadline, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return s, nil
@@ -274,7 +283,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	failed := make(chan error, 1)
-	go func() { failed <- s.http.Serve(listener) }()
+	go func() { failed <- s.http.Serve(s.connections.Bound(listener)) }()
 	heart := s.fanout.Heartbeat()
 	if err := heart.Begin(ctx); err != nil {
 		s.log.Warn("jobs of the process before may wait until their leases end", "error", err)

@@ -9,8 +9,10 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -20,6 +22,8 @@ import (
 )
 
 const (
+	smallAnswer = 16 << 10 // bytes
+
 	allowedMethods = "GET, POST, OPTIONS"
 
 	typeJSON     = "application/json"
@@ -30,6 +34,7 @@ const (
 // of the transports and takes every request, so that a bad one gets an answer of ours.
 type queries struct {
 	cfg       Config
+	documents *documents
 	origins   origins
 	addresses addresses
 }
@@ -82,6 +87,7 @@ func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 		writeFault(w, statusOf(err), err)
 		return
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the request, and would end the operation too
 	params.Headers = r.Header
 	params.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
 	ctx, cancel := context.WithTimeout(ctx, q.cfg.OperationTimeout)
@@ -116,10 +122,10 @@ type answering struct {
 func (q *queries) execute(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, to answering,
 ) {
-	operation, faults := createOperation(ctx, exec, q.cfg.Schema.Schema(), params)
+	operation, faults := createOperation(ctx, exec, q.documents, params)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(ctx, operation), withCodes(faults))
-		writeResponse(w, to.accepted, response)
+		q.respond(w, to.accepted, response)
 		return
 	}
 	switch kind := operation.Operation.Operation; {
@@ -141,7 +147,16 @@ func (q *queries) execute(
 		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
 			"operation: not done within %v, try again later", q.cfg.OperationTimeout)))
 	}
-	writeResponse(w, to.accepted, response)
+	q.respond(w, to.accepted, bounded(operation.Operation.Operation, response, q.cfg.AnswerLimit))
+}
+
+// respond writes a response within the write timeout. Small ones fit into the connection's buffer: they never wait, and
+// the server's own deadline is enough for them.
+func (q *queries) respond(w http.ResponseWriter, accepted string, response *graphql.Response) {
+	if len(response.Data) > smallAnswer {
+		_ = http.NewResponseController(w).SetWriteDeadline(deadline(q.cfg.WriteTimeout)) // not every writer has one
+	}
+	writeResponse(w, accepted, response)
 }
 
 // readBody reads a POST.
@@ -156,6 +171,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.Raw
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 			return nil, &httpError{http.StatusRequestEntityTooLarge, "body: up to " + strconv.FormatInt(limit, 10) + " bytes are allowed"}
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, &httpError{http.StatusRequestTimeout, "body: did not arrive in time"}
 		}
 		return nil, services.Wrapf(services.Invalid, err, "body: broke off")
 	}

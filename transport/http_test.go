@@ -149,11 +149,14 @@ func TestViewerOfARequest(t *testing.T) {
 }
 
 func TestQueryTokenLimit(t *testing.T) {
-	handler := newHTTP(t, nil)
-	if got := post(t, handler, "{"+strings.Repeat(" hello", 900)+"}"); got.status != 200 || len(got.parsed.Errors) > 0 {
-		t.Errorf("900 tokens: %.200s", got.body)
+	handler := newHTTP(t, func(cfg *Config) { cfg.QueryTokens = 12 })
+	if got := post(t, handler, "{"+strings.Repeat(" hello", 10)+"}"); got.status != 200 || len(got.parsed.Errors) > 0 {
+		t.Errorf("12 tokens: %.200s", got.body)
 	}
-	if got := post(t, handler, "{"+strings.Repeat(" hello", 1000)+"}"); got.code() != services.Invalid || !strings.Contains(got.body, "token") {
+	if got := post(t, handler, "{"+strings.Repeat(" hello", 11)+"}"); got.code() != services.Invalid || !strings.Contains(got.body, "token") {
+		t.Errorf("13 tokens: %.200s", got.body)
+	}
+	if got := post(t, newHTTP(t, nil), "{"+strings.Repeat(" hello", 1000)+"}"); got.code() != services.Invalid || !strings.Contains(got.body, "token") {
 		t.Errorf("1,002 tokens: %.200s", got.body)
 	}
 }

@@ -54,6 +54,11 @@ func (a addresses) of(r *http.Request) string {
 			}
 		}
 	}
+	return counted(client)
+}
+
+// counted is the name under which an address is counted.
+func counted(client netip.Addr) string {
 	if client.Is6() {
 		network, _ := client.WithZone("").Prefix(64) // 64 is within an IPv6 address
 		return network.String()

@@ -140,7 +140,7 @@ func appendNext(to []byte, id string, response *graphql.Response) []byte {
 
 // appendError writes an error message, which ends the operation.
 func appendError(to []byte, id string, list gqlerror.List) []byte {
-	return append(appendField(appendHead(to, messageError, id), "payload", list), '}')
+	return append(appendField(appendHead(to, messageError, id), "payload", brief(list)), '}')
 }
 
 // appendComplete writes a complete message, which ends the operation.

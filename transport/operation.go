@@ -69,7 +69,7 @@ func (o *operation) start(params *graphql.RawParams) {
 		o.failWith(err)
 		return
 	}
-	parsed, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, o.socket.sockets.schema, params)
+	parsed, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, o.socket.sockets.documents, params)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults))
 		o.fail(response.Errors)
@@ -108,7 +108,7 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 	defer cancel()
 	next, ctx := o.socket.exec.DispatchOperation(ctx, parsed)
 	if response := next(ctx); response != nil {
-		if o.deliver(response) {
+		if o.deliver(bounded(parsed.Operation.Operation, response, o.socket.sockets.cfg.AnswerLimit)) {
 			o.complete()
 		}
 		return
@@ -137,7 +137,7 @@ func (o *operation) stream() {
 			o.complete()
 			return
 		}
-		if !o.deliver(response) {
+		if !o.deliver(bounded(ast.Subscription, response, o.socket.sockets.cfg.AnswerLimit)) {
 			return
 		}
 	}
@@ -250,7 +250,11 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 		o.feed.TryRecv()
 		o.feed.TrySend(event)
 	}
-	switch response := o.next(o.ctx); {
+	response := o.next(o.ctx)
+	if response != nil {
+		response = bounded(ast.Subscription, response, o.socket.sockets.cfg.AnswerLimit)
+	}
+	switch {
 	case o.ctx.Err() != nil: // late, or ended by the client: then nobody hears this
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
 		*frame = appendError(*frame, o.id, asList(err))

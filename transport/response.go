@@ -5,7 +5,9 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -121,6 +123,22 @@ func writeResponse(w http.ResponseWriter, accepted string, response *graphql.Res
 	write(w, status, accepted, appendResponse(nil, response))
 }
 
+// bounded is the response, or the error that takes the place of one that is too long. Nothing of that one is sent.
+func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql.Response {
+	size := len(response.Data)
+	if size <= limit && len(response.Errors)+len(response.Extensions) > 0 {
+		size = len(appendResponse(nil, response))
+	}
+	if size <= limit {
+		return response
+	}
+	advice := "ask for fewer fields or smaller pages"
+	if kind == ast.Mutation {
+		advice = "the mutation is done"
+	}
+	return &graphql.Response{Errors: asList(services.Errorf(services.Invalid, "answer: %d bytes, up to %d are allowed: %s", size, limit, advice))}
+}
+
 // isRequestError says that nothing was executed: such a response has no data, not even null.
 func isRequestError(response *graphql.Response) bool {
 	return len(response.Data) == 0 && len(response.Errors) > 0
@@ -141,7 +159,7 @@ func write(w http.ResponseWriter, status int, media string, body []byte) {
 func appendResponse(to []byte, response *graphql.Response) []byte {
 	to = append(to, '{')
 	if len(response.Errors) > 0 {
-		to = appendField(to, "errors", response.Errors)
+		to = appendField(to, "errors", brief(response.Errors))
 	}
 	if !isRequestError(response) {
 		to = appendName(to, "data")
@@ -155,6 +173,72 @@ func appendResponse(to []byte, response *graphql.Response) []byte {
 		to = appendField(to, "extensions", response.Extensions)
 	}
 	return append(to, '}')
+}
+
+// Errors can repeat what was sent: the values, and the names that are not the schema's. They repeat no more of it than
+// a person needs to find the place.
+const (
+	maxWord    = 100 // bytes of a part without a space, quotations being one part
+	maxMessage = 400 // bytes of a message
+)
+
+// brief is the list with messages that repeat no long part of a request.
+func brief(list gqlerror.List) gqlerror.List {
+	var cut gqlerror.List
+	for i, fault := range list {
+		message := shortened(fault.Message)
+		if message == fault.Message {
+			continue
+		}
+		if cut == nil {
+			cut = slices.Clone(list) // others may hold the list, and its errors
+		}
+		copied := *fault
+		copied.Message = message
+		cut[i] = &copied
+	}
+	if cut == nil {
+		return list
+	}
+	return cut
+}
+
+// shortened cuts a message, and the long words and quotations in it.
+func shortened(message string) string {
+	if len(message) <= maxWord {
+		return message
+	}
+	var short []byte
+	for rest := message; rest != ""; {
+		word := firstWord(rest)
+		rest = rest[len(word):]
+		if len(word) > maxWord {
+			word = strings.ToValidUTF8(word[:maxWord-len(ellipsis)], "") + ellipsis
+		}
+		short = append(short, word...)
+	}
+	if len(short) > maxMessage {
+		return strings.ToValidUTF8(string(short[:maxMessage-len(ellipsis)]), "") + ellipsis
+	}
+	return string(short)
+}
+
+const ellipsis = "..."
+
+// firstWord is what a text begins with up to its first space that stands in no quotation; or that space.
+func firstWord(text string) string {
+	quoted := false
+	for end := 0; end < len(text); end++ {
+		switch {
+		case text[end] == '"':
+			quoted = !quoted
+		case text[end] == '\\' && quoted:
+			end++
+		case text[end] == ' ' && !quoted:
+			return text[:max(end, 1)]
+		}
+	}
+	return text
 }
 
 func appendName(to []byte, name string) []byte {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/gorilla/websocket"
-	"github.com/vektah/gqlparser/v2/ast"
 
 	"tidings/services"
 )
@@ -49,6 +48,7 @@ type SocketConfig struct {
 	WriteTimeout      time.Duration // a frame must be taken within this; default 10 s
 	PingInterval      time.Duration // between two pings, give or take a tenth; default 25 s
 	MessageLimit      int64         // bytes of a message; default 64 KB
+	AnswerLimit       int           // bytes of an answer or an event; default 4 MB
 	Subscriptions     int           // operations at a time on one socket; default 20
 	MessagesPerSecond int           // from one socket, on average; default 20
 
@@ -62,6 +62,7 @@ func (c SocketConfig) withDefaults() SocketConfig {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	c.PingInterval = cmp.Or(c.PingInterval, 25*time.Second)
 	c.MessageLimit = cmp.Or(c.MessageLimit, 64<<10)
+	c.AnswerLimit = cmp.Or(c.AnswerLimit, answerLimit)
 	c.Subscriptions = cmp.Or(c.Subscriptions, 20)
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 20)
 	c.Clock = cmp.Or[services.Clock](c.Clock, services.SystemClock{})
@@ -82,14 +83,14 @@ const (
 // Sockets serves graphql-transport-ws to the letter. It starts no goroutine of its own: each socket has one,
 // which ends with it. It is safe for concurrent use.
 type Sockets struct {
-	cfg      SocketConfig
-	schema   *ast.Schema // of the handler that they are in
-	waking   map[string]bool
-	origins  origins
-	upgrader websocket.Upgrader
-	workers  workers
-	shared   shared
-	devices  devices
+	cfg       SocketConfig
+	documents *documents // of the handler that they are in
+	waking    map[string]bool
+	origins   origins
+	upgrader  websocket.Upgrader
+	workers   workers
+	shared    shared
+	devices   devices
 
 	addresses  addresses
 	perUser    occupancy

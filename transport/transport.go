@@ -1,8 +1,9 @@
 // Package transport is GraphQL over HTTP and over WebSocket (gorilla), our own; and who it is that asks.
 //
 // It guarantees: no resolver runs before the token, the origin, the size and the form of a request were
-// checked; no error repeats what the client sent; a socket costs one goroutine and a subscription none; a
-// slow reader holds up nobody else; whatever a client does wrong ends in a documented status or close code.
+// checked, and no request of any form is dear to refuse; no error repeats more than 100 bytes of what the client
+// sent; no answer is longer than its limit; a socket costs one goroutine and a subscription none; a slow reader
+// holds up nobody else; whatever a client does wrong ends in a documented status or close code.
 //
 // On failure: a request that cannot be understood gets an error with a code and nothing is executed. A socket
 // that does not take its frames within the write deadline is cut off, and its client, which comes back, is
@@ -20,9 +21,6 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
-	"github.com/99designs/gqlgen/graphql/handler/lru"
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
 // Config says how /graphql is served. Schema and Identity are needed; for everything else zero is the default.
@@ -53,10 +51,16 @@ type Config struct {
 	BodyLimit        int64         // bytes of a body, and of a URL's query; default 64 KB
 	IngestBodyLimit  int64         // bytes of a body with the scope ingest; default 1 MB
 	QueryTokens      int           // tokens of a GraphQL document; default 1,000
+	Shape            Shape         // the form of a GraphQL document
 	QueryCache       int           // documents kept parsed and validated; default 1,000
+	QueryCacheBytes  int64         // bytes of them, roughly; default 32 MB
+	AnswerLimit      int           // bytes of an answer; default 4 MB
+	WriteTimeout     time.Duration // a client has so long to take an answer; default 30 s
 
 	Log *slog.Logger // default slog.Default()
 }
+
+const answerLimit = 4 << 20 // bytes
 
 // withDefaults fills in what was left out.
 func (c Config) withDefaults() Config {
@@ -64,7 +68,11 @@ func (c Config) withDefaults() Config {
 	c.BodyLimit = cmp.Or(c.BodyLimit, 64<<10)
 	c.IngestBodyLimit = cmp.Or(c.IngestBodyLimit, 1<<20)
 	c.QueryTokens = cmp.Or(c.QueryTokens, 1000)
+	c.Shape = c.Shape.withDefaults()
 	c.QueryCache = cmp.Or(c.QueryCache, 1000)
+	c.QueryCacheBytes = cmp.Or(c.QueryCacheBytes, 32<<20)
+	c.AnswerLimit = cmp.Or(c.AnswerLimit, answerLimit)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	c.Limits = cmp.Or[Limits](c.Limits, noLimits{})
 	return c
@@ -74,9 +82,9 @@ func (c Config) withDefaults() Config {
 // OPTIONS, and any other method with 405. It does not look at the path.
 func Handler(cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
+	documents := newDocuments(cfg)
 	server := handler.New(cfg.Schema)
-	server.SetQueryCache(lru.New[*ast.QueryDocument](cfg.QueryCache))
-	server.SetParserTokenLimit(cfg.QueryTokens)
+	server.SetQueryCache(prepared{})
 	if cfg.ErrorPresenter != nil {
 		server.SetErrorPresenter(cfg.ErrorPresenter)
 	}
@@ -85,30 +93,17 @@ func Handler(cfg Config) http.Handler {
 	}
 	if cfg.Introspection {
 		server.Use(extension.Introspection{})
-	} else {
-		server.SetDisableSuggestion(true)
-		server.SetValidationRulesFn(rulesWithoutSuggestions)
 	}
 	server.Use(roots{cfg.Introspection})
 	if cfg.Around != nil {
 		cfg.Around(server)
 	}
 	if cfg.Sockets != nil {
-		cfg.Sockets.schema = cfg.Schema.Schema()
+		cfg.Sockets.documents = documents
 		server.AddTransport(cfg.Sockets)
 	}
-	server.AddTransport(&queries{cfg: cfg, origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies}})
+	server.AddTransport(&queries{cfg: cfg, documents: documents, origins: newOrigins(cfg.Origins), addresses: addresses{cfg.Proxies}})
 	return server
-}
-
-// rulesWithoutSuggestions are the rules of the specification with error messages that name nothing of the
-// schema. gqlgen itself changes two of them; these are the other three.
-func rulesWithoutSuggestions() *rules.Rules {
-	set := rules.NewDefaultRules()
-	set.ReplaceRule(rules.KnownArgumentNamesRule.Name, rules.KnownArgumentNamesRuleWithoutSuggestions.RuleFunc)
-	set.ReplaceRule(rules.KnownTypeNamesRule.Name, rules.KnownTypeNamesRuleWithoutSuggestions.RuleFunc)
-	set.ReplaceRule(rules.ValuesOfCorrectTypeRule.Name, rules.ValuesOfCorrectTypeRuleWithoutSuggestions.RuleFunc)
-	return set
 }
 
 // WakeFunc puts into a context the callback that the hub calls after it has put an event into a channel that

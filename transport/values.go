@@ -12,22 +12,23 @@ import (
 	"tidings/services"
 )
 
-// createOperation parses and validates. Beyond what the executor does it takes variables only as the specification coerces
-// them, where that takes a text for a number or a number for a text, and says what is wrong in words of its own where that
-// speaks of another value than was sent.
-func createOperation(ctx context.Context, exec graphql.GraphExecutor, schema *ast.Schema, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
-	operation, faults := exec.CreateOperationContext(ctx, params)
-	switch {
-	case operation.Doc == nil: // not parsed, or not valid
-	case operation.Operation == nil:
-		faults = gqlerror.List{unnamed(operation.Doc, params.OperationName)}
-	default:
-		for _, variable := range operation.Operation.VariableDefinitions {
-			value, given := params.Variables[variable.Variable]
-			place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
-			if fault := wrongValue(schema, variable.Type, value, place); given && fault != nil {
-				return operation, gqlerror.List{fault}
-			}
+// createOperation prepares the document and reads the variables. Beyond what the executor does it takes variables only as
+// the specification coerces them, where that takes a text for a number or a number for a text, and says what is wrong in
+// words of its own where that speaks of another value than was sent.
+func createOperation(ctx context.Context, exec graphql.GraphExecutor, documents *documents, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+	doc, faults := documents.prepare(params.Query)
+	if len(faults) > 0 {
+		return &graphql.OperationContext{RawQuery: params.Query, OperationName: params.OperationName}, faults
+	}
+	operation, faults := exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc), params)
+	if operation.Operation == nil {
+		return operation, gqlerror.List{unnamed(doc, params.OperationName)}
+	}
+	for _, variable := range operation.Operation.VariableDefinitions {
+		value, given := params.Variables[variable.Variable]
+		place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
+		if fault := wrongValue(documents.schema, variable.Type, value, place); given && fault != nil {
+			return operation, gqlerror.List{fault}
 		}
 	}
 	return operation, faults
@@ -36,10 +37,7 @@ func createOperation(ctx context.Context, exec graphql.GraphExecutor, schema *as
 // unnamed says why a document does not tell which operation to run.
 func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	err := services.Errorf(services.Invalid, "operationName: the document has no operation of this name")
-	switch n := len(doc.Operations); {
-	case n == 0:
-		err = services.Errorf(services.Invalid, "query: the document has no operation")
-	case name == "":
+	if n := len(doc.Operations); name == "" {
 		err = services.Errorf(services.Invalid, "operationName: the document has %d operations, so that it must name the one to run", n)
 	}
 	return faultError(err)

@@ -1,0 +1,189 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler"
+
+	"tidings/services"
+)
+
+// An answer that is too long is an error and nothing else, whoever made it and whichever way it goes.
+func TestLongAnswersAreRefusedWhole(t *testing.T) {
+	const limit = 2000
+	expect := func(t *testing.T, text, advice string) {
+		t.Helper()
+		if len(text) > 300 || strings.Contains(text, "xxx") || !strings.Contains(text, fmt.Sprintf("up to %d are allowed: %s", limit, advice)) || !strings.Contains(text, `"INVALID"`) {
+			t.Errorf("%.400s", text)
+		}
+	}
+	long, fits := strings.Repeat("x", limit), strings.Repeat("x", limit-len(`{"echo":""}`))
+	handler := newHTTP(t, func(cfg *Config) { cfg.AnswerLimit = limit })
+	if got := post(t, handler, `{echo(text:"`+fits+`")}`); len(got.parsed.Errors) > 0 {
+		t.Errorf("at the limit: %.300s", got.body)
+	}
+	got := post(t, handler, `{echo(text:"`+fits+`x")}`)
+	expect(t, got.body, "ask for fewer fields")
+	if strings.Contains(got.body, `"data"`) || got.status != http.StatusOK {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	expect(t, post(t, handler, `mutation{set(text:"`+long+`")}`).body, "the mutation is done")
+	expect(t, post(t, manyErrors(t, limit), "{hello}").body, "ask for fewer fields")
+
+	inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = limit }, func(w *world) {
+		c := w.open("alice")
+		c.subscribe("q", `{echo(text:"`+long+`")}`)
+		text := c.next()
+		expect(w.T, text, "ask for fewer fields")
+		if !strings.HasPrefix(text, `{"type":"error","id":"q"`) {
+			t.Errorf("%s", text)
+		}
+		c.subscribe("m", `mutation{set(text:"`+long+`")}`)
+		expect(w.T, c.next(), "the mutation is done")
+		c.subscribe("q", "{hello}") // the id and the socket are free
+		c.expect(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
+		c.expect(`{"type":"complete","id":"q"}`)
+	})
+}
+
+// manyErrors is a handler whose answers have little data and long errors.
+func manyErrors(t *testing.T, limit int) http.Handler {
+	return newHTTP(t, func(cfg *Config) {
+		cfg.AnswerLimit = limit
+		cfg.Around = func(server *handler.Server) {
+			server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+				response := next(ctx)
+				for range 30 {
+					response.Errors = append(response.Errors, asList(services.Errorf(services.NotFound, "one of %s", strings.Repeat("many ", 15)))...)
+				}
+				return response
+			})
+		}
+	})
+}
+
+// An event that is too long ends its subscription with the error, on both ways in which events are delivered.
+func TestLongEventsEndTheirSubscription(t *testing.T) {
+	for _, field := range []string{"ticks", "plain"} {
+		inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(`{"ticks":1234}`) }, func(w *world) {
+			c := w.open("alice")
+			c.subscribe("1", "subscription { "+field+" }")
+			synctest.Wait()
+			w.schema.hub.publish(1234)
+			c.expect(strings.Replace(tick("1", 1234), "ticks", field, 1))
+			w.schema.hub.publish(12345)
+			if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, "15 bytes, up to 14 are allowed") {
+				t.Errorf("%s: %s", field, got)
+			}
+			c.nothing()
+		})
+	}
+}
+
+// A client that does not take its answer is cut off after the write timeout, and what it was to get is freed.
+func TestAnAnswerThatNobodyTakesIsCutOff(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		conn, err := w.listener.dial(w.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := `{"query":"{echo(text:\"` + strings.Repeat("x", 2*smallAnswer) + `\")}"}`
+		start := time.Now()
+		go fmt.Fprintf(conn, "POST /graphql HTTP/1.1\r\nHost: tidings.test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		reader := bufio.NewReader(conn)
+		if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+			t.Fatalf("%q %v", line, err)
+		}
+		pass(time.Minute) // without reading on
+		rest, err := io.ReadAll(reader)
+		if len(rest) > smallAnswer || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("after %v: %d bytes were still to be had, error %v", time.Since(start), len(rest), err)
+		}
+	})
+}
+
+// addressed is a connection from an address of the test's choice.
+type addressed struct {
+	net.Conn
+	from string
+}
+
+func (a addressed) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(must(netip.ParseAddrPort(a.from)))
+}
+
+func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
+	inner := &handedListener{conns: make(chan net.Conn, 20)}
+	connections := NewConnections(2, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	listener := connections.Bound(inner)
+	var peers []net.Conn
+	arrive := func(from string) (peer net.Conn) {
+		peer, server := net.Pipe()
+		inner.conns <- addressed{server, from}
+		peers = append(peers, peer)
+		return peer
+	}
+	accept := func(want string) net.Conn {
+		t.Helper()
+		conn := must(listener.Accept())
+		if got := conn.RemoteAddr().String(); got != want {
+			t.Fatalf("accepted %s, want %s", got, want)
+		}
+		return conn
+	}
+	arrive("192.0.2.1:1")
+	arrive("192.0.2.1:2")
+	third := arrive("[::ffff:192.0.2.1]:3") // the same by another name
+	arrive("192.0.2.2:4")
+	first := accept("192.0.2.1:1")
+	accept("192.0.2.1:2")
+	accept("192.0.2.2:4")
+	if _, err := third.Read(make([]byte, 1)); err != io.EOF || connections.Refused() != 1 {
+		t.Errorf("the third: %v, %d refused", err, connections.Refused())
+	}
+	for range 2 { // closing twice gives one place back
+		_ = first.Close()
+	}
+	arrive("192.0.2.1:5")
+	arrive("192.0.2.1:6")
+	arrive("[2001:db8::1]:7")
+	arrive("[2001:db8::2%eth0]:8")
+	arrive("[2001:db8:0:0:ffff::3]:9") // of one network
+	arrive("[2001:db8:0:1::]:10")
+	accept("192.0.2.1:5")
+	accept("[2001:db8::1]:7")
+	accept("[2001:db8::2%eth0]:8")
+	accept("[2001:db8:0:1::]:10")
+	for i := range 3 { // a trusted proxy has as many as it opens
+		arrive(fmt.Sprintf("10.0.0.1:%d", i))
+		accept(fmt.Sprintf("10.0.0.1:%d", i))
+	}
+	if connections.Refused() != 3 {
+		t.Errorf("%d refused, want 3", connections.Refused())
+	}
+	if NewConnections(0, nil).Bound(inner) != net.Listener(inner) {
+		t.Error("no limit costs a wrapper")
+	}
+	for _, peer := range peers {
+		_ = peer.Close()
+	}
+}
+
+// handedListener accepts what a test hands it.
+type handedListener struct{ conns chan net.Conn }
+
+func (l *handedListener) Accept() (net.Conn, error) { return <-l.conns, nil }
+func (l *handedListener) Close() error              { return nil }
+func (l *handedListener) Addr() net.Addr            { return &net.IPAddr{} }

@@ -1,0 +1,65 @@
+package transport
+
+import (
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// What a document takes in memory beside its text, measured: a name with its place, a value with its place.
+const (
+	documentBytes = 1 << 10
+	partBytes     = 224
+)
+
+// documentCache remembers documents by their text, the most recently used ones, within a number and a number of bytes.
+type documentCache struct {
+	limit int64 // bytes
+
+	mu    sync.Mutex
+	bytes int64
+	byLRU *lru.LRU[string, cachedDocument]
+}
+
+type cachedDocument struct {
+	doc   *ast.QueryDocument
+	bytes int64
+}
+
+func newDocumentCache(most int, bytes int64) *documentCache {
+	c := &documentCache{limit: bytes}
+	var err error
+	c.byLRU, err = lru.NewLRU(most, func(_ string, left cachedDocument) { c.bytes -= left.bytes })
+	if err != nil {
+		panic("transport: " + err.Error()) // for a capacity below 1 only
+	}
+	return c
+}
+
+func (c *documentCache) get(text string) *ast.QueryDocument {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, _ := c.byLRU.Get(text)
+	return known.doc
+}
+
+// add remembers a document and answers the one to use: of several that were parsed from one text at once all get the
+// same. One that is larger than the whole cache is not remembered.
+func (c *documentCache) add(text string, doc *ast.QueryDocument, parts int) *ast.QueryDocument {
+	size := int64(documentBytes + len(text) + parts*partBytes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.byLRU.Get(text); ok {
+		return known.doc
+	}
+	if size > c.limit {
+		return doc
+	}
+	c.bytes += size
+	c.byLRU.Add(text, cachedDocument{doc, size})
+	for c.bytes > c.limit {
+		c.byLRU.RemoveOldest()
+	}
+	return doc
+}

@@ -1,0 +1,255 @@
+package transport
+
+import (
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
+)
+
+// Shape bounds the form of a document. All counts are taken after fragments are expanded, so that a fragment spread
+// twice counts twice. Zero is the default.
+type Shape struct {
+	Depth      int // levels of fields of one operation; default 12
+	Fields     int // fields of a document; default 300
+	Aliases    int // fields of a document with an alias; default 30
+	Directives int // directives of a document; default 30
+	RootFields int // fields at the root of one operation; default 10
+}
+
+// Questions about the schema have a shape of their own: what tools send has 15 levels and about 250 fields.
+const (
+	introspectionDepth  = 20
+	introspectionFields = 500
+	introspectionRoots  = 2 // __schema and __type together
+
+	// Validation compares each pair of fields that share a name in one selection set, and does so again for each
+	// fragment around them: without these bounds 4 KB cost a second.
+	maxRepeats   = 30 // fields of one name in one selection set
+	maxFragments = 12 // levels of fragments, inline or spread
+
+	maxName = 100  // bytes of a name in a document
+	manyOf  = 1e12 // counts stop here
+)
+
+func (s Shape) withDefaults() Shape {
+	for _, limit := range []struct {
+		of    *int
+		value int
+	}{{&s.Depth, 12}, {&s.Fields, 300}, {&s.Aliases, 30}, {&s.Directives, 30}, {&s.RootFields, 10}} {
+		if *limit.of == 0 {
+			*limit.of = limit.value
+		}
+	}
+	return s
+}
+
+// extent is the size of a selection set with all that its fragments select.
+type extent struct {
+	depth, fields, aliases, directives, roots int
+
+	fragments int            // levels
+	names     map[string]int // how often each name is an answer's key on the first level
+	repeats   int            // the most of them on any level
+
+	// Of what is below __schema and __type, and how many of these two there are.
+	askedDepth, askedFields, asked int
+}
+
+// add puts the extent of a neighbour beside that of e.
+func (e *extent) add(other extent) {
+	e.depth, e.askedDepth = max(e.depth, other.depth), max(e.askedDepth, other.askedDepth)
+	e.fragments, e.repeats = max(e.fragments, other.fragments), max(e.repeats, other.repeats)
+	if e.names == nil && len(other.names) > 0 {
+		e.names = make(map[string]int, len(other.names))
+	}
+	for name, times := range other.names {
+		times = min(e.names[name]+times, manyOf)
+		e.names[name], e.repeats = times, max(e.repeats, times)
+	}
+	for _, sum := range []struct {
+		to *int
+		by int
+	}{
+		{&e.fields, other.fields},
+		{&e.aliases, other.aliases},
+		{&e.directives, other.directives},
+		{&e.roots, other.roots},
+		{&e.askedFields, other.askedFields},
+		{&e.asked, other.asked},
+	} {
+		*sum.to = min(*sum.to+sum.by, manyOf)
+	}
+}
+
+// guard measures a document that was parsed and nothing else: no name in it is known to mean anything, fragments may be
+// missing and may spread themselves. It visits each selection of the text once, so that its time is that of parsing.
+type guard struct {
+	fragments map[string]*ast.FragmentDefinition
+	measured  map[string]extent // a fragment that is being measured counts nothing: validation refuses it
+	longest   int               // bytes of the longest name
+	parts     int               // names and values, about as many as the document has parts in memory
+}
+
+func newGuard(doc *ast.QueryDocument) *guard {
+	g := &guard{fragments: make(map[string]*ast.FragmentDefinition, len(doc.Fragments)), measured: make(map[string]extent, len(doc.Fragments))}
+	for _, fragment := range doc.Fragments {
+		if _, twice := g.fragments[fragment.Name]; !twice {
+			g.fragments[fragment.Name] = fragment
+		}
+	}
+	return g
+}
+
+// check says how a document exceeds the bounds: the error is INVALID and names count and limit. It also counts the names
+// and values of the text, which is about how many parts the document has in memory.
+func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
+	g := newGuard(doc)
+	var whole extent
+	deepest, roots := 0, 0
+	for _, operation := range doc.Operations {
+		one := g.operation(operation)
+		deepest, roots = max(deepest, one.depth), max(roots, one.roots)
+		one.names = nil // the roots of two operations stand in two places
+		whole.add(one)
+	}
+	for _, fragment := range doc.Fragments {
+		if _, spread := g.measured[fragment.Name]; !spread { // validation would visit it, and all that it spreads
+			return 0, services.Errorf(services.Invalid, "query: the fragment %s is never used", services.Quote(fragment.Name))
+		}
+	}
+	for _, bound := range []struct {
+		count, limit int
+		of           string
+	}{
+		{deepest, s.Depth, "levels of fields"},
+		{whole.fields, s.Fields, "fields"},
+		{whole.aliases, s.Aliases, "aliases"},
+		{whole.directives, s.Directives, "directives"},
+		{roots, s.RootFields, "fields at the root"},
+		{whole.repeats, maxRepeats, "fields of one name in one place"},
+		{whole.fragments, maxFragments, "levels of fragments"},
+		{whole.asked, introspectionRoots, "questions about the schema"},
+		{whole.askedDepth, introspectionDepth, "levels of a question about the schema"},
+		{whole.askedFields, introspectionFields, "fields of questions about the schema"},
+	} {
+		if bound.count > bound.limit {
+			return 0, services.Errorf(services.Invalid, "query: %d %s with its fragments expanded, up to %d are allowed", bound.count, bound.of, bound.limit)
+		}
+	}
+	if g.longest > maxName {
+		return 0, services.Errorf(services.Invalid, "query: a name of %d bytes, up to %d are allowed", g.longest, maxName)
+	}
+	return g.parts, nil
+}
+
+// operation measures one operation.
+func (g *guard) operation(operation *ast.OperationDefinition) extent {
+	g.name(operation.Name)
+	for _, variable := range operation.VariableDefinitions {
+		g.name(variable.Variable)
+		g.name(variable.Type.Name())
+		g.value(variable.DefaultValue)
+	}
+	whole := g.selections(operation.SelectionSet)
+	whole.add(g.directives(operation.Directives))
+	for _, variable := range operation.VariableDefinitions {
+		whole.add(g.directives(variable.Directives))
+	}
+	return whole
+}
+
+// selections measures a selection set; its roots are the fields of its own level.
+func (g *guard) selections(set ast.SelectionSet) (whole extent) {
+	for _, selection := range set {
+		switch one := selection.(type) {
+		case *ast.Field:
+			whole.add(g.field(one))
+		case *ast.InlineFragment:
+			g.name(one.TypeCondition)
+			whole.add(g.directives(one.Directives))
+			whole.add(inFragment(g.selections(one.SelectionSet)))
+		case *ast.FragmentSpread:
+			whole.add(g.directives(one.Directives))
+			whole.add(inFragment(g.fragment(one.Name)))
+		}
+	}
+	return whole
+}
+
+// inFragment is the extent of what a fragment selects where the fragment stands.
+func inFragment(inner extent) extent {
+	inner.fragments = min(inner.fragments+1, manyOf)
+	return inner
+}
+
+func (g *guard) field(field *ast.Field) extent {
+	g.name(field.Name)
+	g.name(field.Alias)
+	g.arguments(field.Arguments)
+	whole := g.selections(field.SelectionSet)
+	whole.depth, whole.fields, whole.roots = min(whole.depth+1, manyOf), min(whole.fields+1, manyOf), 1
+	whole.names = map[string]int{field.Alias: 1}
+	if field.Name == "__schema" || field.Name == "__type" {
+		whole.askedDepth, whole.askedFields, whole.asked = max(whole.askedDepth, whole.depth), whole.askedFields+whole.fields, whole.asked+1
+		whole.depth, whole.fields = 1, 1
+	}
+	if field.Alias != field.Name {
+		whole.aliases = min(whole.aliases+1, manyOf)
+	}
+	whole.add(g.directives(field.Directives))
+	return whole
+}
+
+// fragment measures a fragment, the first time that it is spread.
+func (g *guard) fragment(name string) extent {
+	g.name(name)
+	known, done := g.measured[name]
+	if done {
+		return known
+	}
+	definition := g.fragments[name]
+	if definition == nil {
+		return extent{}
+	}
+	g.measured[name] = extent{}
+	g.name(definition.TypeCondition)
+	whole := g.selections(definition.SelectionSet)
+	whole.add(g.directives(definition.Directives))
+	g.measured[name] = whole
+	return whole
+}
+
+func (g *guard) directives(list ast.DirectiveList) extent {
+	for _, directive := range list {
+		g.name(directive.Name)
+		g.arguments(directive.Arguments)
+	}
+	return extent{directives: len(list)}
+}
+
+func (g *guard) arguments(list ast.ArgumentList) {
+	for _, argument := range list {
+		g.name(argument.Name)
+		g.value(argument.Value)
+	}
+}
+
+// value looks at the names in a value: those of variables, enums and fields of objects.
+func (g *guard) value(value *ast.Value) {
+	if value == nil {
+		return
+	}
+	g.parts++
+	if value.Kind == ast.Variable || value.Kind == ast.EnumValue {
+		g.name(value.Raw)
+	}
+	for _, child := range value.Children {
+		g.name(child.Name)
+		g.value(child.Value)
+	}
+}
+
+func (g *guard) name(name string) {
+	g.longest = max(g.longest, len(name))
+	g.parts++
+}

@@ -1,0 +1,266 @@
+package transport
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+	"pgregory.net/rapid"
+
+	"tidings/graph"
+	"tidings/services"
+)
+
+// newReal is a handler with the schema that is served; nothing stands behind its fields.
+func newReal(t *testing.T, introspection bool) http.Handler {
+	t.Helper()
+	return newHTTP(t, func(cfg *Config) {
+		cfg.Schema, cfg.Introspection = graph.NewExecutableSchema(graph.Config{}), introspection
+	})
+}
+
+func repeated(n int, part string) string {
+	return strings.Join(numbered(n, part), "")
+}
+
+// numbered is a part so many times, with its number where it has %d.
+func numbered(n int, part string) []string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(part, "%d", strconv.Itoa(i))
+	}
+	return parts
+}
+
+// doubling is fragments of which each spreads the next twice.
+func doubling(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, " fragment F%d on Query{...F%d ...F%d}", i, i+1, i+1)
+	}
+	return text.String() + fmt.Sprintf(" fragment F%d on Query{__typename}", n)
+}
+
+// What each bound counts: at the limit a document has an allowed shape, beyond it the answer names count and limit.
+func TestDocumentsBeyondTheirShapeAreRefused(t *testing.T) {
+	handler := newReal(t, false)
+	for name, bound := range map[string]struct {
+		document func(n int) string
+		limit    int
+	}{
+		"depth": {func(n int) string { return strings.Repeat("{a", n) + strings.Repeat("}", n) }, 12},
+		"depth through fragments": {func(n int) string {
+			return "{...A} fragment A on Query{a{...B}} fragment B on Query" + strings.Repeat("{a", n-1) + strings.Repeat("}", n-1)
+		}, 12},
+		"fields":            {func(n int) string { return "{a{" + repeated(9, "b ") + "} " + wide(n-10) + "}" }, 300},
+		"fields of a whole": {func(n int) string { return "query A{a} query B{" + wide(n-1) + "}" }, 300},
+		"fields in a fragment spread twice": {func(n int) string {
+			return "{a{...F} b{...F}} fragment F on Query{" + wide((n-2)/2) + "}" + repeated(n%2, " query C{c}")
+		}, 300},
+		"aliases":    {func(n int) string { return "{a{" + repeated(n, "a%d:b ") + "}}" }, 30},
+		"directives": {func(n int) string { return "query @a{a{" + repeated(n-1, "b%d @c ") + "}}" }, 30},
+		"roots":      {func(n int) string { return "{" + repeated(n, "a%d ") + "}" }, 10},
+		"mutations": {func(n int) string {
+			return "mutation{...F " + repeated(n-5, "a%d ") + "} fragment F on Mutation{" + repeated(5, "b%d ") + "}"
+		}, 10},
+		"repeats": {func(n int) string { return "{a{" + repeated(n, "b ") + "}}" }, 30},
+		"repeats in fragments": {func(n int) string {
+			return "{a{...F ...{" + repeated(n-5, "b ") + "}}} fragment F on Query{" + repeated(5, "b ") + "}"
+		}, 30},
+		"fragments": {func(n int) string { return "{a" + strings.Repeat("{...", n) + "{b}" + strings.Repeat("}", n) + "}" }, 12},
+		"names":     {func(n int) string { return "{a(b:{" + strings.Repeat("c", n) + ":D})}" }, 100},
+		"asked":     {func(n int) string { return "{" + repeated(n, "__schema ") + "}" }, 2},
+		"asked deep": {func(n int) string {
+			return "{__schema" + strings.Repeat("{a", n-1) + strings.Repeat("}", n-1) + "}"
+		}, 20},
+		"asked wide": {func(n int) string { return "{__schema{" + wide(n-1) + "}}" }, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			doc, err := parser.ParseQuery(&ast.Source{Input: bound.document(bound.limit)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := (Shape{}).withDefaults().check(doc); err != nil {
+				t.Errorf("at the limit: %v", err)
+			}
+			got := post(t, handler, bound.document(bound.limit+1))
+			if len(got.parsed.Errors) != 1 || got.code() != services.Invalid {
+				t.Fatalf("beyond the limit: %.300s", got.body)
+			}
+			words := strings.FieldsFunc(got.parsed.Errors[0].Message, func(r rune) bool { return r < '0' || r > '9' })
+			if want := []string{strconv.Itoa(bound.limit + 1), strconv.Itoa(bound.limit)}; fmt.Sprint(words) != fmt.Sprint(want) {
+				t.Errorf("%q names %v, want count and limit %v", got.parsed.Errors[0].Message, words, want)
+			}
+		})
+	}
+}
+
+// wide is so many fields with names of their own.
+func wide(n int) string { return "w{" + repeated(n-1, "x%d ") + "}" }
+
+// However often fragments spread each other, each is measured once: the work is that of the text.
+func TestFragmentsAreMeasuredOnce(t *testing.T) {
+	text := "{...F0}" + doubling(60)
+	doc, err := parser.ParseQuery(&ast.Source{Input: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGuard(doc)
+	if got := g.operation(doc.Operations[0]); got.fields != manyOf || got.repeats != manyOf {
+		t.Errorf("2^60 fields are %+v", got)
+	}
+	if g.parts > len(text) {
+		t.Errorf("%d names were looked at in %d bytes", g.parts, len(text))
+	}
+	handler := newReal(t, false)
+	for name, text := range map[string]string{
+		"used": text, "unused": "{__typename}" + doubling(60), "missing": "{...F}",
+		"circle": "{...A} fragment A on Query{...B ...B} fragment B on Query{...A ...A}",
+	} {
+		if got := post(t, handler, text); got.code() != services.Invalid || len(got.parsed.Errors) > 2 {
+			t.Errorf("%s: %.300s", name, got.body)
+		}
+	}
+}
+
+func TestValidationStopsAtTheTenthError(t *testing.T) {
+	for _, introspection := range []bool{false, true} {
+		handler := newReal(t, introspection)
+		for name, text := range map[string]string{
+			"unknown fields":    "{viewer{" + repeated(290, "f%d ") + "}}",
+			"unknown arguments": "{viewer{" + repeated(25, "homeFeed(a%d:1,b:2){lastId} ") + "}}",
+			"conflicts":         "{viewer{" + repeated(30, "homeFeed(first:%d){lastId} ") + "}}",
+			"variables":         "query(" + repeated(240, "$a%d:Int ") + "){__typename}",
+		} {
+			if got := post(t, handler, text); len(got.parsed.Errors) != maxErrors || got.code() != services.Invalid {
+				t.Errorf("%s: %d errors in %d bytes", name, len(got.parsed.Errors), len(got.body))
+			}
+		}
+	}
+}
+
+// drawDocument draws any text of a GraphQL document: some of it is right, much is not, all of it is written by the grammar.
+func drawDocument(t *rapid.T) string {
+	names := rapid.SampledFrom([]string{
+		"viewer", "badges", "total", "value", "homeFeed", "edges", "node", "id", "conversations", "messages", "body", "nodes", "user",
+		"__typename", "__schema", "types", "fields", "a", "b", strings.Repeat("long", 400),
+	})
+	values := rapid.SampledFrom([]string{
+		"1", `"x"`, "$v", "null", "E", `[1 2 "x y"]`, `{a:"b c" d:[1]}`, strings.Repeat("9", 3000), `"` + strings.Repeat("text ", 900) + `"`,
+		`{a:` + strings.Repeat(`"x y",b:`, 300) + `1}`,
+	})
+	var selection func(depth int) string
+	selection = func(depth int) string {
+		part := "..."
+		switch kind := rapid.IntRange(0, 9).Draw(t, "kind"); {
+		case kind == 0:
+			return fmt.Sprintf("...F%d ", rapid.IntRange(0, 4).Draw(t, "spread"))
+		case kind > 1:
+			part = names.Draw(t, "name")
+			if rapid.IntRange(0, 4).Draw(t, "aliased") == 0 {
+				part = names.Draw(t, "alias") + ":" + part
+			}
+			if rapid.IntRange(0, 4).Draw(t, "argued") == 0 {
+				part += "(" + rapid.SampledFrom([]string{"first", "ids", "x"}).Draw(t, "argument") + ":" + values.Draw(t, "value") + ")"
+			}
+		}
+		if rapid.IntRange(0, 19).Draw(t, "directed") == 0 {
+			part += "@" + names.Draw(t, "directive")
+		}
+		if depth == 0 || kindOfLeaf(part) {
+			return part + " "
+		}
+		return part + "{" + strings.Repeat(selection(depth-1), rapid.SampledFrom([]int{1, 1, 1, 2, 40}).Draw(t, "times")) + "} "
+	}
+	text := "{" + selection(4) + selection(3) + "}"
+	for i := range rapid.IntRange(0, 4).Draw(t, "fragments") {
+		text += fmt.Sprintf(" fragment F%d on %s{%s}", i, rapid.SampledFrom([]string{"Query", "Viewer", "Nothing"}).Draw(t, "on"), selection(3))
+	}
+	return text
+}
+
+func kindOfLeaf(part string) bool {
+	return strings.HasSuffix(part, "value") || strings.HasSuffix(part, "id")
+}
+
+// Whatever a document holds: at most ten errors come back, each short, and none with more than 100 bytes of what was sent.
+func TestRefusalsAreShort(t *testing.T) {
+	handlers := []http.Handler{newReal(t, false), newReal(t, true)}
+	check := func(t interface{ Fatalf(string, ...any) }, text string, got answer) {
+		if got.code() == "" || len(got.parsed.Errors) > maxErrors || len(got.body) > maxErrors*1000 {
+			t.Fatalf("%.200s: %d errors in %d bytes: %.500s", text, len(got.parsed.Errors), len(got.body), got.body)
+		}
+		for _, fault := range got.parsed.Errors {
+			for from := 0; from+maxWord < len(fault.Message); from++ {
+				if strings.Contains(text, fault.Message[from:from+maxWord+1]) {
+					t.Fatalf("%.200s: repeated in %s", text, fault.Message)
+				}
+			}
+		}
+	}
+	long := strings.Repeat("a", 60_000)
+	for _, text := range []string{
+		"{" + long + "}", "{" + long, long, "{viewer{homeFeed(first:" + strings.Repeat("1", 60_000) + "){lastId}}}", `{node(id:{a:"` + long + `"}){id}}`,
+		`{viewer{homeFeed(first:"` + strings.Repeat("a b ", 15_000) + `"){lastId}}}`, "query " + long + "{a}", "query($" + long + ":Int){a}",
+		"{node(id:[" + strings.Repeat(`"a b" `, 300) + "]){id}}", "{...{" + long + ":viewer}}", "{viewer{" + strings.Repeat("badges{", 9) + "a" + strings.Repeat("}", 9) + "}}",
+	} {
+		for _, handler := range handlers {
+			check(t, text, post(t, handler, text))
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		text := drawDocument(rt)
+		for _, handler := range handlers {
+			if got := post(t, handler, text); strings.HasPrefix(got.body, `{"errors"`) && !strings.Contains(got.body, `"data"`) {
+				check(rt, text, got)
+			}
+		}
+	})
+}
+
+// Values of variables that do not fit, and what else errors of execution could repeat.
+func TestErrorsOfVariablesAreShort(t *testing.T) {
+	handler := newReal(t, false)
+	for name, variables := range map[string]any{
+		"a number": map[string]any{"n": json.Number(strings.Repeat("7", 60_000))}, "a text": map[string]any{"n": strings.Repeat("7", 60_000)},
+		"another name": map[string]any{"n": map[string]any{strings.Repeat("b", 60_000): 1}},
+	} {
+		body := must(json.Marshal(map[string]any{"query": "query($n:Int){viewer{homeFeed(first:$n){lastId}}}", "variables": variables}))
+		if got := ask(t, handler, http.MethodPost, "/graphql", string(body)); got.code() != services.Invalid || len(got.body) > 600 {
+			t.Errorf("%s: %.700s", name, got.body)
+		}
+	}
+}
+
+// What GraphiQL and the generators of code send is a question about the schema, and deeper than queries may be.
+func TestToolsCanAskForTheSchema(t *testing.T) {
+	text := string(must(os.ReadFile("testdata/introspection.graphql")))
+	got := post(t, newReal(t, true), text)
+	if got.code() != "" || !strings.Contains(got.body, `"name":"BadgeCount"`) {
+		t.Errorf("in development mode: %.500s", got.body)
+	}
+	if got := post(t, newReal(t, false), text); got.code() != services.Forbidden {
+		t.Errorf("in production: %.500s", got.body)
+	}
+}
+
+func TestReadyMadeOperationsHaveAnAllowedShape(t *testing.T) {
+	names := must(filepath.Glob("../web/operations/*.graphql"))
+	if len(names) < 30 {
+		t.Fatalf("%d operations", len(names))
+	}
+	documents := newDocuments(Config{Schema: graph.NewExecutableSchema(graph.Config{})}.withDefaults())
+	for _, name := range names {
+		text := string(must(os.ReadFile(name)))
+		if doc, faults := documents.prepare(text); doc == nil {
+			t.Errorf("%s: %v", name, faults)
+		}
+	}
+}
