@@ -1,21 +1,23 @@
-// Package dataloader is batches: every read of several keys in one response, each kind fetched once.
+// Package dataloader is batches: every read of several keys in one response, each key read once.
 //
 // A loader lives for one response - one query, one mutation, one event of a subscription - and never for a socket, so
-// that what it remembers is never old. There are no waiting windows: whoever needs several keys asks for them at once.
-// When an engine does not answer, the error is the caller's to show.
+// that what it remembers is never old; a response that changes something forgets what it read before. There are no waiting
+// windows: whoever needs several keys asks for them at once, and whoever asks for a key that is being read waits for that
+// read. When an engine does not answer, the error is the caller's to show, and the next caller asks again.
 package dataloader
 
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 
 	"tidings/services"
 )
 
-// Source reads posts and people, both kinds in one round trip, and shows: the mirror.
+// Source reads posts with their authors, and people, in as few round trips as that takes; and shows: the mirror.
 type Source interface {
-	Read(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error)
+	ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error)
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
 }
 
@@ -23,14 +25,25 @@ type Source interface {
 type Loader struct {
 	source Source
 
-	mu    sync.Mutex
-	posts map[services.PostID]services.Post
-	users map[services.UserNumber]services.User
-	shows map[services.PostID]services.Show
+	mu sync.Mutex
+	of *memory // nil until something is read
+}
 
-	asking  sync.Mutex // of who asks what concerns the viewer alone, so that it is asked once for all; before mu
+// memory is all that a response has read since its last change.
+type memory struct {
+	posts  Batch[services.PostID, services.Post]
+	users  Batch[services.UserNumber, services.User]
+	shows  Batch[services.PostID, services.Show]
+	shared Batch[any, any]
+
+	messages Batch[services.MessageID, services.Message]
+	mentions Batch[services.MessageID, []services.UserNumber]
+	members  Batch[services.MembersPage, []services.UserNumber]
+	hidden   Batch[services.UserNumber, bool]
+
+	asking  sync.Mutex // of who asks which shows remind the viewer, so that it is asked once for all
 	reminds map[services.PostID]bool
-	hidden  map[services.UserNumber]bool
+	met     map[services.PostID]struct{} // the shows of the response
 }
 
 type loaderKey struct{}
@@ -41,59 +54,41 @@ func With(ctx context.Context, source Source) context.Context {
 }
 
 // New makes an empty loader.
-func New(source Source) *Loader {
-	return &Loader{
-		source: source, posts: map[services.PostID]services.Post{}, users: map[services.UserNumber]services.User{},
-		shows: map[services.PostID]services.Show{}, reminds: map[services.PostID]bool{}, hidden: map[services.UserNumber]bool{},
-	}
-}
+func New(source Source) *Loader { return &Loader{source: source} }
 
 // From takes the loader out of the context of a response. It panics where none was put: that is a fault of the wiring.
 func From(ctx context.Context) *Loader { return ctx.Value(loaderKey{}).(*Loader) }
 
-// Keep lets the response know of posts and people that were read already.
-func (l *Loader) Keep(posts []services.Post, users []services.User) {
+// Forget drops all that was read: something was changed by the response itself.
+func (l *Loader) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.of = nil
+}
+
+func (l *Loader) memory() *memory {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = &memory{}
+	}
+	return l.of
+}
+
+// Keep lets the response know of posts and people that were read already.
+func (l *Loader) Keep(posts []services.Post, users []services.User) {
+	m := l.memory()
 	for _, post := range posts {
-		l.posts[post.ID] = post
+		m.posts.Keep(post.ID, post)
 	}
 	for _, user := range users {
-		l.users[user.Number] = user
+		m.users.Keep(user.Number, user)
 	}
 }
 
 // Posts reads posts with their authors; deleted ones and ones that never were are left out.
 func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
-	posts, _, err := l.read(ctx, ids, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	var authors []services.UserNumber
-	for id, post := range posts {
-		if post.Deleted {
-			delete(posts, id)
-			continue
-		}
-		authors = append(authors, post.Author)
-	}
-	_, users, err := l.read(ctx, nil, authors)
-	return posts, users, err
-}
-
-// Both reads posts with their authors, and people, in as few round trips as that takes: one where the authors are among
-// the people. What is deleted or never was is left out.
-func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
-	if _, _, err := l.read(ctx, ids, numbers); err != nil {
-		return nil, nil, err
-	}
-	posts, users, err := l.Posts(ctx, ids)
-	if err != nil {
-		return nil, nil, err
-	}
-	more, err := l.Users(ctx, numbers)
-	maps.Copy(users, more)
-	return posts, users, err
+	return l.Both(ctx, ids, nil)
 }
 
 // Users reads people; ones that never were are left out.
@@ -102,38 +97,107 @@ func (l *Loader) Users(ctx context.Context, numbers []services.UserNumber) (map[
 	return users, err
 }
 
-func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
-	posts, users := make(map[services.PostID]services.Post, len(ids)), make(map[services.UserNumber]services.User, len(numbers))
-	l.mu.Lock()
-	missingPosts := known(l.posts, ids, posts)
-	missingUsers := known(l.users, numbers, users)
-	l.mu.Unlock()
-	if len(missingPosts)+len(missingUsers) == 0 {
-		return posts, users, nil
-	}
-	readPosts, readUsers, err := l.source.Read(ctx, missingPosts, missingUsers)
+// Both reads posts with their authors, and people, all at once. What is deleted or never was is left out.
+func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	posts, users, err := l.read(ctx, ids, numbers)
 	if err != nil {
 		return nil, nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, post := range readPosts {
-		posts[id], l.posts[id] = post, post
+	var authors []services.UserNumber
+	for id, post := range posts {
+		if post.Deleted {
+			delete(posts, id)
+		} else if _, known := users[post.Author]; !known {
+			authors = append(authors, post.Author)
+		}
 	}
-	for number, user := range readUsers {
-		users[number], l.users[number] = user, user
+	if len(authors) > 0 { // they came with the posts
+		more, err := l.Users(ctx, authors)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(users, more)
 	}
 	return posts, users, nil
 }
 
-// known moves what is remembered of the keys into found and answers the others.
-func known[K comparable, V any](remembered map[K]V, keys []K, found map[K]V) (missing []K) {
-	for _, key := range keys {
-		if value, ok := remembered[key]; ok {
-			found[key] = value
-		} else {
-			missing = append(missing, key)
-		}
+// read reads posts and people at once, and remembers the authors that come with the posts.
+func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	m := l.memory()
+	posts, users := m.posts.claim(ids), m.users.claim(numbers)
+	if posts.own != nil || users.own != nil {
+		var foundPosts map[services.PostID]services.Post
+		var foundUsers map[services.UserNumber]services.User
+		err := errBroken
+		func() {
+			defer func() {
+				if err == nil {
+					m.users.keepNew(foundUsers)
+				}
+				m.users.settle(users, foundUsers, err)
+				m.posts.settle(posts, foundPosts, err)
+			}()
+			foundPosts, foundUsers, err = l.source.ReadWithAuthors(ctx, posts.keys, users.keys)
+		}()
 	}
-	return missing
+	foundPosts, err := m.posts.collect(ctx, ids, posts)
+	if err != nil {
+		return nil, nil, err
+	}
+	foundUsers, err := m.users.collect(ctx, numbers, users)
+	return foundPosts, foundUsers, err
+}
+
+// Shows reads shows; ones that never were are left out.
+func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	m := l.memory()
+	shows, err := m.shows.Load(ctx, ids, l.source.Shows)
+	m.meet(slices.Collect(maps.Keys(shows)))
+	return shows, err
+}
+
+// KeepShows lets the response know of shows that were read already.
+func (l *Loader) KeepShows(shows []services.Show) {
+	m := l.memory()
+	for _, show := range shows {
+		m.shows.Keep(show.ID, show)
+		m.meet([]services.PostID{show.ID})
+	}
+}
+
+// Messages reads messages; ones that never were are left out. Who asks has seen that the viewer is a member.
+func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID]services.Message, error)) (map[services.MessageID]services.Message, error) {
+	return l.memory().messages.Load(ctx, ids, read)
+}
+
+// Mentions reads whom messages mention.
+func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID][]services.UserNumber, error)) (map[services.MessageID][]services.UserNumber, error) {
+	return l.memory().mentions.Load(ctx, ids, read)
+}
+
+// Members reads pages of members. Who asks has seen that the viewer is one.
+func (l *Loader) Members(ctx context.Context, pages []services.MembersPage, read func(context.Context, []services.MembersPage) (map[services.MembersPage][]services.UserNumber, error)) (map[services.MembersPage][]services.UserNumber, error) {
+	return l.memory().members.Load(ctx, pages, read)
+}
+
+// Hidden says which of some authors hide what they publish from the viewer; a response has one viewer.
+func (l *Loader) Hidden(ctx context.Context, authors []services.UserNumber, read func(ctx context.Context, authors []services.UserNumber) (map[services.UserNumber]bool, error)) (map[services.UserNumber]bool, error) {
+	return l.memory().hidden.Load(ctx, authors, read)
+}
+
+// Shared reads something once for all fields of the response that ask for it under a key, which is of a type of the
+// caller's own. Outside of a response it reads.
+func Shared[V any](ctx context.Context, key any, read func(ctx context.Context) (V, error)) (value V, err error) {
+	l, ok := ctx.Value(loaderKey{}).(*Loader)
+	if !ok {
+		return read(ctx)
+	}
+	found, err := l.memory().shared.Load(ctx, []any{key}, func(ctx context.Context, _ []any) (map[any]any, error) {
+		value, err := read(ctx)
+		return map[any]any{key: value}, err
+	})
+	if err != nil {
+		return value, err
+	}
+	return found[key].(V), nil
 }

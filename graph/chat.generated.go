@@ -20,6 +20,7 @@ import (
 type ConversationResolver interface {
 	Members(ctx context.Context, obj *Conversation, first *int, after *string) (*MemberConnection, error)
 	Messages(ctx context.Context, obj *Conversation, first *int, after *string) (*MessageConnection, error)
+	LastMessage(ctx context.Context, obj *Conversation) (*Message, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -263,7 +264,7 @@ func (ec *executionContext) _Conversation_lastMessage(ctx context.Context, field
 			return ec.fieldContext_Conversation_lastMessage(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.LastMessage, nil
+			return ec.Resolvers.Conversation().LastMessage(ctx, obj)
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Message) graphql.Marshaler {
@@ -277,8 +278,8 @@ func (ec *executionContext) fieldContext_Conversation_lastMessage(_ context.Cont
 	fc = &graphql.FieldContext{
 		Object:     "Conversation",
 		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
+		IsMethod:   true,
+		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Message(ctx, field)
 		},
@@ -2588,10 +2589,43 @@ func (ec *executionContext) _Conversation(ctx context.Context, sel ast.Selection
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "lastMessage":
-			out.Values[i] = ec._Conversation_lastMessage(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Conversation_lastMessage(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "unread":
 			out.Values[i] = ec._Conversation_unread(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

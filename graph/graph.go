@@ -22,13 +22,13 @@ type Conversation struct {
 	Kind        services.ConversationKind
 	Title       *string
 	MemberCount int
-	LastMessage *Message
 	Unread      services.Count
 	Mentions    services.Count
 	Muted       bool
 	ReadToken   string
 
 	State services.ConversationState
+	Read  bool // what the operation shows of it was read with others
 }
 
 // IsNode says that it can be fetched by its id.

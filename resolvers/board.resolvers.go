@@ -36,9 +36,19 @@ func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *
 }
 
 func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first *int, after *string, sessionID *string, lastID *string) (*graph.LiveBoardConnection, error) {
-	board, err := r.liveBoard(ctx, obj.Number, first, after, sessionID, lastID)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.LiveBoardConnection, error) {
+		board, err := r.liveBoard(ctx, obj.Number, &size, after, sessionID, lastID)
+		if err != nil {
+			return nil, err
+		}
+		return r.boardConnection(board), nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	return r.boardConnection(board), nil
+	if len(page.Edges) > size {
+		page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.LiveBoardEdge) *string { return &edge.Cursor })
+		page.LastID, page.End = &page.Edges[size-1].Node.ID, nil
+	}
+	return &page, nil
 }

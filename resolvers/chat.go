@@ -63,66 +63,43 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 	return info
 }
 
-// graphMessages makes messages with their authors and whom they mention: one query for each kind.
-func (r *Resolver) graphMessages(ctx context.Context, messages []services.Message) ([]graph.Message, error) {
-	mentioned, err := r.Chat.Mentioned(ctx, messages)
+// graphMessages makes messages with their authors and those whom they mention, in the order of their ids; ones that never
+// were are left out. Who asks has seen that the viewer is a member.
+func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
+	loader := dataloader.From(ctx)
+	people, err := r.readTalkParts(ctx, talkParts{messages: ids})
 	if err != nil {
 		return nil, err
 	}
-	var people []services.UserNumber
-	for _, message := range messages {
-		people = append(append(people, message.Author), mentioned[message.ID]...)
-	}
-	users, err := dataloader.From(ctx).Users(ctx, people)
+	users, err := loader.Users(ctx, people)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]graph.Message, len(messages))
-	for i, message := range messages {
-		list[i] = graph.Message{
-			ID: message.ID.GlobalID(), ConversationID: message.ID.Conversation().GlobalID(), Author: graphUser(users[message.Author]),
+	messages, err := loader.Messages(ctx, ids, r.Chat.Store.Messages)
+	if err != nil {
+		return nil, err
+	}
+	mentioned, err := loader.Mentions(ctx, ids, r.Chat.Store.Mentioned)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]graph.Message, 0, len(ids))
+	for _, id := range ids {
+		message, ok := messages[id]
+		if !ok {
+			continue
+		}
+		shown := graph.Message{
+			ID: id.GlobalID(), ConversationID: id.Conversation().GlobalID(), Author: graphUser(users[message.Author]),
 			SentAt: message.SentAt, Recalled: message.Recalled, Mentions: []graph.User{},
 		}
 		if !message.Recalled {
-			list[i].Body = &messages[i].Body
+			shown.Body = &message.Body
 		}
-		for _, user := range mentioned[message.ID] {
-			list[i].Mentions = append(list[i].Mentions, graphUser(users[user]))
+		for _, user := range mentioned[id] {
+			shown.Mentions = append(shown.Mentions, graphUser(users[user]))
 		}
-	}
-	return list, nil
-}
-
-// graphConversations makes conversations with their last messages, all of them at once.
-func (r *Resolver) graphConversations(ctx context.Context, states []services.ConversationState) ([]graph.Conversation, error) {
-	var ids []services.MessageID
-	for _, state := range states {
-		if state.Head > 0 {
-			ids = append(ids, services.NewMessageID(state.ID, state.Head))
-		}
-	}
-	var last []services.Message
-	if len(ids) > 0 {
-		found, err := r.Chat.Store.Messages(ctx, ids)
-		if err != nil {
-			return nil, err
-		}
-		for _, message := range found {
-			last = append(last, message)
-		}
-	}
-	messages, err := r.graphMessages(ctx, last)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]graph.Conversation, len(states))
-	for i, state := range states {
-		list[i] = graphConversation(state)
-		for k, message := range last {
-			if message.ID.Conversation() == state.ID {
-				list[i].LastMessage = &messages[k]
-			}
-		}
+		list = append(list, shown)
 	}
 	return list, nil
 }
@@ -144,11 +121,7 @@ func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id se
 	if err != nil {
 		return graph.Conversation{}, err
 	}
-	list, err := r.graphConversations(ctx, []services.ConversationState{state})
-	if err != nil {
-		return graph.Conversation{}, err
-	}
-	return list[0], nil
+	return graphConversation(state), nil
 }
 
 // message reads one message for a payload.
@@ -157,11 +130,10 @@ func (r *Resolver) message(ctx context.Context, viewer *graph.Viewer, id service
 	if err != nil {
 		return graph.Message{}, err
 	}
-	message, ok := found[id]
-	if !ok {
+	if _, ok := found[id]; !ok {
 		return graph.Message{}, services.Errorf(services.NotFound, "messageId: there is no %s for you", id.GlobalID())
 	}
-	list, err := r.graphMessages(ctx, []services.Message{message})
+	list, err := r.graphMessages(ctx, []services.MessageID{id})
 	if err != nil {
 		return graph.Message{}, err
 	}
@@ -226,48 +198,4 @@ func device(ctx context.Context) string {
 		return "" // who asks was looked at before
 	}
 	return viewer.Device
-}
-
-// chatNodes fetches conversations and messages by global id, for a viewer: nil where there is none for him, and at the
-// places of other kinds.
-func (r *Resolver) chatNodes(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Node, error) {
-	conversations, messages := make([]services.ConversationID, len(ids)), make([]services.MessageID, len(ids))
-	for i, id := range ids {
-		kind, _, err := services.SplitGlobalID(id)
-		switch {
-		case err != nil:
-		case kind == services.ConversationType:
-			conversations[i], err = services.ParseConversationID("id", id)
-		case kind == services.MessageType:
-			messages[i], err = services.ParseMessageID("id", id)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	states, err := r.Chat.ByID(ctx, viewer.Number, nonZero(conversations))
-	if err != nil {
-		return nil, err
-	}
-	found, err := r.Chat.ReadMessages(ctx, viewer.Number, nonZero(messages))
-	if err != nil {
-		return nil, err
-	}
-	nodes := make([]graph.Node, len(ids))
-	for i := range ids {
-		if state, ok := states[conversations[i]]; ok {
-			list, err := r.graphConversations(ctx, []services.ConversationState{state})
-			if err != nil {
-				return nil, err
-			}
-			nodes[i] = list[0]
-		} else if message, ok := found[messages[i]]; ok {
-			list, err := r.graphMessages(ctx, []services.Message{message})
-			if err != nil {
-				return nil, err
-			}
-			nodes[i] = list[0]
-		}
-	}
-	return nodes, nil
 }

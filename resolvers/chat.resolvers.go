@@ -25,11 +25,18 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 	if err != nil {
 		return nil, err
 	}
-	numbers, more, err := r.Chat.Members(ctx, id, services.UserNumber(start), size)
+	if err := r.readTalk(ctx, obj); err != nil {
+		return nil, err
+	}
+	page, loader := membersPage(id, start, size), dataloader.From(ctx)
+	found, err := loader.Members(ctx, []services.MembersPage{page}, r.Chat.Store.MembersOf)
 	if err != nil {
 		return nil, err
 	}
-	users, err := dataloader.From(ctx).Users(ctx, numbers)
+	numbers := found[page]
+	more := len(numbers) > size
+	numbers = numbers[:min(size, len(numbers))]
+	users, err := loader.Users(ctx, numbers)
 	if err != nil {
 		return nil, err
 	}
@@ -51,20 +58,32 @@ func (r *conversationResolver) Messages(ctx context.Context, obj *graph.Conversa
 	if err != nil {
 		return nil, err
 	}
-	list, more, err := r.Chat.Messages(ctx, id, int64(before), size)
-	if err != nil {
+	if err := r.readTalk(ctx, obj); err != nil {
 		return nil, err
 	}
-	messages, err := r.graphMessages(ctx, list)
+	ids, more := chat.MessagesBefore(obj.State, int64(before), size)
+	messages, err := r.graphMessages(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	edges := make([]graph.MessageEdge, len(messages))
 	for i, message := range messages {
-		edges[i] = graph.MessageEdge{Cursor: placeText(messageCursor, uint64(id), uint64(list[i].ID.Number())), Node: message}
+		edges[i] = graph.MessageEdge{Cursor: placeText(messageCursor, uint64(id), uint64(ids[i].Number())), Node: message}
 	}
 	info := chatPage(edges, func(e graph.MessageEdge) string { return e.Cursor }, more)
 	return &graph.MessageConnection{Edges: edges, PageInfo: info}, nil
+}
+
+func (r *conversationResolver) LastMessage(ctx context.Context, obj *graph.Conversation) (*graph.Message, error) {
+	if err := r.readTalk(ctx, obj); err != nil {
+		return nil, err
+	}
+	newest, _ := chat.MessagesBefore(obj.State, services.MaxMessageNumber+1, 1)
+	list, err := r.graphMessages(ctx, newest)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
 }
 
 func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.CreateConversationInput) (*graph.ConversationPayload, error) {
@@ -209,10 +228,6 @@ func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversa
 }
 
 func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.ConversationConnection, error) {
-	size, err := pageSize(first)
-	if err != nil {
-		return nil, err
-	}
 	place := chat.First
 	if after != nil {
 		at, id, err := parsePlace(conversationCursor, *after)
@@ -221,20 +236,14 @@ func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, f
 		}
 		place = chat.Place{At: time.UnixMicro(int64(at)), ID: services.ConversationID(id)}
 	}
-	states, more, err := r.Chat.List(ctx, obj.Number, place, size)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, askers []asker, size int) (*graph.ConversationConnection, error) {
+		return r.readConversations(ctx, obj, askers, place, size)
+	})
 	if err != nil {
 		return nil, err
 	}
-	conversations, err := r.graphConversations(ctx, states)
-	if err != nil {
-		return nil, err
-	}
-	edges := make([]graph.ConversationEdge, len(states))
-	for i, state := range states {
-		edges[i] = graph.ConversationEdge{Cursor: placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID)), Node: conversations[i]}
-	}
-	info := chatPage(edges, func(e graph.ConversationEdge) string { return e.Cursor }, more)
-	return &graph.ConversationConnection{Edges: edges, PageInfo: info}, nil
+	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.ConversationEdge) *string { return &edge.Cursor })
+	return &page, nil
 }
 
 func (r *Resolver) Conversation() graph.ConversationResolver { return &conversationResolver{r} }

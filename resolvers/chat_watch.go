@@ -3,7 +3,6 @@ package resolvers
 import (
 	"context"
 
-	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/chat"
@@ -26,14 +25,10 @@ func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, 
 		cancel()
 		return nil, err
 	}
-	return relay(ctx, cancel, r.Log, changes, r.conversationChange), nil
+	return relay(ctx, cancel, r.Log, changes, conversationChange), nil
 }
 
-// conversationChange reads what an event shows beside the state, with a loader of its own.
-func (r *Resolver) conversationChange(ctx context.Context, change chat.Change) (*graph.ConversationChange, error) {
-	list, err := r.graphConversations(dataloader.With(ctx, r.Chat.Mirror), []services.ConversationState{change.State})
-	if err != nil {
-		return nil, err
-	}
-	return &graph.ConversationChange{Conversation: list[0], Badges: *change.Badges}, nil
+// conversationChange makes an event of a change; what it shows beside the state is read when the event is.
+func conversationChange(_ context.Context, change chat.Change) (*graph.ConversationChange, error) {
+	return &graph.ConversationChange{Conversation: graphConversation(change.State), Badges: *change.Badges}, nil
 }

@@ -42,15 +42,15 @@ func (r *Resolver) user(ctx context.Context, number services.UserNumber) (graph.
 
 // post reads one post for a payload. NOT_FOUND when it is gone or hidden meanwhile.
 func (r *Resolver) post(ctx context.Context, viewer services.UserNumber, id services.PostID) (graph.Post, error) {
-	posts, users, err := r.visiblePosts(ctx, viewer, []services.PostID{id}, nil)
+	seen, err := r.visible(ctx, viewer, visibleKeys{posts: []services.PostID{id}})
 	if err != nil {
 		return graph.Post{}, err
 	}
-	post, ok := posts[id]
+	post, ok := seen.posts[id]
 	if !ok {
 		return graph.Post{}, services.Errorf(services.NotFound, "there is no %s", services.GlobalID(services.PostType, id.String()))
 	}
-	return graphPost(post, users[post.Author]), nil
+	return graphPost(post, seen.people[post.Author]), nil
 }
 
 // connection makes a page of a feed for its viewer.

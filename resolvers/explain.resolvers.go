@@ -34,14 +34,12 @@ func (r *digestPartResolver) Part(ctx context.Context, obj *services.DigestPart)
 }
 
 func (r *viewerResolver) BadgeExplained(ctx context.Context, obj *graph.Viewer) ([]services.Explanation, error) {
-	return r.Badge.Explain(ctx, obj.Number)
+	return dataloader.Shared(ctx, explainedKey{}, func(ctx context.Context) ([]services.Explanation, error) { return r.Badge.Explain(ctx, obj.Number) })
 }
 
 func (r *viewerResolver) AwayDigest(ctx context.Context, obj *graph.Viewer, since *time.Time) (*services.Digest, error) {
-	if since == nil {
-		return r.Badge.Digest(ctx, obj.Number, time.Time{})
-	}
-	return r.Badge.Digest(ctx, obj.Number, *since)
+	from := orNow(since) // the zero time is the last visit
+	return dataloader.Shared(ctx, digestKey(from.UnixMicro()), func(ctx context.Context) (*services.Digest, error) { return r.Badge.Digest(ctx, obj.Number, from) })
 }
 
 func (r *Resolver) AwayDigest() graph.AwayDigestResolver { return &awayDigestResolver{r} }

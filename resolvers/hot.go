@@ -119,11 +119,13 @@ func viewerPlan(viewer *ast.Field) *plan {
 		return nil
 	}
 	p := &plan{before: append(appendKey([]byte{'{'}, viewer), '{'), after: []byte("}}")}
+	named := map[string]bool{}
 	for _, field := range fields {
 		compile, known := viewerParts[field.Name]
-		if !known {
+		if !known || named[field.Name] { // execution reads for all aliases of a field at once
 			return nil
 		}
+		named[field.Name] = true
 		part := compile(field)
 		if part == nil {
 			return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/fanout"
@@ -33,6 +34,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	if len(ops) == 0 {
 		return &graph.IngestPayload{Results: results}, nil
 	}
+	defer dataloader.From(ctx).Forget()
 	for k, err := range r.Fanout.Commit(ctx, ops...) {
 		i := places[k]
 		switch ids := ops[k].IDs(); {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql/handler"
@@ -21,6 +22,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/notice"
 	"tidings/services/notify"
+	"tidings/services/rdb"
 	"tidings/services/social"
 	"tidings/services/views"
 )
@@ -32,18 +34,24 @@ type api struct {
 	resolver *Resolver
 	server   *httptest.Server
 	log      *bytes.Buffer
+	trips    atomic.Int64 // to Redis, of the last operation that was asked
 }
 
+// newAPI has limits that are soon reached.
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	w := fanouttest.New(t, fanouttest.Options{})
+	return newAPIOn(t, fanouttest.New(t, fanouttest.Options{}), 3, 5)
+}
+
+func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *api {
+	t.Helper()
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
 	a.resolver = &Resolver{
-		Social:   social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: 3}),
+		Social:   social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: maxFollowees}),
 		Feed:     feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Badge:    badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
-		Chat:     chat.New(chat.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: 5}),
+		Chat:     chat.New(chat.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: maxGroup}),
 		Notice:   notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}),
 		Views:    views.New(views.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: log}),
@@ -63,7 +71,9 @@ func newAPI(t *testing.T) *api {
 			}
 			r = r.WithContext(services.WithViewer(r.Context(), viewer))
 		}
-		schema.ServeHTTP(rw, r)
+		ctx, trips := rdb.WithRoundTrips(r.Context())
+		schema.ServeHTTP(rw, r.WithContext(ctx))
+		a.trips.Store(int64(trips.Count()))
 	}))
 	t.Cleanup(a.server.Close)
 	return a

@@ -104,10 +104,17 @@ func (r *Resolver) markMessagesUnread(user services.UserNumber, ids []string) (*
 
 // siteMessages makes a page of the viewer's messages.
 func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first *int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
-	size, err := pageSize(first)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.SiteMessageConnection, error) {
+		return r.readSiteMessages(ctx, viewer, size, after, kind, unreadOnly)
+	})
 	if err != nil {
 		return nil, err
 	}
+	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.SiteMessageEdge) *string { return &edge.Cursor })
+	return &page, nil
+}
+
+func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	before := services.MaxPostID
 	if after != nil {
 		place, err := siteMessageCursor.parse("after", viewer.Number, *after)
@@ -128,17 +135,6 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
 	}
 	return result, nil
-}
-
-// readSiteMessages puts the messages that the viewer has into their places.
-func (r *Resolver) readSiteMessages(ctx context.Context, viewer services.UserNumber, ids []services.PostID, nodes []graph.Node) error {
-	found, err := r.Messages.ByID(ctx, viewer, nonZero(ids))
-	for i, id := range ids {
-		if message, ok := found[id]; ok {
-			nodes[i] = graphSiteMessage(message)
-		}
-	}
-	return err
 }
 
 func (r *Resolver) siteMessageEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {

@@ -2,15 +2,21 @@ package resolvers
 
 import (
 	"context"
+	"maps"
+	"slices"
 
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 )
 
 const maxNodes = 100
 
-// nodes fetches by global id, all of a kind at once; nil where there is none for the viewer: users who were never mentioned,
-// what is hidden from them, and notifications of others.
+// nodes fetches by global id; nil where there is none for the viewer: users who were never mentioned, what is hidden from them,
+// and notifications of others. All that the fields of an operation fetch is read at once.
 func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -19,127 +25,247 @@ func (r *Resolver) nodes(ctx context.Context, ids []string) ([]graph.Node, error
 	if len(ids) == 0 || len(ids) > maxNodes {
 		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxNodes, len(ids))
 	}
-	posts, numbers := make([]services.PostID, len(ids)), make([]services.UserNumber, len(ids))
-	announcements := make([]services.PostID, len(ids))
-	places := make([]services.PostID, len(ids))
-	messages := make([]services.PostID, len(ids))
-	shows := make([]services.PostID, len(ids))
+	if err := newNodeIDs().add(ids, nil); err != nil {
+		return nil, err
+	}
+	found, err := dataloader.Shared(ctx, nodesKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
+		return r.readNodes(ctx, viewer, allNodeIDs(ctx))
+	})
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]graph.Node, len(ids))
 	for i, id := range ids {
+		if node, ok := found[id]; ok {
+			nodes[i] = node
+		}
+	}
+	return nodes, nil
+}
+
+// nodeIDs are global ids, taken apart by type.
+type nodeIDs struct {
+	users                                                    map[string]string // to the key
+	posts, shows, announcements, notifications, siteMessages map[string]services.PostID
+	conversations                                            map[string]services.ConversationID
+	messages                                                 map[string]services.MessageID
+	askers                                                   map[string][]*ast.Field // of conversations
+}
+
+func newNodeIDs() *nodeIDs {
+	return &nodeIDs{
+		users: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
+		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]services.PostID{},
+		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, askers: map[string][]*ast.Field{},
+	}
+}
+
+// add adds the ids that a field asks for, up to the first that is none.
+func (n *nodeIDs) add(ids []string, field *ast.Field) error {
+	for _, id := range ids {
 		kind, _, err := services.SplitGlobalID(id)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		switch kind {
 		case services.PostType:
-			posts[i], err = services.ParsePostGlobalID("id", id)
+			err = parseInto(n.posts, id, services.ParsePostGlobalID)
 		case services.UserType:
-			numbers[i], err = r.knownUser(ctx, id)
+			err = parseInto(n.users, id, services.ParseUserID)
 		case services.AnnouncementType:
-			announcements[i], err = services.ParseAnnouncementID("id", id)
+			err = parseInto(n.announcements, id, services.ParseAnnouncementID)
 		case services.NotificationType:
-			places[i], err = services.ParseNotificationID("id", id)
+			err = parseInto(n.notifications, id, services.ParseNotificationID)
 		case services.SiteMessageType:
-			messages[i], err = services.ParseSiteMessageID("id", id)
+			err = parseInto(n.siteMessages, id, services.ParseSiteMessageID)
 		case services.ShowType:
-			shows[i], err = services.ParseShowID("id", id)
+			err = parseInto(n.shows, id, services.ParseShowID)
+		case services.ConversationType:
+			n.askers[id] = append(n.askers[id], field)
+			err = parseInto(n.conversations, id, services.ParseConversationID)
+		case services.MessageType:
+			err = parseInto(n.messages, id, services.ParseMessageID)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	nodes, err := r.readNodes(ctx, viewer.Number, posts, numbers)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.readAnnouncements(ctx, viewer.Number, announcements, nodes); err != nil {
-		return nil, err
-	}
-	if err := r.readSiteMessages(ctx, viewer.Number, messages, nodes); err != nil {
-		return nil, err
-	}
-	if err := r.readShows(ctx, viewer.Number, shows, nodes); err != nil {
-		return nil, err
-	}
-	notifications, err := r.notificationNodes(ctx, viewer, nonZero(places))
-	for i, place := range places {
-		if node, ok := notifications[place]; ok {
-			nodes[i] = node
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	talks, err := r.chatNodes(ctx, viewer, ids)
-	if err != nil {
-		return nil, err
-	}
-	for i, node := range talks {
-		if node != nil {
-			nodes[i] = node
-		}
-	}
-	return nodes, nil
+	return nil
 }
 
-// readAnnouncements puts the announcements that the viewer sees into their places.
-func (r *Resolver) readAnnouncements(ctx context.Context, viewer services.UserNumber, ids []services.PostID, nodes []graph.Node) error {
-	named := nonZero(ids)
-	if len(named) == 0 {
+// parseInto adds an id unless it names nothing.
+func parseInto[K comparable](into map[string]K, id string, parse func(field, id string) (K, error)) error {
+	key, err := parse("id", id)
+	var nothing K
+	if err == nil && key != nothing {
+		into[id] = key
+	}
+	return err
+}
+
+// allNodeIDs are the ids that the fields of an operation fetch, but those of fields that ask for what is no id.
+func allNodeIDs(ctx context.Context) *nodeIDs {
+	all, fields, variables := newNodeIDs(), wantedOf(ctx), graphql.GetOperationContext(ctx).Variables
+	add := func(field *ast.Field, ids []string) {
+		if len(ids) <= maxNodes && newNodeIDs().add(ids, nil) == nil {
+			_ = all.add(ids, field)
+		}
+	}
+	for _, field := range fields["Query.node"] {
+		if id, err := graphql.UnmarshalID(field.ArgumentMap(variables)["id"]); err == nil {
+			add(field, []string{id})
+		}
+	}
+	for _, field := range fields["Query.nodes"] {
+		var ids []string
+		list, _ := field.ArgumentMap(variables)["ids"].([]any)
+		for _, one := range list {
+			if id, err := graphql.UnmarshalID(one); err == nil {
+				ids = append(ids, id)
+			}
+		}
+		add(field, ids)
+	}
+	return all
+}
+
+// readNodes reads what ids name: one read a kind, and the posts and people of all kinds together.
+func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
+	found := map[string]graph.Node{}
+	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
+	if err != nil {
+		return nil, err
+	}
+	talks, err := r.talkNodes(ctx, viewer, ids, found)
+	if err != nil {
+		return nil, err
+	}
+	people, err := r.readTalkParts(ctx, talks)
+	if err != nil {
+		return nil, err
+	}
+	notifications, err := r.Notify.At(ctx, viewer.Number, slices.Collect(maps.Values(ids.notifications)))
+	if err != nil {
+		return nil, err
+	}
+	keys := keysIn(notifications)
+	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
+	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
+	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
+	visible, err := r.visible(ctx, viewer.Number, keys)
+	if err != nil {
+		return nil, err
+	}
+	for id, key := range ids.users {
+		if user, ok := visible.people[numbers[key]]; ok {
+			found[id] = graphUser(user)
+		}
+	}
+	for id, key := range ids.posts {
+		if post, ok := visible.posts[key]; ok {
+			found[id] = graphPost(post, visible.people[post.Author])
+		}
+	}
+	for id, key := range ids.shows {
+		if show, ok := visible.shows[key]; ok {
+			found[id] = r.graphShow(show, visible.people[show.Host])
+		}
+	}
+	if err := r.messageNodes(ctx, ids, found); err != nil {
+		return nil, err
+	}
+	if err := r.notificationNodes(ctx, viewer, notifications, ids, found); err != nil {
+		return nil, err
+	}
+	return found, r.otherNodes(ctx, viewer, ids, found)
+}
+
+// talkNodes adds the conversations that the viewer is in, and answers what is to be read of them and which messages.
+func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
+	conversations := slices.Collect(maps.Values(ids.conversations))
+	for _, id := range ids.messages {
+		conversations = append(conversations, id.Conversation())
+	}
+	states, err := r.Chat.ByID(ctx, viewer.Number, conversations)
+	if err != nil {
+		return parts, err
+	}
+	for id, key := range ids.messages {
+		if _, member := states[key.Conversation()]; !member {
+			delete(ids.messages, id)
+			continue
+		}
+		parts.messages = append(parts.messages, key)
+	}
+	variables := graphql.GetOperationContext(ctx).Variables
+	for id, key := range ids.conversations {
+		state, ok := states[key]
+		if !ok {
+			continue
+		}
+		for _, asker := range ids.askers[id] {
+			parts.add(state, wantedBelow(asker.SelectionSet, variables), variables)
+		}
+		shown := graphConversation(state)
+		shown.Read = true
+		found[id] = shown
+	}
+	return parts, nil
+}
+
+// messageNodes adds messages, all of which were read.
+func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
+	for id, key := range ids.messages {
+		list, err := r.graphMessages(ctx, []services.MessageID{key})
+		if err != nil {
+			return err
+		}
+		if len(list) > 0 {
+			found[id] = list[0]
+		}
+	}
+	return nil
+}
+
+// notificationNodes adds the viewer's own notifications.
+func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []services.Notification, ids *nodeIDs, found map[string]graph.Node) error {
+	shown, err := r.graphNotifications(ctx, viewer, list)
+	if err != nil {
+		return err
+	}
+	byPlace := make(map[services.PostID]graph.Notification, len(list))
+	for i, n := range list {
+		byPlace[n.Place] = shown[i]
+	}
+	for id, place := range ids.notifications {
+		if node, ok := byPlace[place]; ok {
+			found[id] = node
+		}
+	}
+	return nil
+}
+
+// otherNodes adds the announcements and site messages of the viewer.
+func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	if len(ids.announcements) > 0 {
+		items, err := r.Notice.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
+		if err != nil {
+			return err
+		}
+		for id, key := range ids.announcements {
+			if item, ok := items[key]; ok {
+				found[id] = graphItem(item)
+			}
+		}
+	}
+	if len(ids.siteMessages) == 0 {
 		return nil
 	}
-	found, err := r.Notice.Visible(ctx, viewer, named)
-	for i, id := range ids {
-		if item, ok := found[id]; ok {
-			nodes[i] = graphItem(item)
+	messages, err := r.Messages.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.siteMessages)))
+	for id, key := range ids.siteMessages {
+		if message, ok := messages[key]; ok {
+			found[id] = graphSiteMessage(message)
 		}
 	}
 	return err
-}
-
-// readShows puts the shows that the viewer may see into their places, as they are now.
-func (r *Resolver) readShows(ctx context.Context, viewer services.UserNumber, ids []services.PostID, nodes []graph.Node) error {
-	found, err := r.visibleShows(ctx, viewer, nonZero(ids))
-	for i, id := range ids {
-		if show, ok := found[id]; ok {
-			nodes[i] = show
-		}
-	}
-	return err
-}
-
-func (r *Resolver) knownUser(ctx context.Context, id string) (services.UserNumber, error) {
-	key, err := services.ParseUserID("id", id)
-	if err != nil {
-		return 0, err
-	}
-	number, _, err := r.Social.Known(ctx, key)
-	return number, err
-}
-
-// readNodes reads what stands at each place: a post, a user, or nothing.
-func (r *Resolver) readNodes(ctx context.Context, viewer services.UserNumber, posts []services.PostID, numbers []services.UserNumber) ([]graph.Node, error) {
-	foundPosts, users, err := r.visiblePosts(ctx, viewer, nonZero(posts), nonZero(numbers))
-	if err != nil {
-		return nil, err
-	}
-	nodes := make([]graph.Node, len(posts))
-	for i := range nodes {
-		if post, ok := foundPosts[posts[i]]; ok {
-			nodes[i] = graphPost(post, users[post.Author])
-		} else if user, ok := users[numbers[i]]; ok {
-			nodes[i] = graphUser(user)
-		}
-	}
-	return nodes, nil
-}
-
-func nonZero[T comparable](list []T) []T {
-	var zero T
-	kept := make([]T, 0, len(list))
-	for _, item := range list {
-		if item != zero {
-			kept = append(kept, item)
-		}
-	}
-	return kept
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/fanout"
@@ -28,6 +29,7 @@ func (r *Resolver) commitShared(ctx context.Context, key *string, op *fanout.Op)
 	if err := withKey(op, key); err != nil {
 		return err
 	}
+	defer dataloader.From(ctx).Forget()
 	return r.Fanout.Commit(ctx, op)[0]
 }
 
@@ -57,10 +59,17 @@ func graphItem(item notice.Item) graph.Announcement {
 
 // announcements makes a page of the list for its viewer.
 func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, first *int, after *string) (*graph.AnnouncementConnection, error) {
-	size, err := pageSize(first)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.AnnouncementConnection, error) {
+		return r.readAnnouncements(ctx, viewer, size, after)
+	})
 	if err != nil {
 		return nil, err
 	}
+	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.AnnouncementEdge) *string { return &edge.Cursor })
+	return &page, nil
+}
+
+func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, size int, after *string) (_ *graph.AnnouncementConnection, err error) {
 	before := uint64(notice.End)
 	if after != nil {
 		if before, err = announcementCursor.parse("after", viewer.Number, *after); err != nil {

@@ -7,7 +7,6 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/notify"
-	"tidings/services/store"
 )
 
 // markNotifications makes the op of a mark happen for the viewer and answers his badges after it.
@@ -129,54 +128,37 @@ func (r *Resolver) notification(ctx context.Context, id string) (*graph.Notifica
 		return nil, err
 	}
 	place, err := services.ParseNotificationID("id", id)
-	if err != nil {
+	if err != nil || place == 0 {
 		return nil, err
 	}
-	found, err := r.notificationNodes(ctx, viewer, []services.PostID{place})
-	if err != nil {
-		return nil, err
-	}
-	if node, ok := found[place]; ok {
-		return &node, nil
-	}
-	return nil, nil
-}
-
-// notificationNodes reads the viewer's own notifications by their places; what is not his is absent.
-func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, places []services.PostID) (map[services.PostID]graph.Notification, error) {
-	list, err := r.Notify.At(ctx, viewer.Number, places)
-	if err != nil {
+	list, err := r.Notify.At(ctx, viewer.Number, []services.PostID{place})
+	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	shown, err := r.graphNotifications(ctx, viewer, list)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[services.PostID]graph.Notification, len(list))
-	for i, n := range list {
-		found[n.Place] = shown[i]
+	return &shown[0], nil
+}
+
+// keysIn are the keys of what notifications are about, and of the people in them.
+func keysIn(list []services.Notification) (keys visibleKeys) {
+	for _, n := range list {
+		switch {
+		case n.Category == services.CategoryReminder:
+			keys.shows = append(keys.shows, n.Subject)
+		case n.Subject != 0:
+			keys.posts = append(keys.posts, n.Subject)
+		}
+		keys.people = append(keys.people, n.Sample...)
 	}
-	return found, nil
+	return keys
 }
 
 // graphNotifications fills in what notifications are about and who was in them: one batch for all.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []services.Notification) ([]graph.Notification, error) {
-	var subjects, started []services.PostID
-	var actors []services.UserNumber
-	for _, n := range list {
-		switch {
-		case n.Category == services.CategoryReminder:
-			started = append(started, n.Subject)
-		case n.Subject != 0:
-			subjects = append(subjects, n.Subject)
-		}
-		actors = append(actors, n.Sample...)
-	}
-	posts, users, err := r.visiblePosts(ctx, viewer.Number, subjects, actors)
-	if err != nil {
-		return nil, err
-	}
-	shows, err := r.visibleShows(ctx, viewer.Number, started)
+	visible, err := r.visible(ctx, viewer.Number, keysIn(list))
 	if err != nil {
 		return nil, err
 	}
@@ -186,15 +168,16 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			ID: n.GlobalID(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
 			Actors: []graph.User{},
 		}
-		if post, ok := posts[n.Subject]; ok {
-			subject := graphPost(post, users[post.Author])
+		if post, ok := visible.posts[n.Subject]; ok {
+			subject := graphPost(post, visible.people[post.Author])
 			shown[i].Subject = &subject
 		}
-		if show, ok := shows[n.Subject]; ok && n.Category == services.CategoryReminder {
-			shown[i].Show = &show
+		if show, ok := visible.shows[n.Subject]; ok && n.Category == services.CategoryReminder {
+			started := r.graphShow(show, visible.people[show.Host])
+			shown[i].Show = &started
 		}
 		for _, actor := range n.Sample {
-			if user, ok := users[actor]; ok {
+			if user, ok := visible.people[actor]; ok {
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))
 			}
 		}
@@ -202,7 +185,20 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 	return shown, nil
 }
 
-func (r *Resolver) notificationConnection(ctx context.Context, viewer *graph.Viewer, page store.NotificationPage) (*graph.NotificationConnection, error) {
+// readNotifications makes a page of the viewer's notifications.
+func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notify.Query) (*graph.NotificationConnection, error) {
+	query.Before = services.MaxPostID
+	if after != nil {
+		place, err := notificationCursor.parse("after", viewer.Number, *after)
+		if err != nil {
+			return nil, err
+		}
+		query.Before = services.PostID(place)
+	}
+	page, err := r.Notify.Page(ctx, viewer.Number, query)
+	if err != nil {
+		return nil, err
+	}
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {
 		return nil, err

@@ -94,24 +94,14 @@ func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.Undo
 }
 
 func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {
-	size, err := pageSize(first)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.NotificationConnection, error) {
+		return r.readNotifications(ctx, obj, after, notify.Query{
+			Categories: categories, First: size, UnreadOnly: unreadOnly != nil && *unreadOnly, UnseenOnly: unseenOnly != nil && *unseenOnly,
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
-	query := notify.Query{
-		Categories: categories, First: size, Before: services.MaxPostID,
-		UnreadOnly: unreadOnly != nil && *unreadOnly, UnseenOnly: unseenOnly != nil && *unseenOnly,
-	}
-	if after != nil {
-		place, err := notificationCursor.parse("after", obj.Number, *after)
-		if err != nil {
-			return nil, err
-		}
-		query.Before = services.PostID(place)
-	}
-	page, err := r.Notify.Page(ctx, obj.Number, query)
-	if err != nil {
-		return nil, err
-	}
-	return r.notificationConnection(ctx, obj, page)
+	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.NotificationEdge) *string { return &edge.Cursor })
+	return &page, nil
 }

@@ -7,6 +7,7 @@ package resolvers
 
 import (
 	"context"
+	"tidings/dataloader"
 	"tidings/graph"
 )
 
@@ -32,6 +33,8 @@ func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.Set
 }
 
 func (r *viewerResolver) DisplayPolicy(ctx context.Context, obj *graph.Viewer) (*graph.DisplayPolicy, error) {
-	policy, err := r.Badge.Policy(ctx, obj.Number)
-	return graphPolicy(policy), err
+	return dataloader.Shared(ctx, policyKey{}, func(ctx context.Context) (*graph.DisplayPolicy, error) {
+		policy, err := r.Badge.Policy(ctx, obj.Number)
+		return graphPolicy(policy), err
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/badge"
@@ -46,6 +47,16 @@ type JobQueue interface {
 	JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error)
 }
 
+// What the fields of a response share, see dataloader.Shared.
+type (
+	numberKey    string // the number of a user, by key
+	badgesKey    struct{}
+	explainedKey struct{}
+	digestKey    int64 // since when, in microseconds
+	policyKey    struct{}
+	nodesKey     struct{}
+)
+
 // viewer is who asks: a token with the scope viewer that names a user.
 func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	viewer, err := r.scoped(ctx, services.ScopeViewer)
@@ -55,7 +66,12 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	if viewer.Key == "" {
 		return nil, services.Errorf(services.Forbidden, "the token names no user: send the header Tidings-Act-As: KEY")
 	}
-	number, err := r.Social.Number(ctx, viewer.Key)
+	number, known := r.Social.Remembered(viewer.Key)
+	if !known {
+		number, err = dataloader.Shared(ctx, numberKey(viewer.Key), func(ctx context.Context) (services.UserNumber, error) {
+			return r.Social.Number(ctx, viewer.Key)
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +95,7 @@ func (r *Resolver) commit(ctx context.Context, viewer *graph.Viewer, key *string
 	if err := withKey(op, key); err != nil {
 		return services.Badges{}, err
 	}
+	defer dataloader.From(ctx).Forget() // what the response has read before is of before the change
 	if err := r.Fanout.Commit(ctx, op)[0]; err != nil {
 		return services.Badges{}, err
 	}

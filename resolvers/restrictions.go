@@ -41,10 +41,17 @@ var restrictionLists = map[services.RestrictionKind]cursorKind{
 
 // restrictions makes a page of those whom the viewer mutes, blocks or hides from.
 func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, first *int, after *string) (*graph.RestrictionConnection, error) {
-	size, err := pageSize(first)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.RestrictionConnection, error) {
+		return r.readRestrictions(ctx, viewer, kind, size, after)
+	})
 	if err != nil {
 		return nil, err
 	}
+	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.RestrictionEdge) *string { return &edge.Cursor })
+	return &page, nil
+}
+
+func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, size int, after *string) (*graph.RestrictionConnection, error) {
 	cursor, before := restrictionLists[kind], services.MaxPostID
 	if after != nil {
 		place, err := cursor.parse("after", viewer.Number, *after)

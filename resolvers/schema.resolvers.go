@@ -7,6 +7,7 @@ package resolvers
 
 import (
 	"context"
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 )
@@ -69,15 +70,25 @@ func (r *viewerResolver) User(ctx context.Context, obj *graph.Viewer) (*graph.Us
 }
 
 func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*services.Badges, error) {
-	return r.Badge.Read(ctx, obj.Number)
+	return dataloader.Shared(ctx, badgesKey{}, func(ctx context.Context) (*services.Badges, error) { return r.Badge.Read(ctx, obj.Number) })
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string) (*graph.PostConnection, error) {
-	page, err := r.homeFeed(ctx, obj.Number, first, after, lastID, newerThan)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.PostConnection, error) {
+		page, err := r.homeFeed(ctx, obj.Number, &size, after, lastID, newerThan)
+		if err != nil {
+			return nil, err
+		}
+		return connection(obj, page), nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	return connection(obj, page), nil
+	if newerThan == nil && len(page.Edges) > size {
+		page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.PostEdge) *string { return &edge.Cursor })
+		page.LastID, page.End = &page.Edges[size-1].Node.ID, nil
+	}
+	return &page, nil
 }
 
 func (r *Resolver) Admin() graph.AdminResolver { return &adminResolver{r} }

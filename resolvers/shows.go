@@ -42,11 +42,12 @@ func (r *Resolver) withShow(ctx context.Context, key *string, do func(viewer ser
 		return graph.Show{}, services.Badges{}, err
 	}
 	dataloader.From(ctx).KeepShows([]services.Show{shows[id]})
-	visible, err := r.visibleShows(ctx, viewer.Number, []services.PostID{id})
-	if _, ok := visible[id]; err == nil && !ok {
+	seen, err := r.visible(ctx, viewer.Number, visibleKeys{shows: []services.PostID{id}})
+	show, ok := seen.shows[id]
+	if err == nil && !ok {
 		err = services.Errorf(services.NotFound, "showId: there is no %s", services.GlobalID(services.ShowType, id.String()))
 	}
-	return visible[id], badges, err
+	return r.graphShow(show, seen.people[show.Host]), badges, err
 }
 
 // onShow makes an op of a show that is named.

@@ -33,10 +33,17 @@ func parseViewPlace(text string) (services.View, error) {
 
 // views makes a page of the views that the viewer has touched.
 func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []string, first *int, after *string) (*graph.ViewConnection, error) {
-	size, err := pageSize(first)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.ViewConnection, error) {
+		return r.readViews(ctx, viewer, codes, size, after)
+	})
 	if err != nil {
 		return nil, err
 	}
+	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.ViewEdge) *string { return &edge.Cursor })
+	return &page, nil
+}
+
+func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from services.View
 	if after != nil {
 		if from, err = parseViewPlace(*after); err != nil {

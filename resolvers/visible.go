@@ -2,66 +2,62 @@ package resolvers
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"tidings/dataloader"
-	"tidings/graph"
 	"tidings/services"
 )
 
 // Every way from the id of a post or a show to the object leads through this file: it leaves out what its author hides from
 // the viewer, as though it had never been.
 
-// visiblePosts reads posts that the viewer may see, with their authors, and people besides; the others are absent, like
-// those that are deleted or never were.
-func (r *Resolver) visiblePosts(ctx context.Context, viewer services.UserNumber, ids []services.PostID, people []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
-	posts, users, err := dataloader.From(ctx).Both(ctx, ids, people)
-	if err != nil {
-		return nil, nil, err
-	}
-	return posts, users, dropHidden(ctx, r, viewer, posts, func(post services.Post) services.UserNumber { return post.Author })
+// visibleKeys are the keys of what a response shows.
+type visibleKeys struct {
+	posts, shows []services.PostID
+	people       []services.UserNumber
 }
 
-// visibleShows reads shows that the viewer may see, as they are now, with their hosts.
-func (r *Resolver) visibleShows(ctx context.Context, viewer services.UserNumber, ids []services.PostID) (map[services.PostID]graph.Show, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	shows, hosts, err := dataloader.From(ctx).Shows(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	if err := dropHidden(ctx, r, viewer, shows, func(show services.Show) services.UserNumber { return show.Host }); err != nil {
-		return nil, err
-	}
-	found := make(map[services.PostID]graph.Show, len(shows))
-	for id, show := range shows {
-		found[id] = r.graphShow(show, hosts[show.Host])
-	}
-	return found, nil
+// visible is what the viewer may see of them, with the authors and hosts; the others are absent, like those that are deleted
+// or never were.
+type visible struct {
+	posts  map[services.PostID]services.Post
+	shows  map[services.PostID]services.Show
+	people map[services.UserNumber]services.User
 }
 
-// dropHidden deletes what its author hides from the viewer: one statement for all authors that the response has not met.
-func dropHidden[K comparable, V any](ctx context.Context, r *Resolver, viewer services.UserNumber, found map[K]V, author func(V) services.UserNumber) error {
+// visible reads posts and shows that the viewer may see, shows as they are now, and people besides: one batch for all.
+func (r *Resolver) visible(ctx context.Context, viewer services.UserNumber, keys visibleKeys) (seen visible, err error) {
+	loader := dataloader.From(ctx)
+	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
+		return seen, err
+	}
+	people := keys.people
+	for _, show := range seen.shows {
+		people = append(people, show.Host)
+	}
+	if seen.posts, seen.people, err = loader.Both(ctx, keys.posts, people); err != nil {
+		return seen, err
+	}
 	var authors []services.UserNumber
-	for _, object := range found {
-		if by := author(object); by != viewer {
-			authors = append(authors, by)
-		}
+	for _, post := range seen.posts {
+		authors = append(authors, post.Author)
+	}
+	for _, show := range seen.shows {
+		authors = append(authors, show.Host)
 	}
 	hidden, err := r.hidden(ctx, viewer, authors)
 	if err != nil {
-		return err
+		return seen, err
 	}
-	for key, object := range found {
-		if hidden[author(object)] {
-			delete(found, key)
-		}
-	}
-	return nil
+	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return hidden[post.Author] })
+	maps.DeleteFunc(seen.shows, func(_ services.PostID, show services.Show) bool { return hidden[show.Host] })
+	return seen, nil
 }
 
 // hidden says which of some authors hide what they publish from the viewer.
 func (r *Resolver) hidden(ctx context.Context, viewer services.UserNumber, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
+	authors = slices.DeleteFunc(authors, func(author services.UserNumber) bool { return author == viewer })
 	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
 		return r.Social.Hidden(ctx, viewer, authors)
 	})

@@ -149,3 +149,10 @@ type Message struct {
 	SentAt   time.Time
 	Recalled bool
 }
+
+// MembersPage names a page of the members of a conversation by their numbers: the first Size after one of them.
+type MembersPage struct {
+	Conversation ConversationID
+	After        UserNumber
+	Size         int
+}

@@ -88,9 +88,9 @@ func (s *Service) eachConversation(ctx context.Context, user services.UserNumber
 	}
 }
 
-func (s *Service) explainConversations(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
-	explanation := services.Explanation{Source: services.SourceConversations, Count: badges.Conversations.Total}
-	err := s.eachConversation(ctx, user, func(state services.ConversationState) bool {
+func (s *Service) explainConversations(ctx context.Context, of explained) ([]services.Explanation, error) {
+	explanation := services.Explanation{Source: services.SourceConversations, Count: of.badges.Conversations.Total}
+	err := s.eachConversation(ctx, of.user, func(state services.ConversationState) bool {
 		if count := inBadge(s.fanout.Counted(state.Own)); count > 0 {
 			id := state.ID.GlobalID()
 			explanation.Items = append(explanation.Items, services.Item{

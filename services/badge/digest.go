@@ -74,31 +74,32 @@ func brings(digest *services.Digest, source services.Source, part string, count,
 
 func (s *Service) digestNotifications(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
 	first := services.PostIDAt(since)
+	page, err := s.store.Notifications(ctx, store.NotificationQuery{
+		User: user, Categories: services.Categories, Before: services.MaxPostID, Limit: mostExplained, Each: true, Expiry: s.expiry,
+	})
+	if err != nil {
+		return err
+	}
+	counts := map[services.Category]int{}
+	for _, notification := range page.Notifications {
+		if notification.Place >= first {
+			counts[notification.Category]++
+		}
+	}
 	for _, category := range services.Categories {
-		page, err := s.store.Notifications(ctx, store.NotificationQuery{
-			User: user, Categories: []services.Category{category}, Before: services.MaxPostID, Limit: mostExplained, Expiry: s.expiry,
-		})
-		if err != nil {
-			return err
-		}
-		count := 0
-		for _, notification := range page.Notifications {
-			if notification.Place >= first {
-				count++
-			}
-		}
-		brings(digest, services.SourceNotifications, string(category), count, mostExplained)
+		brings(digest, services.SourceNotifications, string(category), counts[category], mostExplained)
 	}
 	return nil
 }
 
 func (s *Service) digestSiteMessages(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
 	first := services.PostIDAt(since)
+	byType, err := s.messagesByType(ctx, user, s.redis.MessageTypes(), false)
+	if err != nil {
+		return err
+	}
 	for _, kind := range s.redis.MessageTypes() {
-		messages, err := s.store.SiteMessages(ctx, user, []string{kind}, false, services.MaxPostID, mostExplained)
-		if err != nil {
-			return err
-		}
+		messages := byType[kind]
 		older := slices.IndexFunc(messages, func(message services.SiteMessage) bool { return message.ID < first })
 		if older < 0 {
 			older = len(messages)

@@ -9,8 +9,15 @@ import (
 	"tidings/services/store"
 )
 
+// explained is a user whose numbers are explained, and how far they have looked in views.
+type explained struct {
+	user   services.UserNumber
+	badges *services.Badges
+	seen   map[string]services.PostID
+}
+
 // explainer lists what is behind the numbers of one source, from the facts.
-type explainer func(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error)
+type explainer func(ctx context.Context, of explained) ([]services.Explanation, error)
 
 // Explain answers "why is my badge 7?": for each number that is not 0, the very items behind it and how each is cleared.
 // It reads the facts: while one of them has not been carried into the badges yet, the items are ahead of the number.
@@ -19,19 +26,23 @@ func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]serv
 	if err != nil {
 		return nil, err
 	}
-	explained := []services.Explanation{}
+	of := explained{user: user, badges: badges}
+	if of.seen, err = s.store.Positions(ctx, user, store.HomePage, store.LiveBoard); err != nil {
+		return nil, err
+	}
+	explanations := []services.Explanation{}
 	for _, source := range []explainer{s.explainHomeFeed, s.explainNotifications, s.explainSiteMessages, s.explainAnnouncements, s.explainConversations, s.explainLiveBoard} {
-		found, err := source(ctx, user, badges)
+		found, err := source(ctx, of)
 		if err != nil {
 			return nil, err
 		}
 		for _, explanation := range found {
 			if len(explanation.Items) > 0 || explanation.Count.Value > 0 {
-				explained = append(explained, explanation)
+				explanations = append(explanations, explanation)
 			}
 		}
 	}
-	return explained, nil
+	return explanations, nil
 }
 
 // clearedBy prints a mutation with one argument, as it can be sent.
@@ -47,16 +58,13 @@ func clearing(mutation, input string) string {
 // mostExplained bounds the items of one number. Only numbers far beyond every cap have more.
 const mostExplained = 1000
 
-func (s *Service) explainHomeFeed(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
-	seen, err := s.store.Position(ctx, user, store.HomePage, "")
+func (s *Service) explainHomeFeed(ctx context.Context, of explained) ([]services.Explanation, error) {
+	seen := of.seen[store.HomePage]
+	entries, err := s.store.HomeFeed(ctx, of.user, services.MaxPostID, services.Retention)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := s.store.HomeFeed(ctx, user, services.MaxPostID, services.Retention)
-	if err != nil {
-		return nil, err
-	}
-	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: badges.HomeFeed}
+	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: of.badges.HomeFeed}
 	for _, entry := range entries {
 		if entry.Counts && entry.Post > seen {
 			id := services.GlobalID(services.PostType, entry.Post.String())
@@ -68,37 +76,39 @@ func (s *Service) explainHomeFeed(ctx context.Context, user services.UserNumber,
 	return []services.Explanation{explanation}, nil
 }
 
-func (s *Service) explainNotifications(ctx context.Context, user services.UserNumber, badges *services.Badges) (explained []services.Explanation, err error) {
-	for _, category := range services.Categories {
-		explanation := services.Explanation{Source: services.SourceNotifications, Part: string(category), Count: *badges.Notifications.Of(category)}
-		page, err := s.store.Notifications(ctx, store.NotificationQuery{
-			User: user, Categories: []services.Category{category}, Filter: store.UnseenNotifications, Before: services.MaxPostID,
-			Limit: mostExplained, Expiry: s.expiry,
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, notification := range page.Notifications {
-			id := services.GlobalID(services.NotificationType, notification.Place.String())
-			explanation.Items = append(explanation.Items, services.Item{
-				ID: id, At: notification.Place.Time(), Count: 1, ClearedBy: clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", id)),
-			})
-		}
-		explained = append(explained, explanation)
+func (s *Service) explainNotifications(ctx context.Context, of explained) (list []services.Explanation, err error) {
+	page, err := s.store.Notifications(ctx, store.NotificationQuery{
+		User: of.user, Categories: services.Categories, Filter: store.UnseenNotifications, Before: services.MaxPostID,
+		Limit: mostExplained, Each: true, Expiry: s.expiry,
+	})
+	if err != nil {
+		return nil, err
 	}
-	return explained, nil
+	items := map[services.Category][]services.Item{}
+	for _, notification := range page.Notifications {
+		id := services.GlobalID(services.NotificationType, notification.Place.String())
+		items[notification.Category] = append(items[notification.Category], services.Item{
+			ID: id, At: notification.Place.Time(), Count: 1, ClearedBy: clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", id)),
+		})
+	}
+	for _, category := range services.Categories {
+		list = append(list, services.Explanation{
+			Source: services.SourceNotifications, Part: string(category), Count: *of.badges.Notifications.Of(category), Items: items[category],
+		})
+	}
+	return list, nil
 }
 
-func (s *Service) explainAnnouncements(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
+func (s *Service) explainAnnouncements(ctx context.Context, of explained) ([]services.Explanation, error) {
 	notices, err := s.mirror.Notices(ctx, s.clock.Now())
 	if err != nil {
 		return nil, err
 	}
-	standing, err := s.store.UserNotices(ctx, user)
+	standing, err := s.store.UserNotices(ctx, of.user)
 	if err != nil {
 		return nil, err
 	}
-	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: badges.Announcements}
+	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.badges.Announcements}
 	for _, announcement := range notices.Unread(standing.NoticeState, services.SegmentBits(standing.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{
@@ -108,20 +118,49 @@ func (s *Service) explainAnnouncements(ctx context.Context, user services.UserNu
 	return []services.Explanation{explanation}, nil
 }
 
-func (s *Service) explainSiteMessages(ctx context.Context, user services.UserNumber, badges *services.Badges) (explained []services.Explanation, err error) {
-	for _, kind := range badges.SiteMessages.Types {
+func (s *Service) explainSiteMessages(ctx context.Context, of explained) (list []services.Explanation, err error) {
+	kinds := make([]string, len(of.badges.SiteMessages.Types))
+	for i, kind := range of.badges.SiteMessages.Types {
+		kinds[i] = kind.Type
+	}
+	unread, err := s.messagesByType(ctx, of.user, kinds, true)
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range of.badges.SiteMessages.Types {
 		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
-		unread, err := s.store.SiteMessages(ctx, user, []string{kind.Type}, true, services.MaxPostID, mostExplained)
-		if err != nil {
-			return nil, err
-		}
-		for _, message := range unread {
+		for _, message := range unread[kind.Type] {
 			explanation.Items = append(explanation.Items, services.Item{
 				ID: message.GlobalID(), At: message.ID.Time(), Count: 1,
 				ClearedBy: clearing("markSiteMessagesRead", fmt.Sprintf("ids: [%q]", message.GlobalID())),
 			})
 		}
-		explained = append(explained, explanation)
+		list = append(list, explanation)
 	}
-	return explained, nil
+	return list, nil
+}
+
+// messagesByType reads the newest site messages of each of some types, up to mostExplained of each: in one query, unless
+// one type has so many that they may hide another's.
+func (s *Service) messagesByType(ctx context.Context, user services.UserNumber, kinds []string, unreadOnly bool) (map[string][]services.SiteMessage, error) {
+	most := mostExplained * len(kinds)
+	all, err := s.store.SiteMessages(ctx, user, kinds, unreadOnly, services.MaxPostID, most)
+	if err != nil {
+		return nil, err
+	}
+	byType := map[string][]services.SiteMessage{}
+	for _, message := range all {
+		if len(byType[message.Type]) < mostExplained {
+			byType[message.Type] = append(byType[message.Type], message)
+		}
+	}
+	if len(kinds) == 1 || len(all) < most {
+		return byType, nil
+	}
+	for _, kind := range kinds {
+		if byType[kind], err = s.store.SiteMessages(ctx, user, []string{kind}, unreadOnly, services.MaxPostID, mostExplained); err != nil {
+			return nil, err
+		}
+	}
+	return byType, nil
 }

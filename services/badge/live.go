@@ -42,13 +42,13 @@ func (s *Service) liveFacts(ctx context.Context, user services.UserNumber, docum
 	return nil
 }
 
-func (s *Service) explainLiveBoard(ctx context.Context, user services.UserNumber, badges *services.Badges) ([]services.Explanation, error) {
-	var document rdb.Document
-	if err := s.liveFacts(ctx, user, &document); err != nil {
+func (s *Service) explainLiveBoard(ctx context.Context, of explained) ([]services.Explanation, error) {
+	hosts, err := s.fanout.HostsBy(ctx, of.user)
+	if err != nil {
 		return nil, err
 	}
-	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: badges.LiveBoard}
-	for _, show := range s.mirror.LiveSince(document.Hosts, document.LiveSeen) {
+	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.badges.LiveBoard}
+	for _, show := range s.mirror.LiveSince(hosts, uint64(of.seen[store.LiveBoard])) {
 		explanation.Items = append(explanation.Items, services.Item{
 			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: clearing("markLiveBoardSeen", ""),
 		})

@@ -45,18 +45,15 @@ func (s *Service) One(ctx context.Context, user services.UserNumber, id services
 	return state, err
 }
 
-// Messages lists the messages of a conversation before a number, the newest first, recalled ones too, and says whether
-// older ones follow. The caller has seen that the reader is a member.
-func (s *Service) Messages(ctx context.Context, id services.ConversationID, before int64, size int) ([]services.Message, bool, error) {
-	list, err := s.Store.MessagesBefore(ctx, id, before, size+1)
-	return page(list, size, err)
-}
-
-// Members lists the members of a conversation in the order in which Tidings came to know them, after one of them, and says
-// whether more follow. The caller has seen that the reader is a member.
-func (s *Service) Members(ctx context.Context, id services.ConversationID, after services.UserNumber, size int) ([]services.UserNumber, bool, error) {
-	list, err := s.Store.MembersOf(ctx, id, after, size+1)
-	return page(list, size, err)
+// MessagesBefore names the messages of a conversation before a number, the newest first, recalled ones too, as far as it
+// had come in a state, and says whether older ones follow.
+func MessagesBefore(state services.ConversationState, before int64, size int) (ids []services.MessageID, more bool) {
+	newest := min(before-1, state.Head)
+	oldest := max(newest-int64(size)+1, 1)
+	for number := newest; number >= oldest; number-- {
+		ids = append(ids, services.NewMessageID(state.ID, number))
+	}
+	return ids, oldest > 1 && len(ids) > 0
 }
 
 // ReadMessages reads messages for a user, each with whom it mentions. Those of conversations that he is no member of are
@@ -80,18 +77,6 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserNumber, id
 		}
 	}
 	return found, err
-}
-
-// Mentioned reads whom messages mention.
-func (s *Service) Mentioned(ctx context.Context, messages []services.Message) (map[services.MessageID][]services.UserNumber, error) {
-	if len(messages) == 0 {
-		return nil, nil
-	}
-	ids := make([]services.MessageID, len(messages))
-	for i, message := range messages {
-		ids[i] = message.ID
-	}
-	return s.Store.Mentioned(ctx, ids)
 }
 
 func page[T any](list []T, size int, err error) ([]T, bool, error) {

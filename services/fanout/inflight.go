@@ -209,7 +209,9 @@ func ofDelivery(_ context.Context, _ *Fanout, job store.Job) ([]services.UserNum
 // ofMembers are those of a conversation whose messages are carried to each. Of a larger one a pass may be anybody's.
 func ofMembers(ctx context.Context, f *Fanout, job store.Job) (users []services.UserNumber, everybody bool, err error) {
 	err = ofConversation(func(ctx context.Context, id services.ConversationID) error {
-		users, err = f.store.MembersOf(ctx, id, 0, membersPerPage+1)
+		page := services.MembersPage{Conversation: id, Size: membersPerPage + 1}
+		found, err := f.store.MembersOf(ctx, []services.MembersPage{page})
+		users = found[page]
 		return err
 	})(ctx, job)
 	return users, len(users) > membersPerPage, err

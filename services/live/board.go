@@ -133,7 +133,7 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, view v
 	for i, line := range page.Lines {
 		hosts[i] = line.Show.Host
 	}
-	_, users, err := s.mirror.Read(ctx, nil, hosts)
+	users, err := s.mirror.ReadHosts(ctx, hosts)
 	if err != nil {
 		return Board{}, err
 	}

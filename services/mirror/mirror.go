@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"tidings/services"
@@ -78,6 +79,7 @@ type Mirror struct {
 	posts   *memory[services.PostID, services.Post]
 	users   *memory[services.UserNumber, services.User]
 	numbers *memory[string, services.UserNumber]
+	copy    copying
 
 	announcements *memory[services.PostID, services.Announcement]
 	notices       noticeMemory
@@ -132,6 +134,7 @@ func New(cfg Config) *Mirror {
 		// As many again as run at once: some are read that do not, and it knows of changes of those that nobody read.
 		announcements: newMemory[services.PostID](2*services.MaxAnnouncements, func(a services.Announcement) time.Time { return a.UpdatedAt }),
 
+		copy:   newCopying(),
 		seen:   map[string]uint64{},
 		wakeUp: make(chan struct{}, 1),
 	}
@@ -169,7 +172,11 @@ func (m *Mirror) Wake() {
 const hintGap = 10 * time.Millisecond
 
 // Run tails the log until ctx ends: whenever it is woken, and at its turns, when it looks at all else that memory has too.
+// Beside it copies of what was read from SQL are put into Redis.
 func (m *Mirror) Run(ctx context.Context) error {
+	var copier sync.WaitGroup
+	defer copier.Wait()
+	copier.Go(func() { m.runCopying(ctx) })
 	ticker := time.NewTicker(m.poll)
 	defer ticker.Stop()
 	m.step(ctx, m.RunOnce)
@@ -208,6 +215,7 @@ func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
 	if err := m.lookAtHeads(ctx); err != nil {
 		failures = append(failures, fmt.Errorf("heads of conversations: %w", err))
 	}
+	m.copyOnce(ctx)
 	return changes, errors.Join(failures...)
 }
 

@@ -181,6 +181,10 @@ func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
 	if err != nil || len(posts) != 2 || users[7].Key != "g" {
 		t.Fatalf("got %v, %v, %v", posts, users, err)
 	}
+	if e.put != 0 {
+		t.Errorf("the answer waited for %d copies", e.put)
+	}
+	m.copyOnce(t.Context())
 	if e.redisCalls != 1 || e.sqlPosts != 2 || e.sqlUsers != 1 || e.put != 2 {
 		t.Errorf("Redis was asked %d times, SQL for %d posts and %d users, %d copies put", e.redisCalls, e.sqlPosts, e.sqlUsers, e.put)
 	}

@@ -76,6 +76,16 @@ func (s *Service) Known(ctx context.Context, key string) (number services.UserNu
 	return s.mirror.Number(ctx, key)
 }
 
+// KnownAll finds users by their keys without making them; who was never mentioned is absent.
+func (s *Service) KnownAll(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+	return s.mirror.Numbers(ctx, keys)
+}
+
+// Remembered finds a user by key if this node has met them before.
+func (s *Service) Remembered(key string) (number services.UserNumber, ok bool) {
+	return s.mirror.RememberedNumber(key)
+}
+
 // Follow is the op by which one user follows another from now on, who is notified. CONFLICT when he does already,
 // INVALID when it is himself, FORBIDDEN while one of the two blocks the other.
 func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {

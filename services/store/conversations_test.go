@@ -80,8 +80,23 @@ func TestConversationsAreMadeOnce(t *testing.T) {
 			Conversation: services.Conversation{ID: first, Kind: services.DirectConversation, Creator: 5, LastAt: made, Members: 2, Revision: 1, Way: services.WriteSide},
 			Own:          services.Membership{Conversation: first, User: 5, Version: 1},
 		}})
-		equal(b.t, must(b.MembersOf(b.ctx, group, 0, 10))(b.t), []services.UserNumber{3, 5})
-		equal(b.t, must(b.MembersOf(b.ctx, group, 3, 10))(b.t), []services.UserNumber{5})
+		all, one := services.MembersPage{Conversation: group, Size: 10}, services.MembersPage{Conversation: group, Size: 1}
+		rest, none := services.MembersPage{Conversation: group, After: 3, Size: 10}, services.MembersPage{Conversation: group, After: 5, Size: 10}
+		equal(b.t, must(b.MembersOf(b.ctx, []services.MembersPage{rest, all, none, one}))(b.t), map[services.MembersPage][]services.UserNumber{
+			all: {3, 5}, one: {3}, rest: {5},
+		})
+	})
+}
+
+// Neighbours, a gap, what is asked for twice, a number that never was, and another conversation.
+func TestMessagesAreReadByTheirIDs(t *testing.T) {
+	each(t, func(b *bundle) {
+		id, other := b.group(1, 2), b.group(1, 2)
+		first, second, third, elsewhere := b.send(id, 1, 2), b.send(id, 2), b.send(id, 1), b.send(other, 2)
+		asked := []services.MessageID{third.ID, elsewhere.ID, first.ID, first.ID, services.NewMessageID(other, 2), services.NewMessageID(id, 7)}
+		equal(b.t, must(b.Messages(b.ctx, asked))(b.t), map[services.MessageID]services.Message{first.ID: first, third.ID: third, elsewhere.ID: elsewhere})
+		equal(b.t, must(b.Messages(b.ctx, []services.MessageID{second.ID, first.ID}))(b.t), map[services.MessageID]services.Message{second.ID: second, first.ID: first})
+		equal(b.t, must(b.Mentioned(b.ctx, asked))(b.t), map[services.MessageID][]services.UserNumber{first.ID: {2}})
 	})
 }
 
@@ -95,7 +110,6 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 		b.waits(id, map[services.UserNumber][2]int64{1: {1, 0}, 2: {0, 0}, 3: {2, 0}})
 		third := b.send(id, 1, 2, 3)
 		b.waits(id, map[services.UserNumber][2]int64{1: {0, 0}, 2: {1, 1}, 3: {3, 1}})
-		equal(b.t, must(b.MessagesBefore(b.ctx, id, 3, 5))(b.t), []services.Message{second, first})
 		equal(b.t, must(b.Messages(b.ctx, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.t), map[services.MessageID]services.Message{third.ID: third})
 		equal(b.t, must(b.Mentioned(b.ctx, []services.MessageID{first.ID, second.ID, third.ID}))(b.t),
 			map[services.MessageID][]services.UserNumber{first.ID: {2}, third.ID: {2, 3}})
@@ -291,6 +305,6 @@ func TestLongTextsAreKeptWhole(t *testing.T) {
 		id := b.group(1, 2)
 		body := strings.Repeat("🦉", services.MaxBodyCharacters)
 		b.write(func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, id, 1, body, nil); return err })
-		equal(b.t, must(b.MessagesBefore(b.ctx, id, 2, 1))(b.t)[0].Body, body)
+		equal(b.t, must(b.Messages(b.ctx, []services.MessageID{services.NewMessageID(id, 1)}))(b.t)[services.NewMessageID(id, 1)].Body, body)
 	})
 }

@@ -2,6 +2,10 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"tidings/services"
@@ -33,19 +37,20 @@ var (
 		FROM conversations cv CROSS JOIN conversation_members m
 		WHERE {in cv.id $2 BIGINT} AND m.conversation = cv.id AND m.user_number = $1 AND m.left_at = 0`)
 
-	membersOf = newStatement("members of a conversation", `SELECT user_number FROM conversation_members
-		WHERE conversation = $1 AND user_number > $2 AND left_at = 0 ORDER BY user_number LIMIT $3`)
-
-	messagesBefore = newStatement("messages of a conversation", `SELECT conversation, number, author, body, sent_at, recalled_at
-		FROM conversation_messages WHERE conversation = $1 AND number < $2 ORDER BY number DESC LIMIT $3`)
+	membersOf = newStatement("members of conversations", `SELECT c.i, (
+		SELECT string_agg(CAST(page.user_number AS TEXT), ',') FROM (
+			SELECT m.user_number FROM conversation_members m
+			WHERE m.conversation = c.conversation AND m.user_number > c.past AND m.left_at = 0 ORDER BY m.user_number LIMIT $2
+		) AS page)
+		FROM {rows $1 i BIGINT, conversation BIGINT, past BIGINT} AS c`)
 
 	conversationMessagesByID = newStatement("messages by id", `SELECT m.conversation, m.number, m.author, m.body, m.sent_at, m.recalled_at
-		FROM {rows $1 conversation BIGINT, number BIGINT} AS c CROSS JOIN conversation_messages m
-		WHERE m.conversation = c.conversation AND m.number = c.number`)
+		FROM {rows $1 conversation BIGINT, low BIGINT, high BIGINT} AS c CROSS JOIN conversation_messages m
+		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high`)
 
 	mentionsOf = newStatement("mentions of messages", `SELECT m.conversation, m.number, m.user_number
-		FROM {rows $1 conversation BIGINT, number BIGINT} AS c CROSS JOIN conversation_mentions m
-		WHERE m.conversation = c.conversation AND m.number = c.number ORDER BY m.conversation, m.number, m.user_number`)
+		FROM {rows $1 conversation BIGINT, low BIGINT, high BIGINT} AS c CROSS JOIN conversation_mentions m
+		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)
 )
 
 // Head is how far a conversation has come.
@@ -120,21 +125,33 @@ func (s *Store) conversationStates(ctx context.Context, st statement, args ...an
 	return list, err
 }
 
-// MembersOf lists the members of a conversation by their numbers, those greater than after, at most limit.
-func (s *Store) MembersOf(ctx context.Context, id services.ConversationID, after services.UserNumber, limit int) (users []services.UserNumber, err error) {
-	err = s.each(ctx, membersOf, []any{id, after, limit}, func(scan func(...any) error) error {
-		var user services.UserNumber
-		err := scan(&user)
-		users = append(users, user)
-		return err
+// MembersOf lists pages of members, all by one query.
+func (s *Store) MembersOf(ctx context.Context, pages []services.MembersPage) (map[services.MembersPage][]services.UserNumber, error) {
+	asked, longest := make(rows, len(pages)), 0
+	for i, page := range pages {
+		asked[i] = []any{i, int64(page.Conversation), int64(page.After)}
+		longest = max(longest, page.Size)
+	}
+	found := make(map[services.MembersPage][]services.UserNumber, len(pages))
+	err := s.each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
+		var i int
+		var joined sql.NullString
+		if err := scan(&i, &joined); err != nil || !joined.Valid {
+			return err
+		}
+		var users []services.UserNumber
+		for text := range strings.SplitSeq(joined.String, ",") {
+			number, err := strconv.ParseUint(text, 10, 32)
+			if err != nil {
+				return err
+			}
+			users = append(users, services.UserNumber(number))
+		}
+		slices.Sort(users) // the engines do not promise the order of what they join
+		found[pages[i]] = users[:min(pages[i].Size, len(users))]
+		return nil
 	})
-	return users, err
-}
-
-// MessagesBefore lists the messages of a conversation with numbers below before, the newest first, at most limit; the
-// recalled ones too.
-func (s *Store) MessagesBefore(ctx context.Context, id services.ConversationID, before int64, limit int) ([]services.Message, error) {
-	return s.conversationMessages(ctx, messagesBefore, id, before, limit)
+	return found, err
 }
 
 // Messages reads messages by their ids. One that never was is absent.
@@ -162,12 +179,18 @@ func (s *Store) Mentioned(ctx context.Context, ids []services.MessageID) (map[se
 	return found, err
 }
 
-func messageRows(ids []services.MessageID) rows {
-	list := make(rows, len(ids))
+// messageRows are ranges of the messages with some ids: pages of conversations are one each.
+func messageRows(ids []services.MessageID) (ranges rows) {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
 	for i, id := range ids {
-		list[i] = []any{int64(id.Conversation()), id.Number()}
+		if i > 0 && id <= ids[i-1]+1 && id.Conversation() == ids[i-1].Conversation() {
+			ranges[len(ranges)-1][2] = id.Number()
+			continue
+		}
+		ranges = append(ranges, []any{int64(id.Conversation()), id.Number(), id.Number()})
 	}
-	return list
+	return ranges
 }
 
 func (s *Store) conversationMessages(ctx context.Context, st statement, args ...any) (list []services.Message, err error) {

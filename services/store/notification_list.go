@@ -25,6 +25,7 @@ type NotificationQuery struct {
 	Filter     NotificationFilter
 	Before     services.PostID // only those whose place is less
 	Limit      int
+	Each       bool // Limit is of each category, not of all together
 	Expiry     services.Expiry
 }
 
@@ -51,7 +52,7 @@ WITH wanted AS MATERIALIZED (
 SELECT g.category, g.subject, g.bucket, g.newest, g.read_to, g.causes, w.seen
 FROM ranges w CROSS JOIN notification_groups g
 WHERE g.recipient = $1 AND g.category = w.category AND g.newest < $3 AND g.newest >= w.bound AND %[1]s
-ORDER BY g.newest DESC LIMIT $4`
+ORDER BY g.newest DESC LIMIT $5`
 
 var listBy = map[NotificationFilter]statement{
 	AllNotifications:    newStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`)),
@@ -114,17 +115,24 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	for i, category := range q.Categories {
 		wanted[i] = []any{category, q.Expiry.OldestDay(category, today) * bucketsPerDay}
 	}
+	most := q.Limit
+	if q.Each {
+		most *= len(q.Categories)
+	}
 	var groups []listed
-	err = s.each(ctx, listBy[q.Filter], []any{q.User, wanted, q.Before, q.Limit + 1}, func(scan func(...any) error) error {
+	of := map[services.Category]int{}
+	err = s.each(ctx, listBy[q.Filter], []any{q.User, wanted, q.Before, q.Limit + 1, most + len(q.Categories)}, func(scan func(...any) error) error {
 		l, err := scanListed(scan)
+		if of[l.category]++; of[l.category] > q.Limit || len(groups) == most {
+			page.More = true
+			return err
+		}
 		groups = append(groups, l)
 		return err
 	})
 	if err != nil {
 		return page, err
 	}
-	page.More = len(groups) > q.Limit
-	groups = groups[:min(q.Limit, len(groups))]
 	if len(groups) > 0 {
 		page.Next = groups[len(groups)-1].newest
 	}

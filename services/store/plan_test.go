@@ -102,7 +102,7 @@ func TestNoStatementWalksATable(t *testing.T) {
 func TestPlansOnPostgres(t *testing.T) {
 	b := newBundle(t, storetest.Postgres(t))
 	b.fill(true)
-	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0],["COMMENT",0]]', 9, 21`
+	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0],["COMMENT",0]]', 9, 21, 21`
 	for name, args := range map[string]string{
 		"homeFeed": "1, 9, 300", "inboxFeed": "1, 9, 300", "countPushed": "1, 9, 301", "pulledPosts": `'[[1],[2]]', 300`, "pulledBy": "1", "pullAuthors": "0, 100",
 		"authorMode": "1", "lowerUnnamed": "1", "authorsAfter": "1, 100", "authorsByNumber": "ARRAY[1, 2]", "countFollowers": "1, 100", "lowerFanout": "1",
@@ -117,6 +117,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"newestViewItems": `'[[0,"topic","1"]]', 99`, "countViewItems": `'[[0,"topic","1",5]]', 101`, "oneViewItem": "'topic', '1', '2'", "newestViewItem": "'topic', '1'",
 		"viewsOf":       "1, ARRAY['topic'], 'a', 'b', 20",
 		"membershipsOf": "1, ARRAY[1, 2]", "membershipsOfUser": "1, 0, 0, 500", "recountMember": "1, 2, 3", "newestUntil": "1, 2",
+		"membersOf": `'[[0,1,0],[1,2,5]]', 21`, "conversationMessagesByID": `'[[1,1,3],[2,5,5]]'`, "mentionsOf": `'[[1,1,3],[2,5,5]]'`,
 		"statesByUser": "1", "statesByInbox": `'[[1,"LIKE"]]'`, "lowerCauses": cause, "restoreCauses": cause, "heldNamed": cause, "heldOfSubject": `'[[1,"LIKE",2]]'`,
 		"likes": `'[[1,2,3,0]]'`, "likesOfSubject": `'[[1,2]]'`, "comments": `'[[1,2,3,4]]'`, "commentsOfSubject": `'[[1,2]]'`,
 		"mentions": `'[[1,2,3,0]]'`, "mentionsOfSubject": `'[[1,2]]'`, "follows": `'[[1,0,3,0]]'`, "followsOfSubject": `'[[1,0]]'`,

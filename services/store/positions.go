@@ -20,6 +20,9 @@ var (
 		RETURNING position`)
 
 	onePosition = newStatement("a position", `SELECT position FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
+
+	positionsOf = newStatement("positions of a user", `SELECT view_code, position FROM user_access_log
+		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
 )
 
 // RaisePosition moves how far a user has looked in a view, never back, notes that he was there now, and answers
@@ -35,4 +38,17 @@ func (s *Store) Position(ctx context.Context, user services.UserNumber, viewCode
 	var position services.PostID
 	_, err := s.one(ctx, onePosition, []any{user, viewCode, viewID}, &position)
 	return position, err
+}
+
+// Positions is how far a user has looked in some views whose id is ""; those that he never looked at are absent.
+func (s *Store) Positions(ctx context.Context, user services.UserNumber, viewCodes ...string) (map[string]services.PostID, error) {
+	positions := make(map[string]services.PostID, len(viewCodes))
+	err := s.each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {
+		var code string
+		var position services.PostID
+		err := scan(&code, &position)
+		positions[code] = position
+		return err
+	})
+	return positions, err
 }

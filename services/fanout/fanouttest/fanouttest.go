@@ -125,9 +125,12 @@ func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 func (w *World) Another() *fanout.Fanout { return fanout.New(w.cfg) }
 
 // AnotherNode is one more node on the same engines, with a memory of its own.
-func (w *World) AnotherNode() *World {
+func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis) }
+
+// AnotherNodeWith is AnotherNode with other copies of facts.
+func (w *World) AnotherNodeWith(copies mirror.Copies) *World {
 	other := *w
-	other.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Clock: w.Clock, Log: w.Log})
+	other.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: copies, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
 	other.cfg.Mirror, other.cfg.IDs = other.Mirror, other.IDs
 	other.Fanout = other.Another()

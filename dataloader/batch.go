@@ -1,0 +1,139 @@
+package dataloader
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Batch reads values by their keys, each key at most once. Keys that are asked for together are read together, and a caller
+// that asks for a key which another is reading waits for that read. A key without a value is remembered like one with a
+// value; a read that fails is forgotten, so that the next caller tries again. The zero value is ready to use. It is safe for
+// concurrent use.
+type Batch[K comparable, V any] struct {
+	mu    sync.Mutex
+	reads map[K]*read[K, V]
+}
+
+// read is one read of several keys. Before done is closed, only its owner may touch the rest.
+type read[K comparable, V any] struct {
+	done  chan struct{}
+	found map[K]V
+	err   error
+}
+
+// claim is what one caller asked for: the read that each key is in, and of those the one that is the caller's own to do.
+type claim[K comparable, V any] struct {
+	reads []*read[K, V]
+	own   *read[K, V] // nil where keys is empty
+	keys  []K         // that own reads
+}
+
+var errBroken = errors.New("dataloader: the read of these keys broke off")
+
+// closed is the done of all that was never on its way.
+var closed = func() chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}()
+
+// Load answers the values of keys; a key without one is absent. fetch reads those that were not read before. It must read
+// the same in every call on one Batch.
+func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
+	c := b.claim(keys)
+	if c.own != nil {
+		found, err := map[K]V(nil), errBroken
+		func() {
+			defer func() { b.settle(c, found, err) }() // also when fetch panics: nobody may wait for ever
+			found, err = fetch(ctx, c.keys)
+		}()
+	}
+	return b.collect(ctx, keys, c)
+}
+
+// Keep remembers a value that was read already.
+func (b *Batch[K, V]) Keep(key K, value V) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.put(key, &read[K, V]{done: closed, found: map[K]V{key: value}})
+}
+
+// keepNew remembers values of keys that nobody has asked for yet.
+func (b *Batch[K, V]) keepNew(values map[K]V) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := &read[K, V]{done: closed, found: values}
+	for key := range values {
+		if b.reads[key] == nil {
+			b.put(key, kept)
+		}
+	}
+}
+
+func (b *Batch[K, V]) put(key K, r *read[K, V]) {
+	if b.reads == nil {
+		b.reads = map[K]*read[K, V]{}
+	}
+	b.reads[key] = r
+}
+
+// claim takes the keys that nobody has asked for. Who owns a read settles it before it waits for another: two callers
+// never wait for each other.
+func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.reads = make([]*read[K, V], len(keys))
+	for i, key := range keys {
+		known := b.reads[key]
+		if known == nil {
+			if c.own == nil {
+				c.own = &read[K, V]{done: make(chan struct{})}
+			}
+			known, c.keys = c.own, append(c.keys, key)
+			b.put(key, known)
+		}
+		c.reads[i] = known
+	}
+	return c
+}
+
+// settle ends the read that a claim owns.
+func (b *Batch[K, V]) settle(c claim[K, V], found map[K]V, err error) {
+	if c.own == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.own.found, c.own.err = found, err
+	if err != nil {
+		for _, key := range c.keys {
+			delete(b.reads, key)
+		}
+	}
+	close(c.own.done)
+}
+
+// collect waits for the reads of a claim and answers the values of its keys.
+func (b *Batch[K, V]) collect(ctx context.Context, keys []K, c claim[K, V]) (map[K]V, error) {
+	values := make(map[K]V, len(keys))
+	for i, key := range keys {
+		r := c.reads[i]
+		select {
+		case <-r.done:
+		default:
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+		if value, ok := r.found[key]; ok {
+			values[key] = value
+		}
+	}
+	return values, nil
+}

@@ -1,0 +1,161 @@
+package dataloader
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// squares reads squares, and notes of which keys; odd keys have none.
+type squares struct {
+	mu    sync.Mutex
+	asked [][]int
+	err   error
+}
+
+func (s *squares) read(_ context.Context, keys []int) (map[int]int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, slices.Sorted(slices.Values(keys)))
+	found := map[int]int{}
+	for _, key := range keys {
+		if key%2 == 0 {
+			found[key] = key * key
+		}
+	}
+	return found, s.err
+}
+
+func TestABatchReadsEachKeyOnce(t *testing.T) {
+	var b Batch[int, int]
+	s := &squares{}
+	for _, keys := range [][]int{{2, 4, 5, 4}, {4, 5, 6}, {2, 5}, nil} {
+		found, err := b.Load(t.Context(), keys, s.read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			if value, ok := found[key]; ok != (key%2 == 0) || value != key*key && ok {
+				t.Errorf("%d: %d, %t", key, value, ok)
+			}
+		}
+	}
+	if len(s.asked) != 2 || !slices.Equal(s.asked[0], []int{2, 4, 5}) || !slices.Equal(s.asked[1], []int{6}) {
+		t.Errorf("read were %v: each key once, a missing one too", s.asked)
+	}
+}
+
+func TestWhoeverAsksMeanwhileWaitsForTheSameRead(t *testing.T) {
+	var b Batch[int, int]
+	s := &squares{}
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		_, err := b.Load(t.Context(), []int{2, 4}, func(ctx context.Context, keys []int) (map[int]int, error) {
+			close(reading)
+			<-goOn
+			return s.read(ctx, keys)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-reading
+	for range 8 {
+		group.Go(func() {
+			found, err := b.Load(t.Context(), []int{4, 6}, s.read)
+			if err != nil || found[4] != 16 || found[6] != 36 {
+				t.Errorf("%v, %v", found, err)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Load(ctx, []int{2}, s.read); !errors.Is(err, context.Canceled) {
+		t.Errorf("whoever has gone waits on: %v", err)
+	}
+	close(goOn)
+	group.Wait()
+	if len(s.asked) != 2 {
+		t.Errorf("read were %v", s.asked)
+	}
+}
+
+func TestAFailedReadIsForgotten(t *testing.T) {
+	var b Batch[int, int]
+	s := &squares{err: errors.New("away")}
+	if _, err := b.Load(t.Context(), []int{2, 4}, s.read); !errors.Is(err, s.err) {
+		t.Errorf("%v", err)
+	}
+	s.err = nil
+	if found, err := b.Load(t.Context(), []int{2}, s.read); err != nil || found[2] != 4 {
+		t.Errorf("the failure was remembered: %v, %v", found, err)
+	}
+}
+
+func TestAPanicLeavesNobodyWaiting(t *testing.T) {
+	var b Batch[int, int]
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer func() { _ = recover() }()
+		_, _ = b.Load(t.Context(), []int{2}, func(context.Context, []int) (map[int]int, error) {
+			close(reading)
+			<-goOn
+			panic("a fault")
+		})
+		t.Error("the panic was lost")
+	})
+	<-reading
+	c := b.claim([]int{2})
+	close(goOn)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := b.collect(ctx, []int{2}, c); !errors.Is(err, errBroken) {
+		t.Errorf("who waited got %v", err)
+	}
+	group.Wait()
+	if found, err := b.Load(t.Context(), []int{2}, (&squares{}).read); err != nil || found[2] != 4 {
+		t.Errorf("after it: %v, %v", found, err)
+	}
+}
+
+func TestWhatWasKeptIsNotRead(t *testing.T) {
+	var b Batch[int, int]
+	s := &squares{}
+	b.Keep(2, 7)
+	b.keepNew(map[int]int{2: 8, 4: 9})
+	if found, err := b.Load(t.Context(), []int{2, 4}, s.read); err != nil || found[2] != 7 || found[4] != 9 || len(s.asked) != 0 {
+		t.Errorf("%v, %v, read were %v", found, err, s.asked)
+	}
+}
+
+type aKey string
+
+func TestSharedIsReadOnceAResponse(t *testing.T) {
+	read := 0
+	ask := func(ctx context.Context, key aKey) int {
+		value, err := Shared(ctx, key, func(context.Context) (int, error) {
+			read++
+			return len(key), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	ctx := With(t.Context(), newSource())
+	if ask(ctx, "one") != 3 || ask(ctx, "one") != 3 || ask(ctx, "three") != 5 || read != 2 {
+		t.Errorf("read %d times for two keys", read)
+	}
+	From(ctx).Forget()
+	if ask(ctx, "one"); read != 3 {
+		t.Error("what was read before a change is answered after it")
+	}
+	if ask(t.Context(), "one"); read != 4 {
+		t.Error("nothing is read outside of a response")
+	}
+}

@@ -1,0 +1,56 @@
+package dataloader
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+)
+
+// meet notes shows of the response, which somebody may ask about together.
+func (m *memory) meet(shows []services.PostID) {
+	m.asking.Lock()
+	defer m.asking.Unlock()
+	if m.met == nil {
+		m.met = map[services.PostID]struct{}{}
+	}
+	for _, id := range shows {
+		m.met[id] = struct{}{}
+	}
+}
+
+// Reminds says whether a show reminds the viewer. What is not known yet is read once for all shows that the response has met
+// and those that are shown together with it.
+func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
+	m := l.memory()
+	m.asking.Lock()
+	defer m.asking.Unlock()
+	if reminds, known := m.reminds[show]; known {
+		return reminds, nil
+	}
+	ids := []services.PostID{show}
+	add := func(id services.PostID) {
+		if _, known := m.reminds[id]; !known {
+			ids = append(ids, id)
+		}
+	}
+	for id := range m.met {
+		add(id)
+	}
+	for _, id := range together {
+		add(id)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	found, err := read(ctx, ids)
+	if err != nil {
+		return false, err
+	}
+	if m.reminds == nil {
+		m.reminds = map[services.PostID]bool{}
+	}
+	for _, id := range ids {
+		m.reminds[id] = found[id]
+	}
+	return m.reminds[show], nil
+}

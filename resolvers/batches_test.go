@@ -1,0 +1,344 @@
+package resolvers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store/storetest"
+)
+
+// A response asks Redis at most twice, and SQL at most once with each statement, whatever a list holds and however often an
+// operation names it. The lists and the types are those of the schema: a new one is covered, or has to say why it is not.
+
+const mostTrips = 2
+
+// statements counts those that SQL was asked, by name.
+type statements struct {
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (s *statements) note(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[name]++
+}
+
+func (s *statements) take() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.asked
+	s.asked = map[string]int{}
+	return taken
+}
+
+// forgetful is Redis with no copies in it.
+type forgetful struct{ *rdb.Client }
+
+func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	if _, _, err := f.Client.Copies(ctx, posts, users); err != nil {
+		return nil, nil, err
+	}
+	return map[services.PostID]services.Post{}, map[services.UserNumber]services.User{}, nil
+}
+
+// counted is a world whose reader has something in every list.
+type counted struct {
+	*api
+	made *fanouttest.World
+	sql  *statements
+	all  *selector
+	met  bool // a node that is restarted meets the reader before it is asked: to know them is a statement of its own
+}
+
+// eachCounted runs a test on both engine pairs.
+func eachCounted(t *testing.T, test func(t *testing.T, c *counted)) {
+	for name, options := range map[string]func(t *testing.T) fanouttest.Options{
+		"embedded":   func(*testing.T) fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
+		"production": func(t *testing.T) fanouttest.Options { return fanouttest.Options{SQL: storetest.Postgres(t)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sql := &statements{asked: map[string]int{}}
+			engines := options(t)
+			engines.Trace = sql.note
+			world := fanouttest.New(t, engines)
+			c := &counted{made: world, sql: sql, all: newSelector(t)}
+			c.api = newAPIOn(t, world, 0, 0)
+			c.fill()
+			test(t, c)
+		})
+	}
+}
+
+// restart is a node that remembers nothing, on a Redis that has copies of posts and people, or none.
+func (c *counted) restart(copies bool) {
+	world := c.made.AnotherNode()
+	if !copies {
+		world = c.made.AnotherNodeWith(forgetful{c.made.Redis})
+	}
+	_, err := world.Mirror.RunOnce(c.t.Context())
+	c.Must(err)
+	c.api = newAPIOn(c.t, world, 0, 0)
+	if c.met {
+		c.must("reader", "{ viewer { __typename } }", nil)
+	}
+}
+
+// costs asks as the reader, and fails where that takes more than is allowed.
+func (c *counted) costs(t *testing.T, when, query string, variables map[string]any) answer {
+	t.Helper()
+	c.sql.take()
+	got := c.must("reader", query, variables)
+	if trips := c.trips.Load(); trips > mostTrips {
+		t.Errorf("%s: %d round trips to Redis, at most %d are allowed", when, trips, mostTrips)
+	}
+	asked := c.sql.take()
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		if asked[name] > 1 {
+			t.Errorf("%s: the statement %q ran %d times", when, name, asked[name])
+		}
+	}
+	return got
+}
+
+// everywhere asks a node that knows nothing, one that finds copies in Redis, and one that knows it all.
+func (c *counted) everywhere(t *testing.T, query string, variables map[string]any) (got answer) {
+	t.Helper()
+	c.restart(false)
+	c.costs(t, "cold", query, variables)
+	c.restart(true)
+	c.costs(t, "with copies in Redis", query, variables)
+	return c.costs(t, "warm", query, variables)
+}
+
+// selector writes operations that ask for all there is.
+type selector struct {
+	t      *testing.T
+	schema *ast.Schema
+	lists  map[string]bool // TYPE.FIELD of the lists that were asked for
+}
+
+// required are the arguments of fields that have to be given.
+var required = map[string]string{
+	"Viewer.views":      `codes: ["news", "topic"]`,
+	"Viewer.awayDigest": `since: "2026-01-31T00:00:00Z"`,
+}
+
+func newSelector(t *testing.T) *selector {
+	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
+	return &selector{t: t, schema: schema, lists: map[string]bool{}}
+}
+
+// isList says that a field is a list of objects or a connection.
+func (s *selector) isList(field *ast.FieldDefinition) bool {
+	kind := s.schema.Types[field.Type.Name()]
+	return kind.IsCompositeType() && (field.Type.Elem != nil || strings.HasSuffix(kind.Name, "Connection"))
+}
+
+// field asks for a field and all below it, with some arguments more.
+func (s *selector) field(of *ast.Definition, field *ast.FieldDefinition, more string, above ...string) string {
+	arguments := required[of.Name+"."+field.Name]
+	for _, argument := range field.Arguments {
+		if argument.Type.NonNull && argument.DefaultValue == nil && arguments == "" {
+			s.t.Fatalf("%s.%s needs %s: give it in the table of this test", of.Name, field.Name, argument.Name)
+		}
+	}
+	if s.isList(field) {
+		s.lists[of.Name+"."+field.Name] = true
+	}
+	text := field.Name
+	if arguments += " " + more; arguments != " " {
+		text += "(" + arguments + ")"
+	}
+	return text + s.below(s.schema.Types[field.Type.Name()], above...)
+}
+
+// below asks for all fields of a type, but for types within themselves.
+func (s *selector) below(kind *ast.Definition, above ...string) string {
+	if !kind.IsCompositeType() {
+		return ""
+	}
+	above = append(slices.Clone(above), kind.Name)
+	fields := []string{"__typename"}
+	for _, field := range kind.Fields {
+		if !strings.HasPrefix(field.Name, "__") && !slices.Contains(above, field.Type.Name()) {
+			fields = append(fields, s.field(kind, field, "", above...))
+		}
+	}
+	return " { " + strings.Join(fields, " ") + " }"
+}
+
+// empty names the lists of an answer that are empty wherever they stand.
+func empty(value any, path string, filled map[string]bool) (names []string) {
+	var walk func(value any, path string)
+	walk = func(value any, path string) {
+		switch value := value.(type) {
+		case map[string]any:
+			for name, field := range value {
+				walk(field, path+"."+name)
+			}
+		case []any:
+			filled[path] = filled[path] || len(value) > 0
+			for _, one := range value {
+				walk(one, path)
+			}
+		}
+	}
+	walk(value, path)
+	for name, any := range filled {
+		if !any {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// uncounted are lists that no query has.
+var uncounted = map[string]string{
+	"IngestPayload.results":       "what the host application sent, event by event",
+	"HomeFeedChange.authors":      "of an event: TestEventsAreRead",
+	"LiveBoardChange.wentLive":    "of an event: TestEventsAreRead",
+	"LiveBoardChange.ended":       "of an event",
+	"LiveBoardChange.rescheduled": "of an event",
+	"LiveBoardChange.cancelled":   "of an event",
+}
+
+func TestEveryListIsReadInBatches(t *testing.T) {
+	eachCounted(t, func(t *testing.T, c *counted) {
+		viewer := c.all.schema.Types["Viewer"]
+		for _, field := range viewer.Fields {
+			t.Run(field.Name, func(t *testing.T) {
+				query := "{ viewer { " + c.all.field(viewer, field, "") + " } }"
+				got := c.everywhere(t, query, nil)
+				if names := empty(got.Data, "", map[string]bool{}); len(names) > 0 {
+					t.Errorf("nothing was in %v: the test proves nothing of it", names)
+				}
+			})
+		}
+		query := c.all.schema.Query
+		for _, field := range query.Fields {
+			if field.Name == "nodes" {
+				c.all.lists["Query.nodes"] = true // TestNodesOfEveryTypeAreReadInBatches
+			}
+		}
+		for _, kind := range c.all.schema.Types {
+			for _, field := range kind.Fields {
+				name := kind.Name + "." + field.Name
+				if kind.BuiltIn || kind.Kind != ast.Object || strings.HasPrefix(field.Name, "__") || !c.all.isList(field) {
+					continue
+				}
+				if _, known := uncounted[name]; !known && !c.all.lists[name] {
+					t.Errorf("the list %s was not asked for", name)
+				}
+			}
+		}
+	})
+}
+
+func TestAliasesOfAListAreReadInBatches(t *testing.T) {
+	eachCounted(t, func(t *testing.T, c *counted) {
+		viewer := c.all.schema.Types["Viewer"]
+		for _, field := range viewer.Fields {
+			t.Run(field.Name, func(t *testing.T) {
+				var fields []string
+				for i := range 5 {
+					more := ""
+					if field.Arguments.ForName("first") != nil {
+						more = fmt.Sprint("first: ", 10+i)
+					}
+					fields = append(fields, fmt.Sprintf("a%d: %s", i, c.all.field(viewer, field, more)))
+				}
+				got := c.everywhere(t, "{ viewer { "+strings.Join(fields, " ")+" } }", nil)
+				for i, alone := range fields {
+					if field.Name == "liveBoard" { // each operation has a session of its own
+						if edges, _ := got.at("viewer", fmt.Sprint("a", i), "edges").([]any); len(edges) != 10+i {
+							t.Errorf("a%d has %d shows", i, len(edges))
+						}
+						continue
+					}
+					want := c.must("reader", "{ viewer { "+alone+" } }", nil)
+					if !reflect.DeepEqual(got.at("viewer", fmt.Sprint("a", i)), want.at("viewer", fmt.Sprint("a", i))) {
+						t.Errorf("a%d is\n%v, alone it is\n%v", i, got.at("viewer", fmt.Sprint("a", i)), want.at("viewer", fmt.Sprint("a", i)))
+					}
+				}
+				c.everywhere(t, "{ a: viewer { "+fields[0]+" } b: viewer { "+fields[0]+" "+fields[1]+" } }", nil)
+			})
+		}
+	})
+}
+
+func TestNodesOfEveryTypeAreReadInBatches(t *testing.T) {
+	eachCounted(t, func(t *testing.T, c *counted) {
+		c.met = true
+		node := c.all.schema.Types["Node"]
+		for _, kind := range c.all.schema.GetPossibleTypes(node) {
+			t.Run(kind.Name, func(t *testing.T) {
+				selected := " { id ... on " + kind.Name + c.all.below(kind) + " }"
+				ids := c.ids(kind.Name)
+				got := c.everywhere(t, "query($ids: [ID!]!) { nodes(ids: $ids)"+selected+" }", map[string]any{"ids": ids})
+				for i := range ids {
+					if id := got.at("nodes", i, "id"); id != ids[i] {
+						t.Errorf("in the place of %s stands %v", ids[i], id)
+					}
+				}
+				var fields []string
+				for i, id := range ids[:8] {
+					fields = append(fields, fmt.Sprintf("a%d: node(id: %q)%s", i, id, selected))
+				}
+				fields = append(fields, fmt.Sprintf("b: nodes(ids: [%q, %q])%s", ids[0], ids[9], selected))
+				got = c.everywhere(t, "{ "+strings.Join(fields, " ")+" }", nil)
+				for i, id := range ids[:8] {
+					if got.at(fmt.Sprint("a", i), "id") != id {
+						t.Errorf("in the place of %s stands %v", id, got.at(fmt.Sprint("a", i)))
+					}
+				}
+			})
+		}
+	})
+}
+
+// What is not there is looked for once.
+func TestMissesAreReadInBatches(t *testing.T) {
+	eachCounted(t, func(t *testing.T, c *counted) {
+		c.met = true
+		missing := []string{
+			"user:nobody1", "user:nobody2", "user:nobody1", "post:0000000000001", "post:0000000000002", "show:0000000000001",
+			"conversation:0000ZZZ", "announcement:0000000000001", "notification:0000000000001", "siteMessage:0000000000001",
+		}
+		var fields []string
+		for i := range 4 {
+			fields = append(fields, fmt.Sprintf("a%d: nodes(ids: $ids) { id } b%d: node(id: %q) { id }", i, i, missing[i]))
+		}
+		got := c.everywhere(t, "query($ids: [ID!]!) { "+strings.Join(fields, " ")+" }", map[string]any{"ids": missing})
+		for i := range missing {
+			if got.at("a0", i) != nil {
+				t.Errorf("%s was found: %v", missing[i], got.at("a0", i))
+			}
+		}
+	})
+}
+
+// A response that changes something answers what is so after it.
+func TestAPayloadShowsWhatItsMutationChanged(t *testing.T) {
+	a := newAPI(t)
+	a.Clock.Flow()
+	got := a.must("reader", `mutation {
+		a: setProfile(input: {name: "before"}) { user { name } }
+		b: setProfile(input: {name: "after"}) { user { name } }
+	}`, nil)
+	if got.at("a", "user", "name") != "before" || got.at("b", "user", "name") != "after" {
+		t.Errorf("answered %v", got.Data)
+	}
+}

@@ -1,0 +1,177 @@
+package resolvers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	people    = 40 // beside the reader
+	perList   = 30 // in each list, at least
+	talks     = 34
+	perTalk   = 5
+	itsPeople = 6
+)
+
+// told reports events, all of which have to succeed, and answers the ids of what they made.
+func (c *counted) told(events ...event) (ids []string) {
+	c.t.Helper()
+	for part := range slices.Chunk(events, 200) {
+		got := c.ingest(part...)
+		for i := range part {
+			if fault := got.at("ingest", "results", i, "error"); fault != nil || len(got.Errors) > 0 {
+				c.t.Fatalf("%v: %v %v", part[i], fault, got.Errors)
+			}
+			id, _ := got.at("ingest", "results", i, "id").(string)
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func person(i int) string { return fmt.Sprintf("user:p%02d", i%people) }
+
+// fill gives the reader something in every list.
+func (c *counted) fill() {
+	const reader = "user:reader"
+	c.must("reader", `{ viewer { badges { version } } }`, nil) // what comes is new for him from now on
+	c.Clock.Advance(time.Minute)
+	var events []event
+	for i := range people {
+		events = append(events, event{"setProfile": event{"as": person(i), "name": fmt.Sprint("Person ", i)}})
+	}
+	events = append(events, event{"setProfile": event{"as": reader, "name": "The reader"}})
+	for i := range perList {
+		events = append(events, event{"follow": event{"as": reader, "userId": person(i)}}, event{"follow": event{"as": person(i), "userId": reader}})
+	}
+	c.told(events...)
+	c.fillPosts(reader)
+	c.fillTalks(reader)
+	c.fillShows(reader)
+	events = nil
+	for i := range perList {
+		id := fmt.Sprint("v", i)
+		events = append(events,
+			event{"mute": event{"as": reader, "userId": fmt.Sprint("user:muted", i)}},
+			event{"block": event{"as": reader, "userId": fmt.Sprint("user:blocked", i)}},
+			event{"hideFrom": event{"as": reader, "userId": fmt.Sprint("user:hidden", i)}},
+			event{"sendSiteMessage": event{"title": "a message", "to": []string{reader}}},
+			event{"publishAnnouncement": event{"title": "an announcement"}},
+			event{"touchView": event{"as": reader, "code": "news", "id": id}},
+			event{"addViewItem": event{"code": "news", "id": id, "item": "one", "at": c.Clock.Now().Add(time.Second)}},
+		)
+	}
+	events = append(events, event{"raiseDot": event{"name": "shop"}})
+	c.told(events...)
+	c.Quiet(c.Fanout)
+	c.must("reader", "{ viewer { "+c.all.field(c.all.schema.Types["Viewer"], c.all.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)
+}
+
+// fillPosts fills the feed and the notifications.
+func (c *counted) fillPosts(reader string) {
+	var events []event
+	for i := range perList {
+		events = append(events, event{"publishPost": event{"as": reader, "body": "mine"}}, event{"publishPost": event{"as": person(i), "body": "theirs", "mentions": []string{reader}}})
+	}
+	posts := c.told(events...)
+	events = nil
+	for i := 0; i < len(posts); i += 2 {
+		for k := range 3 {
+			events = append(events,
+				event{"likePost": event{"as": person(i + k), "postId": posts[i]}},
+				event{"publishPost": event{"as": person(i + k), "body": "so it is", "parentId": posts[i]}})
+		}
+	}
+	c.told(events...)
+}
+
+func (c *counted) fillTalks(reader string) {
+	var events []event
+	for i := range talks {
+		var members []string
+		for k := range itsPeople {
+			members = append(members, person(i*3+k))
+		}
+		events = append(events, event{"createConversation": event{"as": reader, "kind": "GROUP", "title": fmt.Sprint("talk ", i), "memberIds": members}})
+	}
+	conversations := c.told(events...)
+	events = nil
+	for i, conversation := range conversations {
+		for k := range perTalk {
+			events = append(events, event{"sendMessage": event{
+				"as": person(i*3 + k), "conversationId": conversation, "body": "hello", "mentionIds": []string{reader, person(i*3 + k + 1)},
+			}})
+		}
+	}
+	c.told(events...)
+}
+
+func (c *counted) fillShows(reader string) {
+	var events []event
+	for i := range perList {
+		events = append(events, event{"scheduleShow": event{"as": person(i), "title": fmt.Sprint("show ", i), "plannedAt": c.Clock.Now().Add(time.Hour)}})
+	}
+	shows := c.told(events...)
+	events = nil
+	for _, show := range shows {
+		events = append(events, event{"remindMe": event{"as": reader, "showId": show}})
+	}
+	c.told(events...)
+	c.Clock.Advance(time.Minute)
+	events = nil
+	for i, show := range shows {
+		if i%3 > 0 {
+			events = append(events, event{"startShow": event{"as": person(i), "showId": show}})
+		}
+		if i%3 > 1 {
+			events = append(events, event{"endShow": event{"as": person(i), "showId": show}})
+		}
+	}
+	c.told(events...)
+	_, err := c.Mirror.RunOnce(c.t.Context())
+	c.Must(err)
+}
+
+// ids are the ids of some objects of a type that the reader sees, found in his lists.
+func (c *counted) ids(kind string) (ids []string) {
+	c.t.Helper()
+	const page = "edges { node { id } }"
+	lists := map[string]struct{ query, prefix string }{
+		"User":         {"mutes(first: 100) { " + page + " } conversations(first: 100) { edges { node { members { edges { node { id } } } } } }", "user:"},
+		"Post":         {"homeFeed(first: 100) { " + page + " }", "post:"},
+		"Show":         {"liveBoard(first: 100) { " + page + " }", "show:"},
+		"Notification": {"notifications(first: 100) { " + page + " }", "notification:"},
+		"SiteMessage":  {"siteMessages(first: 100) { " + page + " }", "siteMessage:"},
+		"Announcement": {"announcements(first: 100) { " + page + " }", "announcement:"},
+		"Conversation": {"conversations(first: 100) { " + page + " }", "conversation:"},
+		"Message":      {"conversations(first: 100) { edges { node { messages { edges { node { id } } } } } }", "message:"},
+	}
+	list, known := lists[kind]
+	if !known {
+		c.t.Fatalf("where are objects of the type %s? Say so in this test", kind)
+	}
+	var walk func(value any)
+	walk = func(value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for _, field := range value {
+				walk(field)
+			}
+		case []any:
+			for _, one := range value {
+				walk(one)
+			}
+		case string:
+			if strings.HasPrefix(value, list.prefix) && len(ids) < 100 && !slices.Contains(ids, value) {
+				ids = append(ids, value)
+			}
+		}
+	}
+	walk(c.must("reader", "{ viewer { "+list.query+" } }", nil).Data)
+	if len(ids) < perList {
+		c.t.Fatalf("%d objects of the type %s, at least %d are needed", len(ids), kind, perList)
+	}
+	return ids
+}

@@ -1,0 +1,133 @@
+package resolvers
+
+import (
+	"context"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/chat"
+)
+
+// talkParts are what is to be read of conversations besides their states.
+type talkParts struct {
+	messages []services.MessageID
+	members  []services.MembersPage
+}
+
+// add adds what some fields show of a conversation. What their arguments get wrong is theirs to say.
+func (p *talkParts) add(state services.ConversationState, fields wanted, variables map[string]any) {
+	if len(fields["Conversation.lastMessage"]) > 0 {
+		newest, _ := chat.MessagesBefore(state, services.MaxMessageNumber+1, 1)
+		p.messages = append(p.messages, newest...)
+	}
+	for _, field := range fields["Conversation.messages"] {
+		size, before, err := placeOf(field, variables, messageCursor, state.ID, services.MaxMessageNumber+1)
+		if err == nil {
+			ids, _ := chat.MessagesBefore(state, int64(before), size)
+			p.messages = append(p.messages, ids...)
+		}
+	}
+	for _, field := range fields["Conversation.members"] {
+		size, after, err := placeOf(field, variables, memberCursor, state.ID, 0)
+		if err == nil {
+			p.members = append(p.members, membersPage(state.ID, after, size))
+		}
+	}
+}
+
+// membersPage names a page, with one member more than it shows.
+func membersPage(id services.ConversationID, after uint64, size int) services.MembersPage {
+	return services.MembersPage{Conversation: id, After: services.UserNumber(after), Size: size + 1}
+}
+
+// placeOf is the page of a list of a conversation that a field asks for.
+func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.ConversationID, start uint64) (size int, place uint64, err error) {
+	after, err := argument(field.ArgumentMap(variables), "after", graphql.UnmarshalString)
+	if err != nil {
+		return 0, 0, err
+	}
+	if size, err = firstOf(field, variables); err != nil {
+		return 0, 0, err
+	}
+	place, err = placeIn(kind, id, after, start)
+	return size, place, err
+}
+
+// readTalkParts reads messages and members, one query a kind, and answers the people in them, who are yet to be read.
+func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserNumber, err error) {
+	loader := dataloader.From(ctx)
+	messages, err := loader.Messages(ctx, parts.messages, r.Chat.Store.Messages)
+	if err != nil {
+		return nil, err
+	}
+	mentioned, err := loader.Mentions(ctx, parts.messages, r.Chat.Store.Mentioned)
+	if err != nil {
+		return nil, err
+	}
+	members, err := loader.Members(ctx, parts.members, r.Chat.Store.MembersOf)
+	if err != nil {
+		return nil, err
+	}
+	for id, message := range messages {
+		people = append(append(people, message.Author), mentioned[id]...)
+	}
+	for page, numbers := range members {
+		people = append(people, numbers[:min(page.Size-1, len(numbers))]...)
+	}
+	return people, nil
+}
+
+// readTalks reads messages, members and the people in both.
+func (r *Resolver) readTalks(ctx context.Context, parts talkParts) error {
+	people, err := r.readTalkParts(ctx, parts)
+	if err == nil {
+		_, err = dataloader.From(ctx).Users(ctx, people)
+	}
+	return err
+}
+
+// talkKey names what an operation shows of one conversation.
+type talkKey services.ConversationID
+
+// readTalk reads all that the operation shows of a conversation, unless a list has read it with others.
+func (r *Resolver) readTalk(ctx context.Context, shown *graph.Conversation) error {
+	if shown.Read {
+		return nil
+	}
+	_, err := dataloader.Shared(ctx, talkKey(shown.State.ID), func(ctx context.Context) (struct{}, error) {
+		var parts talkParts
+		parts.add(shown.State, wantedOf(ctx), graphql.GetOperationContext(ctx).Variables)
+		return struct{}{}, r.readTalks(ctx, parts)
+	})
+	return err
+}
+
+// readConversations makes a page of the viewer's conversations, and reads what the fields that ask for it show of them.
+func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, askers []asker, after chat.Place, size int) (*graph.ConversationConnection, error) {
+	states, more, err := r.Chat.List(ctx, viewer.Number, after, size)
+	if err != nil {
+		return nil, err
+	}
+	var parts talkParts
+	variables := graphql.GetOperationContext(ctx).Variables
+	for _, asker := range askers {
+		fields := wantedBelow(asker.field.SelectionSet, variables)
+		for _, state := range states[:min(asker.size, len(states))] {
+			parts.add(state, fields, variables)
+		}
+	}
+	if err := r.readTalks(ctx, parts); err != nil {
+		return nil, err
+	}
+	edges := make([]graph.ConversationEdge, len(states))
+	for i, state := range states {
+		edges[i] = graph.ConversationEdge{Cursor: placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID)), Node: graphConversation(state)}
+		edges[i].Node.Read = true
+	}
+	info := chatPage(edges, func(e graph.ConversationEdge) string { return e.Cursor }, more)
+	return &graph.ConversationConnection{Edges: edges, PageInfo: info}, nil
+}

@@ -1,0 +1,134 @@
+package resolvers
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/dataloader"
+	"tidings/graph"
+)
+
+// A field that reads a list looks ahead: what is shown below it, and what other fields of the operation ask for of the same
+// list, is read with it. So a page is read once however many aliases it has, and what its items show is one read a kind.
+
+// wanted are the fields that an operation has, those of its fragments too, by TYPE.FIELD.
+type wanted map[string][]*ast.Field
+
+type wantedKey struct{}
+
+// wantedOf are the fields of the operation of a context.
+func wantedOf(ctx context.Context) wanted {
+	all, _ := dataloader.Shared(ctx, wantedKey{}, func(ctx context.Context) (wanted, error) {
+		operation := graphql.GetOperationContext(ctx)
+		return wantedBelow(operation.Operation.SelectionSet, operation.Variables), nil
+	})
+	return all
+}
+
+// wantedBelow are the fields of a selection. Each fragment is looked at once.
+func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
+	all := wanted{}
+	known := map[*ast.FragmentDefinition]bool{}
+	var add func(selected ast.SelectionSet)
+	add = func(selected ast.SelectionSet) {
+		for _, selection := range selected {
+			switch s := selection.(type) {
+			case *ast.Field:
+				if s.ObjectDefinition != nil && included(s.Directives, variables) {
+					name := s.ObjectDefinition.Name + "." + s.Name
+					all[name] = append(all[name], s)
+					add(s.SelectionSet)
+				}
+			case *ast.InlineFragment:
+				if included(s.Directives, variables) {
+					add(s.SelectionSet)
+				}
+			case *ast.FragmentSpread:
+				if s.Definition != nil && !known[s.Definition] && included(s.Directives, variables) {
+					known[s.Definition] = true
+					add(s.Definition.SelectionSet)
+				}
+			}
+		}
+	}
+	add(selected)
+	return all
+}
+
+// included says whether directives leave a selection in.
+func included(directives ast.DirectiveList, variables map[string]any) bool {
+	for _, directive := range directives {
+		if condition, ok := directive.ArgumentMap(variables)["if"].(bool); ok && condition == (directive.Name == "skip") {
+			return false
+		}
+	}
+	return true
+}
+
+// pageKey names a page of a list of the viewer's: the field, and its arguments but for the size.
+type pageKey struct{ field, arguments string }
+
+// newerThan pages have what lies before them too, and cannot be cut: each size is a page of its own.
+func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
+	arguments := field.ArgumentMap(variables)
+	if arguments["newerThan"] == nil {
+		delete(arguments, "first")
+	}
+	return pageKey{field.ObjectDefinition.Name + "." + field.Name, fmt.Sprint(arguments)}
+}
+
+// asker is a field that asks for a page, and how much of it.
+type asker struct {
+	field *ast.Field
+	size  int
+}
+
+// sharedPage reads a page of a list of the viewer's once for all fields of the operation that ask for it, as large as the
+// largest of them. size is how much of it the field of the context shows: see cut.
+func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []asker, size int) (*C, error)) (page C, size int, err error) {
+	if size, err = pageSize(first); err != nil {
+		return page, 0, err
+	}
+	field, variables := fieldOf(ctx), graphql.GetOperationContext(ctx).Variables
+	key := pageKeyOf(field, variables)
+	whole, err := dataloader.Shared(ctx, key, func(ctx context.Context) (*C, error) {
+		askers, largest := []asker{{field, size}}, size
+		for _, other := range wantedOf(ctx)[key.field] {
+			if other == field || pageKeyOf(other, variables) != key {
+				continue
+			}
+			if size, err := firstOf(other, variables); err == nil {
+				askers, largest = append(askers, asker{other, size}), max(largest, size)
+			}
+		}
+		return read(ctx, askers, largest)
+	})
+	if err == nil {
+		page = *whole
+	}
+	return page, size, err
+}
+
+// fieldOf is the field that is resolved in a context.
+func fieldOf(ctx context.Context) *ast.Field { return graphql.GetFieldContext(ctx).Field.Field }
+
+// firstOf is the size of the page that a field asks for.
+func firstOf(field *ast.Field, variables map[string]any) (int, error) {
+	first, err := argument(field.ArgumentMap(variables), "first", graph.UnmarshalInt)
+	if err != nil {
+		return 0, err
+	}
+	return pageSize(first)
+}
+
+// cut leaves the first edges of a page that was read for a larger one.
+func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
+	if len(edges) <= size {
+		return edges
+	}
+	info.HasNextPage, info.EndCursor = true, cursor(&edges[size-1])
+	return edges[:size]
+}

@@ -1,0 +1,82 @@
+package mirror
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"tidings/services"
+)
+
+// mostCopying bounds what waits to be copied: beyond it, who reads next copies it.
+const mostCopying = 10_000
+
+// copying is what this node has read from SQL because Redis had no copy of it: it is put there for other nodes after the
+// answer, which does not wait for it.
+type copying struct {
+	mu     sync.Mutex
+	posts  map[services.PostID]struct{}
+	users  map[services.UserNumber]struct{}
+	wakeUp chan struct{}
+}
+
+func newCopying() copying {
+	return copying{
+		posts: map[services.PostID]struct{}{}, users: map[services.UserNumber]struct{}{}, wakeUp: make(chan struct{}, 1),
+	}
+}
+
+func (c *copying) add(posts []services.PostID, users []services.UserNumber) {
+	if len(posts)+len(users) == 0 {
+		return
+	}
+	c.mu.Lock()
+	if len(c.posts)+len(c.users) < mostCopying {
+		for _, post := range posts {
+			c.posts[post] = struct{}{}
+		}
+		for _, user := range users {
+			c.users[user] = struct{}{}
+		}
+	}
+	c.mu.Unlock()
+	select {
+	case c.wakeUp <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (c *copying) take() (posts []services.PostID, users []services.UserNumber) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	posts, users = slices.Collect(maps.Keys(c.posts)), slices.Collect(maps.Keys(c.users))
+	clear(c.posts)
+	clear(c.users)
+	return posts, users
+}
+
+// runCopying copies until ctx ends.
+func (m *Mirror) runCopying(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.copy.wakeUp:
+			m.copyOnce(ctx)
+		}
+	}
+}
+
+// copyOnce puts into Redis what waits for it, as memory has it now: of what has changed since it was read nothing is put.
+func (m *Mirror) copyOnce(ctx context.Context) {
+	ids, numbers := m.copy.take()
+	if len(ids)+len(numbers) == 0 {
+		return
+	}
+	posts, _ := m.posts.many(ids)
+	users, _ := m.users.many(numbers)
+	if err := m.copies.PutCopies(ctx, slices.Collect(maps.Values(posts)), slices.Collect(maps.Values(users))); err != nil {
+		m.log.Debug("copies were not written to Redis", "error", err)
+	}
+}
