@@ -135,7 +135,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if s.store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
-	s.redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Node: cfg.Node, DataDir: cfg.Data, MessageTypes: cfg.SiteMessageTypes, Clock: s.clock, Log: log})
+	s.redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Late: true, Node: cfg.Node, DataDir: cfg.Data, MessageTypes: cfg.SiteMessageTypes, Clock: s.clock, Log: log})
 	if err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}

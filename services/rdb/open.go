@@ -43,7 +43,9 @@ type Client struct {
 	closing sync.Mutex // held to end ctx and to start work
 	work    sync.WaitGroup
 	loading atomic.Bool
-	costly  sync.Once // the warning about what is not compact
+	late    atomic.Bool // Redis has not answered since Open, which is still to prepare it
+	costly  sync.Once   // the warning about what is not compact
+	refused sync.Once   // the warning that a late Redis refuses
 }
 
 // quiet takes the library's log, which speaks of every failed dial: what an operator should know is logged here.
@@ -58,7 +60,8 @@ func (quiet) Printf(ctx context.Context, format string, values ...any) {
 func init() { redis.SetLogger(quiet{}) }
 
 // Open connects to the Redis that the options name, or starts one. An error names the address: INVALID for a URL that
-// cannot be read or that Redis refuses (a wrong password), UNAVAILABLE for a Redis that is not there, or not ready.
+// cannot be read or that Redis refuses (a wrong password), UNAVAILABLE for a Redis that is not there, or not ready, unless
+// the options say that it may be late.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	options = options.withDefaults()
 	if options.URL == modeAuto {
@@ -77,15 +80,21 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 			err = c.ready(ctx)
 		}
 	}
-	if err != nil {
-		name := options.URL
-		if at != nil {
-			name = at.name()
-		}
-		_ = c.Close()
-		return nil, openError(err, name)
+	if err == nil {
+		return c, nil
 	}
-	return c, nil
+	name := options.URL
+	if at != nil {
+		name = at.name()
+	}
+	failure := openError(err, name)
+	if options.Late && c.redis != nil && c.local == nil && services.IsUnavailable(failure) && ctx.Err() == nil {
+		c.log.Warn("this node goes on without Redis until it answers", "error", failure, "cause", err)
+		c.late.Store(true)
+		return c, nil
+	}
+	_ = c.Close()
+	return nil, failure
 }
 
 func openError(err error, name string) error {
@@ -165,6 +174,24 @@ func (c *Client) ready(ctx context.Context) error {
 	if err := c.CheckWrites(ctx); err != nil && !c.RefusesWrites() {
 		return err
 	}
+	return nil
+}
+
+// arrive prepares a Redis that was late, once it answers.
+func (c *Client) arrive(ctx context.Context) error {
+	if !c.late.Load() {
+		return nil
+	}
+	if err := c.ready(ctx); err != nil {
+		if !services.IsUnavailable(err) {
+			c.refused.Do(func() {
+				c.log.Error("Redis refuses what its URL asks: user, password, database or rights", "error", err)
+			})
+		}
+		return err
+	}
+	c.late.Store(false)
+	c.log.Info("Redis answers: this node goes on with it")
 	return nil
 }
 

@@ -234,3 +234,53 @@ func TestSettingsOfTheClients(t *testing.T) {
 		t.Errorf("sentinel: %+v", sentinel)
 	}
 }
+
+// A Redis that may be late is no error at Open. It is prepared when it comes: scripts, settings, lineage.
+func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	server.Kill()
+	var log recorder
+	c := connect(t, Options{URL: server.URL(), Late: true, Log: log.log()})
+	if err := c.Ping(t.Context()); !services.IsUnavailable(err) {
+		t.Errorf("Ping before it has come: %v, want UNAVAILABLE", err)
+	}
+	if n := strings.Count(log.String(), "goes on without Redis"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, log.String())
+	}
+	server.Start()
+	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
+	watching, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Watch(watching) }()
+	eventually(t, 10*time.Second, "it is prepared", func() error {
+		if c.late.Load() {
+			return fmt.Errorf("it is late still: %s", log.String())
+		}
+		return nil
+	})
+	stop()
+	<-ended
+	for _, s := range loaded {
+		if there, err := c.rds().ScriptExists(t.Context(), s.sha1).Result(); err != nil || !there[0] {
+			t.Errorf("script %s: loaded %v, %v", s.name, there, err)
+		}
+	}
+	values, err := c.rds().ConfigGet(t.Context(), "zset-max-listpack-entries").Result()
+	if err != nil || values["zset-max-listpack-entries"] != "512" {
+		t.Errorf("zset-max-listpack-entries = %v, %v, want 512", values, err)
+	}
+	if c.epoch.value() == noEpoch {
+		t.Error("its lineage is not known")
+	}
+}
+
+// A URL that is none, and a password that is wrong, do not get better by waiting.
+func TestLateIsNoExcuseForAURLThatIsWrong(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	server.Do("ACL", "SETUSER", "guest", "on", ">right", "~*", "+@all")
+	for _, url := range []string{"rediz://127.0.0.1:1", strings.Replace(server.URL(), "redis://", "redis://guest:secret@", 1)} {
+		if _, err := Open(t.Context(), Options{URL: url, Late: true}); services.CodeOf(err) != services.Invalid {
+			t.Errorf("Open(%s): %v, want INVALID", url, err)
+		}
+	}
+}
