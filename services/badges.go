@@ -110,8 +110,8 @@ type CategoryCounts struct {
 	Days     [8]int // unseen groups of Day, Day-1, ... Day-7
 }
 
-// Version prints the pair (own, shared) so that text compares like the pair: own counts the changes of the
-// user's document, shared is the newest stamp among the shared things that it shows. Both are microseconds.
+// Version prints the pair (own, shared) so that text compares like the pair. own rises with each change of the user's document
+// and is microseconds; shared rises with each change of what the document shares with others. Both have 16 digits at most.
 func Version(own, shared uint64) string {
 	text := make([]byte, 0, 2*versionDigits+1)
 	text = appendPadded(text, own)

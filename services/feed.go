@@ -65,10 +65,10 @@ type FollowedAuthor struct {
 
 // PulledCount is how many posts of pulled authors wait for a reader, as a node knows when it renders.
 type PulledCount struct {
-	New    int
-	More   bool   // or more than that
-	Behind bool   // of some authors nothing is known yet: or more than that
-	Stamp  uint64 // the newest of the authors' changes (us)
+	New      int
+	More     bool   // or more than that
+	Behind   bool   // of some authors nothing is known yet: or more than that
+	Sequence uint64 // the sum of the authors' versions: it rises with each change
 }
 
 // FeedEnd says why a feed ends where it ends.

@@ -79,9 +79,9 @@ func (p ShowPlace) Before(other ShowPlace) bool {
 
 // LiveCount is how many shows of followed hosts run that went live since a viewer looked, as a node knows when it renders.
 type LiveCount struct {
-	New    int
-	Stamp  uint64 // the newest change of the hosts' live shows (us)
-	Behind bool   // of the shows nothing is known yet
+	New      int
+	Sequence uint64 // the sum of the hosts' versions: it rises with each change of which shows are live
+	Behind   bool   // of the shows nothing is known yet
 }
 
 // The bounds of shows.

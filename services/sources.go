@@ -165,11 +165,11 @@ type ConversationSums struct {
 	Mentions int             // over all
 	ReadSide []ReadSidePlace // those counted when somebody reads, and not muted
 
-	// What a node knows of ReadSide when it renders: how many wait above the places, since when (us), and whether of some
-	// nothing is known.
-	ReadUnread int
-	ReadSince  uint64
-	ReadBehind bool
+	// What a node knows of ReadSide when it renders: how many wait above the places, the sum of the heads, which rises with
+	// each message, and whether of some nothing is known.
+	ReadUnread   int
+	ReadSequence uint64
+	ReadBehind   bool
 }
 
 // ReadSidePlace is where a user stands in a conversation that is counted when somebody reads: what its head is above Base

@@ -24,14 +24,14 @@ func (s *Service) withHeads(ctx context.Context, documents []rdb.Document) {
 	for i := range documents {
 		sums := &documents[i].Conversations
 		counted := s.mirror.ReadSide(sums.ReadSide, s.clock.Now())
-		sums.ReadUnread, sums.ReadSince, sums.ReadBehind = counted.Unread, counted.Stamp, !counted.Known
+		sums.ReadUnread, sums.ReadSequence, sums.ReadBehind = counted.Unread, counted.Sequence, !counted.Known
 	}
 }
 
 // conversations are the unread messages of all conversations, counted in either way.
 func (v *view) conversations(badges *services.Badges) {
 	sums := v.document.Conversations
-	v.since(sums.ReadSince)
+	v.learned(sums.ReadSequence)
 	precision := services.Exact
 	if sums.ReadBehind {
 		precision = services.AtLeast

@@ -21,7 +21,7 @@ func (s *Service) withLive(documents []rdb.Document) {
 // liveBoard is how many shows run that went live since the board was looked at.
 func (v *view) liveBoard(badges *services.Badges) {
 	live := v.document.LiveCount
-	v.since(live.Stamp)
+	v.learned(live.Sequence)
 	badges.LiveBoard = exact(live.New)
 	if live.Behind {
 		badges.LiveBoard = services.NewCount(0, services.Unknown, time.Time{})

@@ -2,11 +2,11 @@ package badge
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -24,7 +24,10 @@ func (n node) announce(id services.PostID, ends time.Duration) {
 		if ends > 0 {
 			a.EndsAt = tx.Now.Add(ends)
 		}
-		return tx.InsertAnnouncement(ctx, a)
+		if err := tx.InsertAnnouncement(ctx, a); err != nil {
+			return err
+		}
+		return fanout.NoticeChanged(ctx, tx, a.GlobalID())
 	})
 	n.Must(n.World.Mirror.RefreshNotices(n.TB.Context()))
 }
@@ -32,7 +35,7 @@ func (n node) announce(id services.PostID, ends time.Duration) {
 // Announcements leave the number when they end, and the badges say when that is; dots are listed by name.
 func TestNoticesAreRendered(t *testing.T) {
 	notices := &mirror.Notices{
-		Shared: 7_000_000_000_000_000,
+		Sequence: 7_000,
 		Announcements: []services.Announcement{
 			{ID: 3, Position: 30, EndsAt: noon.Add(2 * time.Hour)}, {ID: 2, Position: 20, EndsAt: noon.Add(time.Hour), Segments: 1}, {ID: 1, Position: 10, EndsAt: noon.Add(time.Minute)},
 		},
@@ -60,8 +63,8 @@ func TestNoticesAreRendered(t *testing.T) {
 		if len(badges.Dots) != 2 || badges.Dots[0] != (services.Dot{Name: "shop", Lit: c.lit[0]}) || badges.Dots[1] != (services.Dot{Name: "wallet", Lit: c.lit[1]}) {
 			t.Errorf("%+v: %+v", c, badges.Dots)
 		}
-		if !strings.HasSuffix(badges.Version, ".7000000000000000") {
-			t.Errorf("the version is %s", badges.Version)
+		if want := services.Version(5, sharedBase+uint64(noon.Unix()/86400)+7_000); badges.Version != want {
+			t.Errorf("the version is %s, want %s", badges.Version, want)
 		}
 	}
 	if badges := (&view{document: rdb.Document{Ready: true}, moment: moment{now: noon}}).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {

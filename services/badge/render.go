@@ -8,10 +8,15 @@ import (
 
 const day = 24 * time.Hour
 
-// render makes what is shown of a document at a moment. Time is part of it: what expires leaves its number, and the
-// version's shared half is the newest of the shared changes and the last such boundary.
+// sharedBase is where the shared half of versions begins. Earlier releases put a time there, in microseconds since 1970: what
+// follows is newer than all of these.
+const sharedBase = 2_000_000_000_000_000
+
+// render makes what is shown of a document at a moment. Time is part of it: what expires leaves its number, and each
+// such boundary raises the version.
 func (v *view) render() *services.Badges {
 	badges := &services.Badges{}
+	v.shared = 0
 	v.homeFeed(badges)
 	v.notifications(badges)
 	v.siteMessages(badges)
@@ -20,7 +25,7 @@ func (v *view) render() *services.Badges {
 	v.liveBoard(badges)
 	v.dots(badges)
 	v.quiet(badges)
-	badges.Version, badges.NextAt = services.Version(v.document.N, v.shared), v.next
+	badges.Version, badges.NextAt = services.Version(v.document.N, sharedBase+v.shared), v.next
 	v.sum(badges)
 	return badges
 }

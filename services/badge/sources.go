@@ -14,8 +14,10 @@ type view struct {
 	caps     Caps
 	expiry   services.Expiry
 	moment
-	// shared is the newest stamp (us) among the shared things that this user's badges show, the last time boundary
-	// among them.
+	// shared is the sum of what only rises of all that these badges share with others: the sequence of each stream, and the
+	// number of the boundaries that time has passed. It rises whenever any of them does, in whatever order this node learns of
+	// them, and on the node that knows all it is the greatest: the greatest of them would stay the same when a stream moves
+	// that is behind another one.
 	shared uint64
 	next   time.Time
 }
@@ -27,15 +29,19 @@ func (v *view) changesAt(at time.Time) {
 	}
 }
 
-// since notes that what is shown holds since a moment, at the earliest.
-func (v *view) since(stamp uint64) { v.shared = max(v.shared, stamp) }
+// learned adds the sequence of a shared stream. SQL tells it to every node, so that it never falls for a user, whatever node
+// answers or starts again.
+func (v *view) learned(sequence uint64) { v.shared += sequence }
+
+// passed adds how many boundaries time has passed since 1970 that change these badges.
+func (v *view) passed(boundaries int64) { v.shared += uint64(max(0, boundaries)) }
 
 func exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
 
 // homeFeed is what was published since the feed was looked at: what was pushed, and what this node has in memory.
 func (v *view) homeFeed(badges *services.Badges) {
 	pulled := v.document.PulledCount
-	v.since(pulled.Stamp)
+	v.learned(pulled.Sequence)
 	value, more := v.document.FeedCount+pulled.New, v.document.FeedMore || pulled.More || pulled.Behind
 	precision := services.Exact
 	if more || value > services.Retention {
@@ -47,7 +53,7 @@ func (v *view) homeFeed(badges *services.Badges) {
 // notifications are the unseen groups of the last days, by category. They leave day by day.
 func (v *view) notifications(badges *services.Badges) {
 	today := v.now.Truncate(day)
-	v.since(uint64(today.UnixMicro()))
+	v.passed(today.Unix() / int64(day/time.Second))
 	for _, category := range services.Categories {
 		*badges.Notifications.Of(category) = exact(0)
 	}
@@ -76,7 +82,7 @@ func (v *view) announcements(badges *services.Badges) {
 		return
 	}
 	count, ends := v.notices.CountUnread(v.document.Notice, v.segments())
-	v.since(v.notices.Shared)
+	v.learned(v.notices.Sequence)
 	v.changesAt(ends)
 	badges.Announcements = exact(count)
 }

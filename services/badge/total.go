@@ -129,17 +129,9 @@ func (v *view) quiet(badges *services.Badges) {
 	quiet, changesAt := policy.Quiet(v.now)
 	badges.Quiet = quiet
 	v.changesAt(changesAt)
-	// What is shown now began as long before the next boundary as it lasts.
-	lasts := span(policy.QuietTo, policy.QuietFrom)
-	if quiet {
-		lasts = span(policy.QuietFrom, policy.QuietTo)
+	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each passes once a day
+		v.passed(v.now.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
 	}
-	v.since(uint64(changesAt.Add(-lasts).UnixMicro()))
-}
-
-// span is how long it is from one minute of the day to the next time that it is another.
-func span(from, to int) time.Duration {
-	return time.Duration((to-from+services.MinutesPerDay)%services.MinutesPerDay) * time.Minute
 }
 
 // unknown is the document when nothing answers: its version is older than any that a client can hold.

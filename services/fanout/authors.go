@@ -140,6 +140,11 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		done = false
+		if counted.Pull != known.Pull {
+			if _, err := tx.LockLog(ctx, mirror.LogPull); err != nil {
+				return err
+			}
+		}
 		now, err := tx.AuthorForUpdate(ctx, known.Number)
 		if err != nil || now.Version != known.Version {
 			return err
@@ -168,7 +173,8 @@ func beginNaming(ctx context.Context, tx *store.Tx, author services.UserNumber, 
 	if err := tx.Enqueue(ctx, jobs...); err != nil {
 		return err
 	}
-	return mirror.PullChange{Author: author}.Append(ctx, tx)
+	_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
+	return err
 }
 
 // chunkJobs are jobs of a kind, one for each chunk of followers.

@@ -86,7 +86,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		count := func(user services.UserNumber, seen uint64) services.LiveCount {
 			return w.Mirror.CountLive(w.Document(user).Hosts, seen)
 		}
-		if got := count(users[1], 0); got.New != 1 || got.Stamp == 0 || got.Stamp != count(late, 0).Stamp {
+		if got := count(users[1], 0); got.New != 1 || got.Sequence == 0 || got.Sequence != count(late, 0).Sequence {
 			t.Errorf("a follower has %+v shows to see", got)
 		}
 		if seen, before := count(users[1], 2), count(late, 0); seen.New != 0 || before.New != 0 {

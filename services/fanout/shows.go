@@ -97,21 +97,19 @@ func (f *Fanout) ChangeShow(ctx context.Context, tx *store.Tx, before, after ser
 // tell appends a change of a show to the log, if boards have its host's shows, and answers the show with its version and where
 // it stood before; nil when it has not moved, or was nowhere.
 func (f *Fanout) tell(ctx context.Context, tx *store.Tx, before, after services.Show) (services.Show, *store.ShowFormer, error) {
-	named, stamp, _, err := tx.Host(ctx, after.Host)
+	_, named, err := tx.Host(ctx, after.Host)
 	if err != nil || !named {
 		return after, nil, err
 	}
 	if !after.Moved(before) {
-		change := mirror.ShowChange{Show: after, Stamp: stamp}
+		change := mirror.ShowChange{Show: after}
 		return after, nil, change.AppendTexts(ctx, tx)
 	}
-	if (after.Status == services.ShowLive) != (before.Status == services.ShowLive) {
-		if stamp, err = tx.RaiseHostStamp(ctx, after.Host); err != nil {
-			return after, nil, err
-		}
-	}
-	change := mirror.ShowChange{Show: after, Stamp: stamp}
+	change := mirror.ShowChange{Show: after, Live: (after.Status == services.ShowLive) != (before.Status == services.ShowLive)}
 	version, err := change.Append(ctx, tx)
+	if err == nil && change.Live {
+		err = tx.SetHostVersion(ctx, after.Host, version)
+	}
 	if err != nil || before.Version == 0 {
 		return change.Show, nil, err
 	}

@@ -55,6 +55,7 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 		return nil, err
 	}
 	var post services.Post
+	var pulled uint64 // the version of the log
 	return &fanout.Op{
 		Name: "publishPost", Actor: author, Input: draft.input(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -71,7 +72,7 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 				post.Kind = parent.Kind.AnswerKind()
 			}
 			post.OffFeed = !slices.Contains(s.kinds, post.Kind)
-			if err := insert(ctx, tx, &post); err != nil {
+			if pulled, err = insert(ctx, tx, &post); err != nil {
 				return nil, err
 			}
 			if err := tx.InsertPostMentions(ctx, post.ID, mentioned); err != nil {
@@ -89,7 +90,7 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 			}
 			s.mirror.Keep(post)
 			if post.Pull {
-				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: post.ID}, post.UpdatedAt)
+				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: post.ID}, pulled)
 			}
 			if post.OffFeed {
 				return nil
@@ -99,17 +100,18 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 	}, nil
 }
 
-// insert writes a post down with its way, which one look-up tells, whatever the audience: every node learns of a pulled one.
-func insert(ctx context.Context, tx *store.Tx, post *services.Post) error {
+// insert writes a post down with its way, which one look-up tells, whatever the audience: every node learns of a pulled one, by
+// the version of the log that is answered.
+func insert(ctx context.Context, tx *store.Tx, post *services.Post) (pulled uint64, err error) {
 	if !post.OffFeed {
 		mode, err := tx.AuthorMode(ctx, post.Author)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		post.Pull = mode == services.AuthorHuge
 	}
 	if err := tx.InsertPost(ctx, *post); err != nil || !post.Pull {
-		return err
+		return 0, err
 	}
 	return mirror.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
 }
@@ -174,7 +176,7 @@ func causesOf(post, parent services.Post, mentioned []services.UserNumber) (caus
 // CONFLICT when it is deleted already.
 func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout.Op {
 	var changedAt time.Time
-	var pulled bool
+	var pulled uint64 // the version of the log; 0: the post is not pulled
 	return &fanout.Op{
 		Name: "deletePost", Actor: author, Input: id.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -189,8 +191,8 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout
 			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
 				return nil, err
 			}
-			if pulled = post.Pull; pulled {
-				if err := (mirror.PullChange{Author: author, Post: id, Deleted: true}).Append(ctx, tx); err != nil {
+			if pulled = 0; post.Pull {
+				if pulled, err = (mirror.PullChange{Author: author, Post: id, Deleted: true}).Append(ctx, tx); err != nil {
 					return nil, err
 				}
 			}
@@ -202,8 +204,8 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout
 		},
 		Own: func(ctx context.Context) error {
 			s.mirror.PostChanged(id, changedAt)
-			if pulled {
-				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: id, Deleted: true}, changedAt)
+			if pulled > 0 {
+				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: id, Deleted: true}, pulled)
 			}
 			return s.fanout.DropOwn(ctx, author, id)
 		},

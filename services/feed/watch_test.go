@@ -19,7 +19,8 @@ func (n node) insertLate(author services.UserNumber, id services.PostID) {
 			return err
 		}
 		post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "late", Pull: mode == services.AuthorHuge}
-		return insert(ctx, tx, &post)
+		_, err = insert(ctx, tx, &post)
+		return err
 	})
 }
 

@@ -159,15 +159,16 @@ func (s stage) wantLife(id services.PostID, planned services.Show, later time.Ti
 	if diff := cmp.Diff(want, history); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	// The host's stamp moves with what is live, and with nothing else.
-	var stamps []uint64
+	// The host's version moves with what is live, and with nothing else.
+	var moved []services.ShowStatus
 	for _, change := range s.logged() {
-		if len(stamps) == 0 || stamps[len(stamps)-1] != change.Stamp {
-			stamps = append(stamps, change.Stamp)
+		if change.Live {
+			moved = append(moved, change.Show.Status)
 		}
 	}
-	if len(stamps) != 3 || stamps[0] != 0 || stamps[1] >= stamps[2] {
-		t.Errorf("the stamps are %v", stamps)
+	versions, err := s.Store.HostVersions(t.Context(), host-1, 1)
+	if !slices.Equal(moved, []services.ShowStatus{services.ShowLive, services.ShowReplay}) || err != nil || versions[0].Version != 5 {
+		t.Errorf("it moved with %v to %v, %v", moved, versions, err)
 	}
 }
 

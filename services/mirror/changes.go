@@ -22,22 +22,27 @@ type FanoutChange struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
-// Append writes the change into the log, in the transaction of the fact.
-func (c PullChange) Append(ctx context.Context, tx *store.Tx) error {
-	return appendChange(ctx, tx, LogPull, UserNumberText(c.Author), c)
+// Append writes the change into the log, in the transaction of the fact, and answers its version. Whoever locks the author's
+// row as well locks the log before it: see store.Tx.LockLog.
+func (c PullChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
+	if version, err = appendChange(ctx, tx, LogPull, UserNumberText(c.Author), c); err != nil {
+		return 0, err
+	}
+	return version, tx.SetPulledVersion(ctx, c.Author, version)
 }
 
 // Append writes the change into the log, in the transaction of the fact.
 func (c FanoutChange) Append(ctx context.Context, tx *store.Tx) error {
-	return appendChange(ctx, tx, LogFanout, c.Post.String(), c)
+	_, err := appendChange(ctx, tx, LogFanout, c.Post.String(), c)
+	return err
 }
 
-func appendChange(ctx context.Context, tx *store.Tx, kind, key string, change any) error {
+func appendChange(ctx context.Context, tx *store.Tx, kind, key string, change any) (version uint64, err error) {
 	payload, err := json.Marshal(change)
-	if err == nil {
-		_, err = tx.AppendLog(ctx, kind, key, payload)
+	if err != nil {
+		return 0, err
 	}
-	return err
+	return tx.AppendLog(ctx, kind, key, payload)
 }
 
 // ParsePullChange reads an entry of the kind LogPull.

@@ -48,7 +48,7 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 
 func appendAll(ctx context.Context, tx *store.Tx, pulls []mirror.PullChange, fanouts []mirror.FanoutChange) error {
 	for _, change := range pulls {
-		if err := change.Append(ctx, tx); err != nil {
+		if _, err := change.Append(ctx, tx); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,6 @@ const (
 type heads struct {
 	mu    sync.RWMutex
 	known map[services.ConversationID]*head
-	stamp uint64 // the newest that was given: what is learnt later has a greater one
 
 	readers  *readers[services.ConversationID] // who are watched and shown them
 	watchers map[services.ConversationID][]chan struct{}
@@ -29,8 +28,7 @@ type heads struct {
 
 type head struct {
 	number   int64
-	revision int64  // of what its messages and members show: only who watches it is told
-	stamp    uint64 // when it moved (us)
+	revision int64 // of what its messages and members show: only who watches it is told
 	asked    time.Time
 }
 
@@ -44,9 +42,9 @@ func newHeads() heads {
 
 // ReadSide is what waits in conversations that are counted when somebody reads.
 type ReadSide struct {
-	Unread int
-	Stamp  uint64 // the newest of their changes (us)
-	Known  bool   // false: of some nothing is known, and the number may be greater
+	Unread   int
+	Sequence uint64 // the sum of their heads: it rises with each message
+	Known    bool   // false: of some nothing is known, and the number may be greater
 }
 
 // LearnHeads reads what is not known yet of conversations' heads, one SELECT for each 1,000, and keeps them current from
@@ -83,7 +81,7 @@ func (m *Mirror) ReadSide(places []services.ReadSidePlace, now time.Time) ReadSi
 			continue
 		}
 		counted.Unread += int(max(0, head.number-place.Base))
-		counted.Stamp = max(counted.Stamp, head.stamp)
+		counted.Sequence += uint64(head.number)
 		stale = stale || now.Sub(head.asked) > headsKeptFor/4
 	}
 	m.heads.mu.RUnlock()
@@ -136,9 +134,7 @@ func (h *heads) raise(moved store.Head) {
 	if known.number >= moved.Number {
 		return
 	}
-	// Two changes of one moment are two versions of every badge that shows them.
-	h.stamp = max(h.stamp+1, uint64(moved.At.UnixMicro()))
-	known.number, known.stamp = moved.Number, h.stamp
+	known.number = moved.Number
 	h.readers.moved(moved.Conversation)
 }
 
@@ -190,9 +186,7 @@ func (m *Mirror) readHeads(ctx context.Context, ids []services.ConversationID) e
 		m.heads.mu.Lock()
 		for _, one := range read {
 			if m.heads.known[one.Conversation] == nil {
-				stamp := uint64(one.At.UnixMicro())
-				m.heads.known[one.Conversation] = &head{number: one.Number, revision: one.Revision, stamp: stamp, asked: now}
-				m.heads.stamp = max(m.heads.stamp, stamp)
+				m.heads.known[one.Conversation] = &head{number: one.Number, revision: one.Revision, asked: now}
 				continue
 			}
 			m.heads.raise(one)

@@ -100,8 +100,8 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.head(2, 9)
 	r.look()
 	second := r.wants(4, true, places...)
-	if second.Stamp <= first.Stamp || r.told.Load() != 1 {
-		t.Errorf("the stamp went from %d to %d, the reader was told %d times", first.Stamp, second.Stamp, r.told.Load())
+	if second.Sequence <= first.Sequence || r.told.Load() != 1 {
+		t.Errorf("the sequence went from %d to %d, the reader was told %d times", first.Sequence, second.Sequence, r.told.Load())
 	}
 	if r.look(); r.told.Load() != 1 {
 		t.Error("the reader was told of nothing")
@@ -115,10 +115,10 @@ func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 	r.head(1, 1)
 	r.head(2, 1)
 	r.LearnHeads(t.Context(), places)
-	last := r.wants(2, true, places...).Stamp
+	last := r.wants(2, true, places...).Sequence
 	for i := range int64(4) {
 		r.HeadMoved(store.Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
-		stamp := r.wants(int(3+i), true, places...).Stamp
+		stamp := r.wants(int(3+i), true, places...).Sequence
 		if stamp <= last {
 			t.Errorf("change %d has the stamp %d, the one before %d", i, stamp, last)
 		}
@@ -126,8 +126,8 @@ func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 	}
 	r.HeadMoved(store.Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
 	r.HeadMoved(store.Head{Conversation: 9, Number: 1, At: r.Now()})              // nobody's
-	if got := r.wants(6, true, places...); got.Stamp != last {
-		t.Errorf("nothing moved, and the stamp is %d after %d", got.Stamp, last)
+	if got := r.wants(6, true, places...); got.Sequence != last {
+		t.Errorf("nothing moved, and the stamp is %d after %d", got.Sequence, last)
 	}
 }
 

@@ -10,15 +10,14 @@ import (
 	"tidings/services/store"
 )
 
-// LogNotice is the kind of the log for announcements and dots. Both share it, and with it one order: a node never shows a
-// later change of one without the earlier ones of the other. The key is the global id of the announcement, or the dot's name.
-const LogNotice = "notice"
+// LogNotice is store.LogNotice.
+const LogNotice = store.LogNotice
 
 // Notices is what all users share of announcements and dots, as it is at a moment. It does not change.
 type Notices struct {
-	// Shared is the version of it, for the shared half of a badge's version: on one node it rises with every change, also
-	// with those that time makes, and it is on every node the same unless a change came late or a clock was set back.
-	Shared        uint64
+	// Sequence rises with every change, and is the same on every node that knows the same at the same time: twice the version
+	// of the log, and the ends that have passed. A change of the log may take one end back.
+	Sequence      uint64
 	Announcements []services.Announcement // those that run, the newest first, without their texts
 	Dots          []services.RaisedDot    // by their names
 
@@ -31,14 +30,6 @@ type noticeMemory struct {
 
 	mu    sync.Mutex
 	facts *store.Notices // nil: never loaded
-	cause noticeCause    // of current
-}
-
-// noticeCause is what makes one state of the notices another: a change of the facts, the end of an announcement, midnight,
-// at which badges change by themselves.
-type noticeCause struct {
-	stamp    uint64
-	end, day int64
 }
 
 // Notices answers what all users share at a moment. It is UNAVAILABLE only when SQL did not answer since this node began.
@@ -59,6 +50,9 @@ func (m *Mirror) Notices(ctx context.Context, now time.Time) (*Notices, error) {
 // tolerance is how far behind others a reader may be who asked for the time and was held up: he is shown what they are,
 // or else an announcement that has just ended would flicker.
 const tolerance = time.Second
+
+// noticesHold is for how long what was made of the facts holds where nothing ends.
+const noticesHold = 24 * time.Hour
 
 func (n *Notices) holdsAt(now time.Time) bool {
 	return n != nil && now.After(n.from.Add(-tolerance)) && now.Before(n.until)
@@ -158,40 +152,35 @@ func (n *noticeMemory) at(now time.Time) *Notices {
 	return n.show(now)
 }
 
-// show makes the notices of a moment and keeps them as the current ones. A change that this node learns of when a later
-// end has passed already gets a version after that, or else two states would have one version.
+// show makes the notices of a moment and keeps them as the current ones. They depend on nothing but the facts and the moment,
+// so that every node makes the same, one that has just started too.
 func (n *noticeMemory) show(now time.Time) *Notices {
 	if now.Before(n.facts.At) {
 		now = n.facts.At
 	}
-	const day = 24 * time.Hour
-	midnight := now.Truncate(day)
-	shown := &Notices{Dots: n.facts.Dots, from: n.facts.At, until: midnight.Add(day)}
-	lastEnd := n.facts.LastEnd
-	for _, announcement := range n.facts.Announcements {
-		switch end := announcement.EndsAt; {
-		case announcement.OverAt(now):
-			lastEnd = later(lastEnd, end)
-			continue
-		case !end.IsZero() && end.Before(shown.until):
+	shown := &Notices{Dots: n.facts.Dots, from: n.facts.At, until: now.Add(noticesHold)}
+	ended := n.facts.Ended
+	passes := func(end time.Time) bool {
+		switch {
+		case end.IsZero():
+		case !now.Before(end):
+			ended++
+			shown.from = later(shown.from, end)
+			return true
+		case end.Before(shown.until):
 			shown.until = end
 		}
-		shown.Announcements = append(shown.Announcements, announcement)
+		return false
 	}
-	shown.from = later(later(shown.from, lastEnd), midnight)
-	cause := noticeCause{stamp: n.facts.Stamp, day: midnight.UnixMicro()}
-	if !lastEnd.IsZero() {
-		cause.end = lastEnd.UnixMicro()
-	}
-	shown.Shared = max(cause.stamp, uint64(cause.end), uint64(cause.day))
-	if former := n.current.Load(); former != nil {
-		if cause == n.cause {
-			shown.Shared = former.Shared
-		} else {
-			shown.Shared = max(shown.Shared, former.Shared+1)
+	for _, announcement := range n.facts.Announcements {
+		if !passes(announcement.EndsAt) {
+			shown.Announcements = append(shown.Announcements, announcement)
 		}
 	}
-	n.cause = cause
+	for _, end := range n.facts.HiddenEnds {
+		passes(end)
+	}
+	shown.Sequence = 2*n.facts.Version + ended
 	n.current.Store(shown)
 	return shown
 }

@@ -45,61 +45,76 @@ func entry(id services.PostID, ends time.Duration) services.Announcement {
 
 func TestAnnouncementsEndInMemory(t *testing.T) {
 	e := newEngines()
-	e.notices = store.Notices{At: noon, Stamp: micro(noon), Announcements: []services.Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
+	e.notices = store.Notices{At: noon, Version: 7, Ended: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []services.Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
 	m := newMirror(e)
 	first := shows(t, m, noon)
-	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.Shared != micro(noon) {
-		t.Fatalf("at first %v at %d", got, first.Shared)
+	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.Sequence != 2*7+2 {
+		t.Fatalf("at first %v at %d", got, first.Sequence)
 	}
 	if again := shows(t, m, noon.Add(time.Minute-1)); again != first || e.sqlNotices != 1 {
 		t.Errorf("made again before anything changed; SQL was asked %d times", e.sqlNotices)
 	}
 	over := shows(t, m, noon.Add(time.Minute))
-	if got := ids(over); !slices.Equal(got, []services.PostID{2, 1}) || over.Shared != micro(noon.Add(time.Minute)) {
-		t.Errorf("after the first end %v at %d", got, over.Shared)
+	if got := ids(over); !slices.Equal(got, []services.PostID{2, 1}) || over.Sequence != first.Sequence+1 {
+		t.Errorf("after the first end %v at %d", got, over.Sequence)
 	}
 	if late := shows(t, m, noon.Add(time.Minute-1)); late != over {
 		t.Errorf("a reader that was held up sees %v again: it flickers", ids(late))
 	}
 	midnight := noon.Add(12 * time.Hour)
-	if night := shows(t, m, midnight.Add(time.Hour)); night.Shared != micro(midnight) || len(night.Announcements) != 1 {
-		t.Errorf("after midnight %v at %d", ids(night), night.Shared)
+	if night := shows(t, m, midnight.Add(time.Hour)); night.Sequence != first.Sequence+3 || len(night.Announcements) != 1 {
+		t.Errorf("after all ends %v at %d", ids(night), night.Sequence)
 	}
 	if e.sqlNotices != 1 {
 		t.Errorf("SQL was asked %d times", e.sqlNotices)
 	}
 }
 
-// A change that this node learns of late, when an end after it has passed already, is news all the same.
+// A change that this node learns of late, when an end after it has passed already, is news all the same; so is one that takes
+// an end back.
 func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	e := newEngines()
-	e.notices = store.Notices{At: noon, Stamp: 5, Announcements: []services.Announcement{entry(1, time.Minute)}}
+	e.notices = store.Notices{At: noon, Stamp: 5, Version: 1, Announcements: []services.Announcement{entry(1, time.Minute)}}
 	m := newMirror(e)
 	shows(t, m, noon)
 	end := noon.Add(time.Minute)
 	over := shows(t, m, end)
-	e.notices = store.Notices{At: end.Add(1), Stamp: micro(end) - 1, LastEnd: end, Dots: []services.RaisedDot{{Name: "shop"}}}
-	if err := m.RefreshNotices(t.Context()); err != nil {
-		t.Fatal(err)
+	change := func(notices store.Notices) *Notices {
+		t.Helper()
+		e.notices = notices
+		if err := m.RefreshNotices(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return shows(t, m, notices.At)
 	}
-	if raised := shows(t, m, end.Add(1)); raised.Shared != over.Shared+1 || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
-		t.Errorf("the raise has the version %d after %d", raised.Shared, over.Shared)
+	raised := change(store.Notices{At: end.Add(1), Stamp: 6, Version: 2, Ended: 1, Dots: []services.RaisedDot{{Name: "shop"}}})
+	if raised.Sequence <= over.Sequence || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
+		t.Errorf("the raise has the version %d after %d", raised.Sequence, over.Sequence)
+	}
+	longer := change(store.Notices{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []services.Announcement{entry(1, time.Hour)}})
+	if longer.Sequence <= raised.Sequence || len(longer.Announcements) != 1 {
+		t.Errorf("an end that was moved has the version %d after %d", longer.Sequence, raised.Sequence)
 	}
 }
 
+// What is shown at a moment is that of the moment, under the number that it had then: a node whose clock is set back says
+// nothing new.
 func TestTheClockIsSetBack(t *testing.T) {
 	e := newEngines()
-	e.notices = store.Notices{At: noon, Stamp: 5, LastEnd: noon.Add(-time.Minute)}
+	e.notices = store.Notices{At: noon, Stamp: 5, Version: 3, Ended: 1}
 	m := newMirror(e)
-	before := shows(t, m, noon).Shared
+	now := shows(t, m, noon).Sequence
 	back := noon.Add(-time.Hour)
-	e.notices = store.Notices{At: back, Stamp: 5, Announcements: []services.Announcement{entry(1, time.Nanosecond)}}
+	e.notices = store.Notices{At: back, Stamp: 5, Version: 3, Announcements: []services.Announcement{entry(1, time.Nanosecond)}}
 	e.notices.Announcements[0].EndsAt = noon.Add(-time.Minute)
-	if n := shows(t, m, back); len(n.Announcements) != 1 || n.Shared <= before {
-		t.Errorf("what has not ended yet is not shown: %v at %d after %d", ids(n), n.Shared, before)
+	if n := shows(t, m, back); len(n.Announcements) != 1 || n.Sequence != now-1 {
+		t.Errorf("what has not ended yet is not shown: %v at %d, and later %d", ids(n), n.Sequence, now)
+	}
+	if n := shows(t, m, noon); len(n.Announcements) != 0 || n.Sequence != now {
+		t.Errorf("when the time comes again %v at %d, and before %d", ids(n), n.Sequence, now)
 	}
 	e.sqlDown = errors.New("away")
-	if n := shows(t, m, back.Add(-time.Hour)); len(n.Announcements) != 1 {
+	if n := shows(t, m, back.Add(-time.Hour)); n == nil {
 		t.Error("memory was lost with SQL")
 	}
 }
@@ -242,59 +257,81 @@ func TestWhatIsMeantForAUser(t *testing.T) {
 	}
 }
 
-// TestOneVersionIsOneState lets facts change, come late and be read again, announcements end and the clock jump, at
-// random: the version never falls, and two states never have the same one.
+// Facts change, also the end of what is over, come late and are read again, and announcements end, at random and on two nodes:
+// on each of them the number never falls and is of one state, and when both know all it is the same.
 func TestOneVersionIsOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := newEngines()
-		m := newMirror(e)
-		now, stamp := noon, micro(noon)
+		nodes := []*Mirror{newMirror(e), newMirror(e)}
+		now, version := noon, uint64(0)
 		var all []services.Announcement
-		e.notices = store.Notices{At: now, Stamp: stamp}
 		load := func() {
-			e.notices.At, e.notices.LastEnd, e.notices.Announcements, e.notices.Stamp = now, time.Time{}, nil, stamp
+			e.notices = store.Notices{At: now, Stamp: version, Version: version}
 			for _, a := range slices.Backward(all) {
-				if a.OverAt(now) {
-					e.notices.LastEnd = later(e.notices.LastEnd, a.EndsAt)
-				} else {
+				switch {
+				case a.OverAt(now):
+					e.notices.Ended++
+				case a.Withdrawn:
+					e.notices.HiddenEnds = append(e.notices.HiddenEnds, a.EndsAt)
+				default:
 					e.notices.Announcements = append(e.notices.Announcements, a)
 				}
 			}
 		}
-		states := map[uint64][]services.PostID{}
-		last := uint64(0)
-		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 5), 1, 60).Draw(t, "steps") {
-			switch step {
-			case 0: // published a while ago by a node whose clock is not ours
-				stamp = max(stamp+1, micro(now.Add(-time.Duration(rapid.IntRange(-2, 2).Draw(t, "late"))*time.Second)))
-				a := entry(services.PostID(len(all)+1), 0)
-				a.Position, a.EndsAt = stamp, now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "s"))*time.Second)
-				all = append(all, a)
-			case 1:
-				load()
-				if err := m.RefreshNotices(context.Background()); err != nil {
-					t.Fatal(err)
-				}
-			case 2:
-				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
-			case 3:
-				now = now.Add(-time.Duration(rapid.IntRange(0, 5).Draw(t, "back")) * time.Second)
-			case 4:
-				now = now.Add(12 * time.Hour)
-			}
-			n, err := m.Notices(context.Background(), now)
+		load()
+		states := []map[uint64][]services.PostID{{}, {}}
+		last := make([]uint64, len(nodes))
+		look := func(at int) *Notices {
+			load()
+			n, err := nodes[at].Notices(context.Background(), now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n.Shared < last {
-				t.Fatalf("the version falls from %d to %d", last, n.Shared)
+			if n.Sequence < last[at] {
+				t.Fatalf("the number falls from %d to %d", last[at], n.Sequence)
 			}
-			last = n.Shared
-			shown := ids(n)
-			if had, known := states[n.Shared]; known && !slices.Equal(had, shown) {
-				t.Fatalf("the version %d is of %v and of %v", n.Shared, had, shown)
+			last[at] = n.Sequence
+			if had, known := states[at][n.Sequence]; known && !slices.Equal(had, ids(n)) {
+				t.Fatalf("the number %d is of %v and of %v", n.Sequence, had, ids(n))
 			}
-			states[n.Shared] = shown
+			states[at][n.Sequence] = ids(n)
+			return n
+		}
+		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 5), 1, 60).Draw(t, "steps") {
+			at := rapid.IntRange(0, 1).Draw(t, "node")
+			ends := now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "s")) * time.Second)
+			switch step {
+			case 0:
+				version++
+				a := entry(services.PostID(len(all)+1), 0)
+				a.Position, a.EndsAt = version, ends
+				all = append(all, a)
+			case 1:
+				if len(all) > 0 {
+					version++
+					one := &all[rapid.IntRange(0, len(all)-1).Draw(t, "which")]
+					one.EndsAt, one.Withdrawn = ends, rapid.Bool().Draw(t, "withdrawn")
+				}
+			case 2, 3:
+				load()
+				if err := nodes[at].RefreshNotices(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			case 4:
+				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
+			case 5:
+				now = now.Add(12 * time.Hour)
+			}
+			look(at)
+		}
+		load()
+		for at, m := range nodes {
+			if err := m.RefreshNotices(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if n := look(at); n.Sequence != look(0).Sequence || !slices.Equal(ids(n), ids(look(0))) {
+				t.Fatalf("both know all, and show %v at %d and %v at %d", ids(n), n.Sequence, ids(look(0)), look(0).Sequence)
+			}
 		}
 	})
 }

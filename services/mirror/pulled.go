@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"tidings/services"
 	"tidings/services/store"
@@ -15,32 +14,23 @@ const (
 	pulledKept  = services.Retention + 32 // posts of an author after a load or a trim
 	pulledSlack = 32                      // and so many more before the next trim
 	pulledBatch = 200                     // authors in one SELECT
-	// recentFor is how long a change is remembered for loads that began before it, and a deletion for a publication that the
-	// log brings after it.
-	recentFor = 30 * time.Second
 )
 
 // pulled are the newest posts of the authors whose posts nobody writes into inboxes. Every node has all of them.
 type pulled struct {
 	mu      sync.RWMutex
 	authors map[services.UserNumber]*pulledAuthor
-	stamp   uint64                       // the newest that was given: what is learnt later has a greater one
-	recent  []recentChange               // made again on what a load brings, which may have read before them
-	gone    map[services.PostID]struct{} // the deletions among them
+	early   map[uint64]PullChange // by version: this node's own changes that no author's version has reached yet
 	wanted  map[services.UserNumber]struct{}
 	readers *readers[services.UserNumber]
 }
 
-// pulledAuthor is one author's posts. Who has read posts may keep them: only what is after their end is ever written.
+// pulledAuthor is one author's posts. Callers may retain posts: only what is after their end is ever written.
 type pulledAuthor struct {
-	posts []services.PostID // the oldest first
-	floor services.PostID   // the newest that is older than these, 0 when there is none
-	stamp uint64            // of the last change (us)
-}
-
-type recentChange struct {
-	PullChange
-	at time.Time // when this node heard of it
+	posts   []services.PostID // the oldest first
+	floor   services.PostID   // the newest that is older than these, 0 when there is none
+	version uint64            // of the log: all changes up to it are made
+	early   uint64            // how many changes after it are made besides
 }
 
 // PulledPosts are the newest posts of an author whom a reader follows, the oldest first; not to be changed.
@@ -52,7 +42,7 @@ type PulledPosts struct {
 
 func newPulled() pulled {
 	return pulled{
-		authors: map[services.UserNumber]*pulledAuthor{}, gone: map[services.PostID]struct{}{},
+		authors: map[services.UserNumber]*pulledAuthor{}, early: map[uint64]PullChange{},
 		wanted: map[services.UserNumber]struct{}{}, readers: newReaders[services.UserNumber](),
 	}
 }
@@ -74,7 +64,7 @@ func (m *Mirror) LearnPulled(ctx context.Context, lists ...[]services.FollowedAu
 		return
 	}
 	authors := slices.Sorted(maps.Keys(missing))
-	if err := m.readPulled(ctx, authors, 0); err != nil {
+	if err := m.readPulled(ctx, authors); err != nil {
 		m.pulled.want(authors)
 		if ctx.Err() == nil {
 			m.log.Warn("the posts of authors with a huge audience could not be read", "error", err)
@@ -96,7 +86,7 @@ func (m *Mirror) CountPulled(authors []services.FollowedAuthor, seen services.Po
 		at, _ := slices.BinarySearch(known.posts, after+1)
 		count.New += len(known.posts) - at
 		count.More = count.More || known.floor > after
-		count.Stamp = max(count.Stamp, known.stamp)
+		count.Sequence += known.sequence()
 	}
 	return count
 }
@@ -117,9 +107,9 @@ func (m *Mirror) Pulled(authors []services.FollowedAuthor) (list []PulledPosts, 
 	return list, known
 }
 
-// PulledChanged lets this node see its own change of a pulled post at once, before the log brings it.
-func (m *Mirror) PulledChanged(change PullChange, at time.Time) {
-	m.pulled.apply(change, at, m.clock.Now())
+// PulledChanged lets this node see its own change of a pulled post at once, before the log brings it with its version.
+func (m *Mirror) PulledChanged(change PullChange, version uint64) {
+	m.pulled.makeEarly(change, version)
 	tellReaders(m, m.pulled.readers)
 }
 
@@ -129,33 +119,17 @@ func (m *Mirror) applyPull(entry store.LogEntry) {
 		m.log.Error("a change of pulled posts cannot be read", "error", err)
 		return
 	}
-	m.pulled.apply(change, entry.At, m.clock.Now())
+	m.pulled.make(change, entry.Version)
 }
 
-// loadPulled reads the newest posts of all authors who ever had a pulled one. All of it has the stamp of the newest change
-// that the log knows, which is at least that of every change that is in it.
+// loadPulled reads the newest posts of all authors who ever had a pulled one.
 func (m *Mirror) loadPulled(ctx context.Context) error {
-	m.pulled.forgetRecent()
-	var at uint64
-	head, _, err := m.facts.LogHead(ctx, LogPull)
-	if err != nil {
-		return err
-	}
-	if head > 0 {
-		newest, err := m.facts.LogAfter(ctx, LogPull, head-1, 1)
-		if err != nil {
-			return err
-		}
-		if len(newest) > 0 {
-			at = uint64(newest[0].At.UnixMicro())
-		}
-	}
 	for after := services.UserNumber(0); ; {
 		authors, err := m.facts.PullAuthors(ctx, after, pulledBatch)
 		if err != nil || len(authors) == 0 {
 			return err
 		}
-		if err := m.readPulled(ctx, authors, at); err != nil {
+		if err := m.readPulled(ctx, authors); err != nil {
 			return err
 		}
 		after = authors[len(authors)-1]
@@ -163,13 +137,13 @@ func (m *Mirror) loadPulled(ctx context.Context) error {
 }
 
 // readPulled reads authors anew.
-func (m *Mirror) readPulled(ctx context.Context, authors []services.UserNumber, at uint64) error {
+func (m *Mirror) readPulled(ctx context.Context, authors []services.UserNumber) error {
 	for part := range slices.Chunk(authors, pulledBatch) {
 		read, err := m.facts.PulledPosts(ctx, part, pulledKept)
 		if err != nil {
 			return err
 		}
-		m.pulled.install(part, read, at, m.clock.Now())
+		m.pulled.install(part, read)
 	}
 	return nil
 }
@@ -179,18 +153,9 @@ func (m *Mirror) readWanted(ctx context.Context) error {
 	m.pulled.mu.Lock()
 	wanted := slices.Sorted(maps.Keys(m.pulled.wanted))
 	m.pulled.mu.Unlock()
-	err := m.readPulled(ctx, wanted, 0)
+	err := m.readPulled(ctx, wanted)
 	tellReaders(m, m.pulled.readers)
 	return err
-}
-
-// forgetRecent is for a load of everything: the log goes on after what is read then, and would not bring the deletion of a
-// post again whose publication was heard of before.
-func (p *pulled) forgetRecent() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.recent = nil
-	clear(p.gone)
 }
 
 func (p *pulled) want(authors []services.UserNumber) {
@@ -201,82 +166,107 @@ func (p *pulled) want(authors []services.UserNumber) {
 	}
 }
 
-// install puts in what was read of authors, and makes again what changed since it may have been read.
-func (p *pulled) install(authors []services.UserNumber, read map[services.UserNumber]store.PulledPosts, at uint64, now time.Time) {
+// install puts in what was read of authors, and makes again what this node has changed since. What was read before memory
+// came to where it is changes nothing: who was wanted is read again.
+func (p *pulled) install(authors []services.UserNumber, read map[services.UserNumber]store.PulledPosts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	stamp := max(p.stamp+1, at)
-	changes := map[services.UserNumber][]PullChange{}
-	for _, change := range p.recent {
-		// What is gone would only push others out.
-		if _, gone := p.gone[change.Post]; now.Sub(change.at) <= recentFor && (!gone || change.Deleted) {
-			changes[change.Author] = append(changes[change.Author], change.PullChange)
-		}
-	}
 	for _, author := range authors {
-		next := &pulledAuthor{posts: read[author].Posts, floor: read[author].Floor}
-		for _, change := range changes[author] {
-			next.apply(change)
-		}
-		delete(p.wanted, author)
-		former := p.authors[author]
-		if former != nil && former.floor == next.floor && slices.Equal(former.posts, next.posts) {
+		former, facts := p.authors[author], read[author]
+		if former != nil && facts.Version < former.version {
 			continue
 		}
-		p.stamp, next.stamp = stamp, stamp
+		next := &pulledAuthor{posts: facts.Posts, floor: facts.Floor, version: facts.Version}
+		for _, version := range slices.Sorted(maps.Keys(p.early)) {
+			switch change := p.early[version]; {
+			case change.Author != author:
+			case version <= next.version:
+				delete(p.early, version)
+			default:
+				next.early++
+				next.apply(change)
+			}
+		}
+		delete(p.wanted, author)
 		p.authors[author] = next
-		p.readers.moved(author)
+		if former == nil || former.sequence() != next.sequence() || former.floor != next.floor || !slices.Equal(former.posts, next.posts) {
+			p.readers.moved(author)
+		}
 	}
 }
 
-// apply makes one change, which may be known already. Two changes of one moment are two versions of every badge that shows
-// them.
-func (p *pulled) apply(change PullChange, at, now time.Time) {
+// make makes the change that the log has at a version. Changes come in the order of their versions; one that memory has
+// already, by a load or because this node made it early, changes no posts.
+func (p *pulled) make(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, gone := p.gone[change.Post]; gone && !change.Deleted {
-		return // what was deleted stays so
-	}
-	p.remember(change, now)
+	_, early := p.early[version]
+	delete(p.early, version)
 	author := p.authors[change.Author]
+	switch {
+	case author == nil:
+		p.wanted[change.Author] = struct{}{}
+	case version <= author.version:
+	case early:
+		author.version = version
+		author.early--
+	default:
+		author.version = version
+		if !p.deletedEarly(change) {
+			p.change(author, change)
+		}
+		p.readers.moved(change.Author)
+	}
+}
+
+// deletedEarly says whether this node has deleted a post already whose publication the log brings now.
+func (p *pulled) deletedEarly(change PullChange) bool {
+	for _, early := range p.early {
+		if early.Deleted && early.Post == change.Post {
+			return true
+		}
+	}
+	return false
+}
+
+// makeEarly makes a change of this node, which the log may have brought already.
+func (p *pulled) makeEarly(change PullChange, version uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	author := p.authors[change.Author]
+	if _, known := p.early[version]; known || author != nil && version <= author.version {
+		return
+	}
+	p.early[version] = change
 	if author == nil {
 		p.wanted[change.Author] = struct{}{}
 		return
 	}
-	if !author.apply(change) {
-		return
-	}
-	if len(author.posts) < services.Retention && author.floor > 0 {
-		p.wanted[change.Author] = struct{}{} // there are older ones
-	}
-	p.stamp = max(p.stamp+1, uint64(at.UnixMicro()))
-	author.stamp = p.stamp
+	author.early++
+	p.change(author, change)
 	p.readers.moved(change.Author)
 }
 
-// remember keeps a change for a while. It looks for what it may forget whenever it would need more room.
-func (p *pulled) remember(change PullChange, now time.Time) {
-	if len(p.recent) == cap(p.recent) {
-		old := 0
-		for ; old < len(p.recent) && now.Sub(p.recent[old].at) > recentFor; old++ {
-			delete(p.gone, p.recent[old].Post)
-		}
-		p.recent = slices.Delete(p.recent, 0, old)
-	}
-	p.recent = append(p.recent, recentChange{change, now})
-	if change.Deleted {
-		p.gone[change.Post] = struct{}{}
+// change makes a change of an author, and has the author read again where that leaves too few posts and there are older ones.
+func (p *pulled) change(author *pulledAuthor, change PullChange) {
+	author.apply(change)
+	if len(author.posts) < services.Retention && author.floor > 0 {
+		p.wanted[change.Author] = struct{}{}
 	}
 }
 
-// apply makes a change and says whether it was news.
-func (a *pulledAuthor) apply(change PullChange) bool {
+// sequence rises with every change, in whatever order this node learns of them, and is greatest where all are known: versions
+// are whole numbers, so that the version of the last change is no less than that of an earlier one and the changes in between.
+func (a *pulledAuthor) sequence() uint64 { return a.version + a.early }
+
+// apply makes a change of the posts.
+func (a *pulledAuthor) apply(change PullChange) {
 	at, known := slices.BinarySearch(a.posts, change.Post)
 	switch {
 	case change.Deleted && known:
 		a.posts = slices.Concat(a.posts[:at], a.posts[at+1:])
 	case change.Deleted || known || change.Post <= a.floor: // with no post at all it is not above any floor
-		return false
+		return
 	case at == len(a.posts):
 		a.posts = append(a.posts, change.Post)
 	default:
@@ -286,5 +276,4 @@ func (a *pulledAuthor) apply(change PullChange) bool {
 		a.floor = a.posts[over-1]
 		a.posts = slices.Clone(a.posts[over:])
 	}
-	return true
 }

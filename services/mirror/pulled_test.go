@@ -21,6 +21,7 @@ type stage struct {
 	*Mirror
 	e    *engines
 	now  time.Time
+	head uint64 // of the log
 	told atomic.Int64
 }
 
@@ -35,8 +36,17 @@ func newStage() *stage {
 	return s
 }
 
+// ownChange is a change and its version.
+type ownChange struct {
+	PullChange
+	version uint64
+}
+
+// own lets the node see its own change at once.
+func (s *stage) own(change ownChange) { s.PulledChanged(change.PullChange, change.version) }
+
 // change writes what happens to a post into SQL and the log. at is when.
-func (s *stage) change(author services.UserNumber, post services.PostID, deleted bool, at time.Time) PullChange {
+func (s *stage) change(author services.UserNumber, post services.PostID, deleted bool, at time.Time) ownChange {
 	known := s.e.pulled[author]
 	place, has := slices.BinarySearch(known.Posts, post)
 	switch {
@@ -45,19 +55,17 @@ func (s *stage) change(author services.UserNumber, post services.PostID, deleted
 	case !deleted && !has && post > 0:
 		known.Posts = slices.Insert(slices.Clone(known.Posts), place, post)
 	}
-	s.e.pulled[author] = known
 	if !slices.Contains(s.e.pullAuthors, author) {
 		s.e.pullAuthors = append(s.e.pullAuthors, author)
 		slices.Sort(s.e.pullAuthors)
 	}
-	version := uint64(1)
-	for _, entry := range s.e.log {
-		version = max(version, entry.Version+1)
-	}
+	s.head++
+	known.Version = s.head
+	s.e.pulled[author] = known
 	change := PullChange{Author: author, Post: post, Deleted: deleted}
 	payload := []byte(`{"author":` + UserNumberText(author) + `,"post":` + digits(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
-	s.e.log = append(s.e.log, store.LogEntry{Kind: LogPull, Version: version, At: at, Payload: payload})
-	return change
+	s.e.log = append(s.e.log, store.LogEntry{Kind: LogPull, Version: s.head, At: at, Payload: payload})
+	return ownChange{change, s.head}
 }
 
 func digits(n uint64) string { return UserNumberText(services.UserNumber(n)) }
@@ -91,8 +99,8 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.change(huge, 5, false, noon)
 	s.run(t)
 	first := s.counts(t, 0, 1, of(huge)...)
-	if first.Stamp != micro(noon) {
-		t.Errorf("the stamp is %d, want that of the newest change, %d", first.Stamp, micro(noon))
+	if first.Sequence != 1 {
+		t.Errorf("the sequence is %d, want the version of the newest change, 1", first.Sequence)
 	}
 	s.Follow(reader, nil, of(huge), nil)
 	s.change(huge, 9, false, noon)
@@ -100,8 +108,8 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.change(51, 8, false, noon)
 	s.run(t)
 	later := s.counts(t, 0, 3, of(huge)...)
-	if later.Stamp <= first.Stamp || s.told.Load() != 1 {
-		t.Errorf("the stamp went from %d to %d, the reader was told %d times", first.Stamp, later.Stamp, s.told.Load())
+	if later.Sequence <= first.Sequence || s.told.Load() != 1 {
+		t.Errorf("the sequence went from %d to %d, the reader was told %d times", first.Sequence, later.Sequence, s.told.Load())
 	}
 	s.counts(t, 5, 2, of(huge)...)
 	s.counts(t, 6, 3, of(huge, 51)...)
@@ -110,7 +118,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 7, true, noon)
 	s.run(t)
-	if gone := s.counts(t, 0, 2, of(huge)...); gone.Stamp <= later.Stamp || s.told.Load() != 2 {
+	if gone := s.counts(t, 0, 2, of(huge)...); gone.Sequence <= later.Sequence || s.told.Load() != 2 {
 		t.Errorf("after a deletion %+v, told %d times", gone, s.told.Load())
 	}
 	list, known := s.Pulled(of(huge, 51))
@@ -131,20 +139,20 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	s := newStage()
 	s.change(huge, 5, false, noon)
 	s.run(t)
-	own := s.change(huge, 9, false, noon)
-	s.PulledChanged(own, noon)
-	stamp := s.counts(t, 0, 2, of(huge)...).Stamp
+	s.own(s.change(huge, 9, false, noon))
+	sequence := s.counts(t, 0, 2, of(huge)...).Sequence
 	s.run(t)
-	if again := s.counts(t, 0, 2, of(huge)...); again.Stamp != stamp {
-		t.Errorf("the log made a new version of what was known: %d after %d", again.Stamp, stamp)
+	if again := s.counts(t, 0, 2, of(huge)...); again.Sequence != sequence {
+		t.Errorf("the log made a new version of what was known: %d after %d", again.Sequence, sequence)
 	}
-	s.change(huge, 12, false, noon)
-	s.PulledChanged(PullChange{Author: huge, Post: 12, Deleted: true}, noon)
+	s.change(huge, 12, false, noon) // by another node
+	s.own(s.change(huge, 12, true, noon))
+	s.counts(t, 0, 2, of(huge)...)
 	s.run(t)
 	s.counts(t, 0, 2, of(huge)...)
 	// A load that read before a change does not take it back.
-	s.PulledChanged(PullChange{Author: huge, Post: 13}, noon)
-	if err := s.readPulled(t.Context(), []services.UserNumber{huge}, 0); err != nil {
+	s.PulledChanged(PullChange{Author: huge, Post: 13}, s.head+1)
+	if err := s.readPulled(t.Context(), []services.UserNumber{huge}); err != nil {
 		t.Fatal(err)
 	}
 	if list, _ := s.Pulled(of(huge)); !slices.Contains(list[0].Posts, 13) {
@@ -155,12 +163,12 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 // What this node did before it has read anything is in what it reads, and so is what others did to it since.
 func TestALoadAfterAnOwnPost(t *testing.T) {
 	s := newStage()
-	s.PulledChanged(s.change(huge, 5, false, noon), noon)
-	s.PulledChanged(s.change(huge, 6, false, noon), noon)
+	s.own(s.change(huge, 5, false, noon))
+	s.own(s.change(huge, 6, false, noon))
 	s.change(huge, 5, true, noon) // by another node
 	s.run(t)
 	s.counts(t, 0, 1, of(huge)...)
-	if err := s.readPulled(t.Context(), []services.UserNumber{huge}, 0); err != nil {
+	if err := s.readPulled(t.Context(), []services.UserNumber{huge}); err != nil {
 		t.Fatal(err)
 	}
 	s.counts(t, 0, 1, of(huge)...)
@@ -231,13 +239,13 @@ func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 }
 
 // Whatever is published and deleted through this node or others, cut off, loaded and met twice: in the end memory is SQL,
-// and every change of a count has a greater stamp.
+// and every change of a count has a greater sequence.
 func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newStage()
 		used := map[services.PostID]bool{} // an id is given once
 		authors := []services.UserNumber{huge, 51}
-		var own []PullChange
+		var own []ownChange
 		last := services.PulledCount{}
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
 			author := rapid.SampledFrom(authors).Draw(r, "author")
@@ -256,7 +264,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 			case 3:
 				for _, change := range own { // some of them come by this node, in their order
 					if rapid.Bool().Draw(r, "own") {
-						s.PulledChanged(change, s.now)
+						s.own(change)
 					}
 				}
 				own = nil
@@ -268,7 +276,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 				s.now, own = s.now.Add(time.Hour), nil // it is kept as long
 			}
 			now := s.CountPulled(of(authors...), 0)
-			if now.New != last.New && now.Stamp <= last.Stamp || now.Stamp < last.Stamp {
+			if now.New != last.New && now.Sequence <= last.Sequence || now.Sequence < last.Sequence {
 				r.Fatalf("the count went from %+v to %+v", last, now)
 			}
 			last = now

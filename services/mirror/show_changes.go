@@ -14,8 +14,8 @@ const LogShow = "show"
 
 // ShowChange is an entry of the log of shows: the whole show after the change.
 type ShowChange struct {
-	Show  services.Show
-	Stamp uint64 // the host's after the change; see store.HostStamp
+	Show services.Show
+	Live bool `json:",omitempty"` // other shows of the host are live than before; see store.HostVersion
 }
 
 // showEntry is the payload. The version of an entry is not known before it is written: what has moved has the entry's own.

@@ -27,7 +27,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
 		s := storetest.Open(t, store.Config{URL: url})
-		changes := []mirror.ShowChange{{Show: planned}, {Show: live, Stamp: 5}, {Show: again, Stamp: 5}, {Show: over, Stamp: 1<<63 - 1}}
+		changes := []mirror.ShowChange{{Show: planned}, {Show: live, Live: true}, {Show: again}, {Show: over, Live: true}}
 		var reload uint64
 		err := s.Write(ctx, func(tx *store.Tx) (err error) {
 			for i := range changes {

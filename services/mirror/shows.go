@@ -93,11 +93,11 @@ func (s *showState) of(number services.UserNumber) *hostShows {
 	return known.shows
 }
 
-// raise raises a host's stamp and says whether it was behind.
-func (s *showState) raise(number services.UserNumber, stamp uint64) bool {
+// raise raises a host's version and says whether it was behind.
+func (s *showState) raise(number services.UserNumber, version uint64) bool {
 	known := s.hosts.add(number)
-	behind := known.stamp < stamp
-	known.stamp = max(known.stamp, stamp)
+	behind := known.version < version
+	known.version = max(known.version, version)
 	return behind
 }
 

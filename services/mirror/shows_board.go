@@ -192,7 +192,7 @@ func (m *Mirror) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 	defer m.shows.mu.RUnlock()
 	for _, followed := range hosts {
 		known := m.shows.state.hosts.one(followed.Author)
-		count.Stamp = max(count.Stamp, known.stamp)
+		count.Sequence += known.version
 		if known.active > 0 { // else none runs
 			known.shows.live(followed, seen, func(*show) { count.New++ })
 		}

@@ -11,7 +11,7 @@ import (
 // their shows.
 type host struct {
 	number          services.UserNumber
-	stamp           uint64
+	version         uint64     // of the log, at which other shows were live than before
 	active, replays int64      // the greatest scores of the spans in these lists
 	shows           *hostShows // nil: none that is remembered
 }
@@ -72,7 +72,7 @@ func (t *hostTable) all(call func(*host)) {
 	}
 }
 
-// changed notes what a look at a host is to show first. Of one without shows nothing but his stamp is kept.
+// changed notes what a look at a host is to show first. Of one without shows nothing but the version is kept.
 func (h *host) changed() {
 	h.active, h.replays = math.MinInt64, math.MinInt64
 	if len(h.shows.active) > 0 {

@@ -18,20 +18,20 @@ func TestTheTableOfHostsIsAMap(t *testing.T) {
 		})
 		for stamp := range rapid.Uint64Range(0, 600).Draw(r, "adds") {
 			one := number.Draw(r, "host")
-			table.add(one).stamp, want[one] = stamp, stamp
+			table.add(one).version, want[one] = stamp, stamp
 		}
 		for range 50 {
 			one := number.Draw(r, "asked")
-			if got := table.one(one); got.stamp != want[one] || got.shows != nil || (got.number == one) != has(want, one) {
+			if got := table.one(one); got.version != want[one] || got.shows != nil || (got.number == one) != has(want, one) {
 				r.Fatalf("the host %d is %+v, want %d", one, got, want[one])
 			}
 		}
-		if got := table.one(0); got.number != 0 || got.stamp != 0 {
+		if got := table.one(0); got.number != 0 || got.version != 0 {
 			r.Fatalf("nobody is %+v", got)
 		}
 		count := 0
 		table.all(func(one *host) {
-			if count++; want[one.number] != one.stamp {
+			if count++; want[one.number] != one.version {
 				r.Fatalf("of all the host %d is %+v, want %d", one.number, one, want[one.number])
 			}
 		})

@@ -25,8 +25,8 @@ type ShowFacts interface {
 	ShowHistory(ctx context.Context, since time.Time) ([]store.ShowFormer, error)
 	// PulledReplays lists hosts' newest replays that are in nobody's list, at most limit of each.
 	PulledReplays(ctx context.Context, hosts []services.UserNumber, limit int) ([]services.Show, error)
-	// HostStamps lists hosts after one, by their numbers.
-	HostStamps(ctx context.Context, after services.UserNumber, limit int) ([]store.HostStamp, error)
+	// HostVersions lists hosts after one, by their numbers.
+	HostVersions(ctx context.Context, after services.UserNumber, limit int) ([]store.HostVersion, error)
 }
 
 const (
@@ -140,7 +140,7 @@ func (m *Mirror) applyShows(entries []store.LogEntry) bool {
 		if state.put(change.Show, entries[i].At) {
 			m.shows.boards.moved(change.Show.Host)
 		}
-		if state.raise(change.Show.Host, change.Stamp) {
+		if change.Live && state.raise(change.Show.Host, entries[i].Version) {
 			m.shows.readers.moved(change.Show.Host)
 		}
 	}
@@ -149,8 +149,8 @@ func (m *Mirror) applyShows(entries []store.LogEntry) bool {
 }
 
 // loadShows reads all anew. The order is what makes it whole while others go on writing. The log's head comes first: what is
-// applied afterwards may be in what was read, and changes nothing then. Stamps come before the shows: a count that is newer
-// than its stamp is told again when the log brings that. Active shows come before those that are over, which one of them may
+// applied afterwards may be in what was read, and changes nothing then. Versions come before the shows: a count that
+// is newer than its version is told again when the log brings that. Active shows come before those that are over, which one of them may
 // have become, and where they stood comes last: it is never behind the shows.
 func (m *Mirror) loadShows(ctx context.Context) error {
 	head, _, err := m.facts.LogHead(ctx, LogShow)
@@ -186,20 +186,20 @@ func (m *Mirror) loadShows(ctx context.Context) error {
 	return nil
 }
 
-// loadHosts reads the hosts' stamps and answers those of whom some replays are pulled.
+// loadHosts reads the hosts' versions and answers those of whom some replays are pulled.
 func (m *Mirror) loadHosts(ctx context.Context, state *showState) (pulls []services.UserNumber, err error) {
 	for after := services.UserNumber(0); ; {
-		stamps, err := m.shows.facts.HostStamps(ctx, after, showsBatch)
-		if err != nil || len(stamps) == 0 {
+		hosts, err := m.shows.facts.HostVersions(ctx, after, showsBatch)
+		if err != nil || len(hosts) == 0 {
 			return pulls, err
 		}
-		for _, one := range stamps {
-			state.raise(one.Host, one.Stamp)
+		for _, one := range hosts {
+			state.raise(one.Host, one.Version)
 			if one.Pulls {
 				pulls = append(pulls, one.Host)
 			}
 		}
-		after = stamps[len(stamps)-1].Host
+		after = hosts[len(hosts)-1].Host
 	}
 }
 
@@ -242,7 +242,7 @@ func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
 func (m *Mirror) installShows(state *showState) {
 	m.shows.mu.Lock()
 	defer m.shows.mu.Unlock()
-	m.shows.state.hosts.all(func(former *host) { state.raise(former.number, former.stamp) }) // stamps never fall
+	m.shows.state.hosts.all(func(former *host) { state.raise(former.number, former.version) }) // versions never fall
 	m.shows.state = state
 	m.shows.read.clear()
 	m.shows.version.Store(state.version)

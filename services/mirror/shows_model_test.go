@@ -94,7 +94,7 @@ func (h *history) imported() {
 		switch one.Status {
 		case services.ShowLive:
 			one.LiveVersion, one.LiveStamp = s.head, services.PostIDAt(s.now)
-			s.stamps[one.Host] = max(s.stamps[one.Host]+1, micro(s.now))
+			s.versions[one.Host] = s.head
 		case services.ShowReplay:
 			one.EndedAt = one.PlannedAt
 			s.history = append(s.history, store.ShowFormer{Show: one.ID, Host: one.Host, Until: s.head, UntilAt: s.now, Status: one.Status})
@@ -171,7 +171,7 @@ func (h *history) checkReplays(version uint64, got, truth []line, cut time.Time)
 	}
 }
 
-// checkCounts compares what badges count, and sees to it that a client who goes by the stamps has the right number.
+// checkCounts compares what badges count, and sees to it that a client that goes by the sequences has the right number.
 func (h *history) checkCounts(m *Mirror) {
 	stood := h.at(m.ShowsVersion())
 	for host := services.UserNumber(1); host <= modelHosts; host++ {
@@ -198,7 +198,7 @@ func (h *history) checkCounts(m *Mirror) {
 }
 
 func (h *history) ask(m *Mirror, host services.UserNumber) {
-	if now := m.CountLive(of(host), 0); !now.Behind && now.Stamp > h.client[host].Stamp {
+	if now := m.CountLive(of(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
 		h.client[host] = now
 	}
 }

@@ -99,7 +99,7 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	step(0, "a plan")
 	live := s.start(1, 5)
 	step(1, "a start")
-	if got := m.CountLive(of(7, 8), 0); got.New != 1 || got.Stamp != s.stamps[7] {
+	if got := m.CountLive(of(7, 8), 0); got.New != 1 || got.Sequence != s.versions[7] {
 		t.Errorf("counted %+v", got)
 	}
 	if got := m.CountLive(of(7, 8), live.Version); got.New != 0 {
@@ -116,12 +116,12 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	m.Unfollow([]services.UserNumber{reader})
 	s.start(3, 9)
 	step(3, "leaving")
-	stamp := m.CountLive(of(7), 0).Stamp
-	s.head, s.stamps = s.head+1, map[services.UserNumber]uint64{} // SQL was set back
+	sequence := m.CountLive(of(7), 0).Sequence
+	s.head, s.versions = s.head+1, map[services.UserNumber]uint64{} // SQL was set back
 	s.planned(4, 7, 9)
 	turn(t, m)
-	if got := m.CountLive(of(7), 0).Stamp; got != stamp {
-		t.Errorf("the stamp went from %d to %d", stamp, got)
+	if got := m.CountLive(of(7), 0).Sequence; got != sequence {
+		t.Errorf("the sequence went from %d to %d", sequence, got)
 	}
 }
 

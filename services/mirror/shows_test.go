@@ -18,12 +18,12 @@ import (
 // showSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
 type showSQL struct {
 	*engines
-	shows   map[services.PostID]services.Show
-	history []store.ShowFormer
-	stamps  map[services.UserNumber]uint64
-	head    uint64
-	now     time.Time
-	between func(what string) // runs before each read: others go on writing while memory loads
+	shows    map[services.PostID]services.Show
+	history  []store.ShowFormer
+	versions map[services.UserNumber]uint64
+	head     uint64
+	now      time.Time
+	between  func(what string) // runs before each read: others go on writing while memory loads
 
 	sqlShows, loads int
 }
@@ -49,13 +49,13 @@ func (e *engines) PulledReplays(context.Context, []services.UserNumber, int) ([]
 	return nil, e.sqlDown
 }
 
-func (e *engines) HostStamps(context.Context, services.UserNumber, int) ([]store.HostStamp, error) {
+func (e *engines) HostVersions(context.Context, services.UserNumber, int) ([]store.HostVersion, error) {
 	return nil, e.sqlDown
 }
 
 func newShowSQL() *showSQL {
 	return &showSQL{
-		engines: newEngines(), shows: map[services.PostID]services.Show{}, stamps: map[services.UserNumber]uint64{},
+		engines: newEngines(), shows: map[services.PostID]services.Show{}, versions: map[services.UserNumber]uint64{},
 		now: noon, between: func(string) {},
 	}
 }
@@ -77,9 +77,8 @@ func (s *showSQL) move(next services.Show) services.Show {
 		entry.Show.LiveStamp = next.LiveStamp
 	}
 	if next.Status == services.ShowLive || former.Status == services.ShowLive {
-		s.stamps[next.Host] = max(s.stamps[next.Host]+1, micro(s.now))
+		s.versions[next.Host], entry.Live = next.Version, true
 	}
-	entry.Stamp = s.stamps[next.Host]
 	s.append(next.ID.String(), entry)
 	if known || next.Status == services.ShowReplay {
 		s.history = append(s.history, store.ShowFormer{
@@ -94,7 +93,7 @@ func (s *showSQL) move(next services.Show) services.Show {
 func (s *showSQL) text(next services.Show) services.Show {
 	s.now = s.now.Add(time.Microsecond)
 	next.UpdatedAt = s.now
-	s.append(next.ID.String(), showEntry{ShowChange: ShowChange{Show: next, Stamp: s.stamps[next.Host]}})
+	s.append(next.ID.String(), showEntry{ShowChange: ShowChange{Show: next}})
 	s.shows[next.ID] = next
 	return next
 }
@@ -183,15 +182,15 @@ func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserNumber, 
 	return list, s.sqlDown
 }
 
-func (s *showSQL) HostStamps(_ context.Context, after services.UserNumber, limit int) (list []store.HostStamp, err error) {
-	s.between("stamps")
+func (s *showSQL) HostVersions(_ context.Context, after services.UserNumber, limit int) (list []store.HostVersion, err error) {
+	s.between("versions")
 	hosts := map[services.UserNumber]bool{} // pulls
 	for _, one := range s.shows {
 		hosts[one.Host] = hosts[one.Host] || one.Pull
 	}
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		if host > after && len(list) < min(limit, 2) {
-			list = append(list, store.HostStamp{Host: host, Stamp: s.stamps[host], Pulls: hosts[host]})
+			list = append(list, store.HostVersion{Host: host, Version: s.versions[host], Pulls: hosts[host]})
 		}
 	}
 	return list, s.sqlDown

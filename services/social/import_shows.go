@@ -215,7 +215,7 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 	}
 	for _, host := range hosts {
 		if goLive[host] {
-			if _, err := tx.RaiseHostStamp(ctx, host); err != nil {
+			if err := tx.SetHostVersion(ctx, host, version); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,10 @@ import (
 // never is the end of an announcement that has none.
 const never = math.MaxInt64
 
+// LogNotice is the kind of the log for announcements and dots. Both share it, and with it one order: a node never shows a
+// later change of one without the earlier ones of the other. The key is the global id of the announcement, or the dot's name.
+const LogNotice = "notice"
+
 const announcementColumns = `SELECT id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn FROM announcements `
 
 // inList are the announcements that have a place in the list; it repeats the condition of announcements_listed.
@@ -39,14 +43,17 @@ var (
 		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
 		WHERE name = 'announcement_floor'`)
 
-	// One statement reads one moment: the stamp is that of the very list and dots beside it.
+	// One statement reads one moment: the stamp and the version are those of the very list and dots beside them.
 	readNotices = newStatement("notices", `
 SELECT 0 AS kind, '' AS name, (SELECT value FROM counters WHERE name = 'notices') AS a,
-	COALESCE((SELECT ends_at FROM announcements WHERE ends_at <= $1 ORDER BY ends_at DESC LIMIT 1), 0) AS b, 0 AS c, 0 AS d, 0 AS e
+	(SELECT count(*) FROM announcements WHERE position > 0 AND ends_at <= $1) AS b,
+	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogNotice+`'), 0) AS c, 0 AS d, 0 AS e
 UNION ALL
 SELECT 1, '', id, position, segments, ends_at, updated_at FROM announcements WHERE `+inList+` AND ends_at > $1
 UNION ALL
-SELECT 2, dot, segment, raised_at, 0, 0, 0 FROM dot_raises
+SELECT 2, '', 0, ends_at, 0, 0, 0 FROM announcements WHERE position > 0 AND ends_at > $1 AND ends_at < $2 AND NOT (`+inList+`)
+UNION ALL
+SELECT 3, dot, segment, raised_at, 0, 0, 0 FROM dot_raises
 ORDER BY kind, name, b DESC`)
 )
 
@@ -130,16 +137,19 @@ func (r runner) announcements(ctx context.Context, st statement, which any) (map
 type Notices struct {
 	At      time.Time // when it was read
 	Stamp   uint64    // of the last change
-	LastEnd time.Time // the last end of an announcement that had passed; zero when there is none
+	Version uint64    // of the log, of the last change
+	Ended   uint64    // how many announcements that were ever in the list had ended; each change lowers it by one at most
 	// Announcements are those in the list that were not over, the newest first, without their texts and times of birth and start.
 	Announcements []services.Announcement
-	Dots          []services.RaisedDot // by their names
+	// HiddenEnds are the ends to come of announcements that were in the list and are not any more: Ended counts these too.
+	HiddenEnds []time.Time
+	Dots       []services.RaisedDot // by their names
 }
 
 // Notices reads what all users share, as one moment had it, and without what is over.
 func (s *Store) Notices(ctx context.Context) (Notices, error) {
 	n := Notices{At: s.now()}
-	err := s.each(ctx, readNotices, []any{n.At}, func(scan func(...any) error) error {
+	err := s.each(ctx, readNotices, []any{n.At, int64(never)}, func(scan func(...any) error) error {
 		var kind, a, b, c, d, e int64
 		var name string
 		if err := scan(&kind, &name, &a, &b, &c, &d, &e); err != nil {
@@ -147,14 +157,13 @@ func (s *Store) Notices(ctx context.Context) (Notices, error) {
 		}
 		switch kind {
 		case 0:
-			n.Stamp = uint64(a)
-			if b > 0 {
-				n.LastEnd = fromMicros(b)
-			}
+			n.Stamp, n.Ended, n.Version = uint64(a), uint64(b), uint64(c)
 		case 1:
 			n.Announcements = append(n.Announcements, services.Announcement{
 				ID: services.PostID(a), Position: uint64(b), Segments: services.SegmentBits(c), EndsAt: endTime(d), UpdatedAt: fromMicros(e),
 			})
+		case 2:
+			n.HiddenEnds = append(n.HiddenEnds, fromMicros(b))
 		default:
 			if len(n.Dots) == 0 || n.Dots[len(n.Dots)-1].Name != name {
 				n.Dots = append(n.Dots, services.RaisedDot{Name: name})

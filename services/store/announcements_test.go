@@ -135,7 +135,7 @@ func TestAnnouncements(t *testing.T) {
 		b.clock.advance(time.Hour - 1000)
 		equal(b.t, b.positions(), []uint64{second.Position})
 		b.clock.advance(1000)
-		equal(b.t, b.notices(), store.Notices{At: b.clock.Now(), Stamp: second.Position, LastEnd: second.EndsAt})
+		equal(b.t, b.notices(), store.Notices{At: b.clock.Now(), Stamp: second.Position, Ended: 2})
 	})
 }
 

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -135,7 +136,9 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserNum
 		}
 		want[post.Author] = known
 	}
-	equal(t, must(b.PulledPosts(b.ctx, people, limit))(t), want)
+	got := must(b.PulledPosts(b.ctx, people, limit))(t)
+	maps.DeleteFunc(got, func(_ services.UserNumber, known store.PulledPosts) bool { return len(known.Posts) == 0 })
+	equal(t, got, want)
 	for author := range want {
 		if !must(b.Pulls(b.ctx, author))(t) {
 			t.Fatalf("author %d has pulled posts and is no pull author", author)

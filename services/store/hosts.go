@@ -13,10 +13,10 @@ const hostEdges = `
 		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = follows.followee)`
 
 var (
-	insertHost = newStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, stamp) VALUES ($1, FALSE, 0, 0)
+	insertHost = newStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, live_ver) VALUES ($1, FALSE, 0, 0)
 		ON CONFLICT (host) DO NOTHING`)
 
-	oneHost = newStatement("a host", `SELECT named, stamp FROM hosts WHERE host = $1`)
+	oneHost = newStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
 
 	beginHostChunks = newStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
 		WHERE host = $1 AND NOT named AND unnamed = 0`)
@@ -31,11 +31,9 @@ var (
 	UNION ALL `+showColumns+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
 ) AS s ORDER BY id`)
 
-	raiseHostStamp = newStatement("raise a host's stamp", `UPDATE hosts SET stamp = COALESCE(
-		(SELECT h.stamp + 1 FROM hosts h WHERE h.stamp >= CAST($2 AS BIGINT) ORDER BY h.stamp DESC LIMIT 1), CAST($2 AS BIGINT))
-		WHERE host = $1 RETURNING stamp`)
+	setHostVersion = newStatement("set a host's version", `UPDATE hosts SET live_ver = $2 WHERE host = $1`)
 
-	hostStamps = newStatement("stamps of hosts", `SELECT host, stamp, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
+	hostVersions = newStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
 
 	hostsBy = newStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
@@ -57,17 +55,15 @@ func (tx *Tx) PutHost(ctx context.Context, host services.UserNumber) (created bo
 	return inserted > 0, err
 }
 
-// Host says what is known of a host: whether all documents of his followers name him, and his stamp. known is false for who
-// never had a show.
-func (tx *Tx) Host(ctx context.Context, host services.UserNumber) (named bool, stamp uint64, known bool, err error) {
-	known, err = tx.one(ctx, oneHost, []any{host}, &named, &stamp)
-	return named, stamp, known, err
+// Host says whether somebody ever had a show, and whether all documents of their followers name them.
+func (tx *Tx) Host(ctx context.Context, host services.UserNumber) (known, named bool, err error) {
+	known, err = tx.one(ctx, oneHost, []any{host}, &named)
+	return known, named, err
 }
 
 // IsHost says whether somebody ever had a show, and whether all documents of his followers name him.
 func (s *Store) IsHost(ctx context.Context, host services.UserNumber) (known, named bool, err error) {
-	var stamp uint64
-	known, err = s.one(ctx, oneHost, []any{host}, &named, &stamp)
+	known, err = s.one(ctx, oneHost, []any{host}, &named)
 	return known, named, err
 }
 
@@ -94,20 +90,19 @@ func (tx *Tx) PublishShows(ctx context.Context, host services.UserNumber) ([]ser
 	return tx.shows(ctx, unpublishedShows, host)
 }
 
-// RaiseHostStamp notes that other shows of a host are live than before, and answers his new stamp: the microseconds of now, or
-// one more than the last that any host got, since the newest stamp of several hosts is to rise with each change of any. The
-// caller has locked the log of shows.
-func (tx *Tx) RaiseHostStamp(ctx context.Context, host services.UserNumber) (stamp uint64, err error) {
-	_, err = tx.one(ctx, raiseHostStamp, []any{host, tx.Now}, &stamp)
-	return stamp, err
+// SetHostVersion notes the version of the log of shows at which other shows of a host are live than before. The caller has
+// appended it in this transaction, so that versions only rise.
+func (tx *Tx) SetHostVersion(ctx context.Context, host services.UserNumber, version uint64) error {
+	_, err := tx.run(ctx, setHostVersion, host, int64(version))
+	return err
 }
 
-// HostStamps lists the stamps of hosts by their numbers, those greater than after, at most limit.
-func (s *Store) HostStamps(ctx context.Context, after services.UserNumber, limit int) ([]HostStamp, error) {
-	var list []HostStamp
-	err := s.each(ctx, hostStamps, []any{after, limit}, func(scan func(...any) error) error {
-		var one HostStamp
-		err := scan(&one.Host, &one.Stamp, &one.Pulls)
+// HostVersions lists the versions of hosts by their numbers, those greater than after, at most limit.
+func (s *Store) HostVersions(ctx context.Context, after services.UserNumber, limit int) ([]HostVersion, error) {
+	var list []HostVersion
+	err := s.each(ctx, hostVersions, []any{after, limit}, func(scan func(...any) error) error {
+		var one HostVersion
+		err := scan(&one.Host, &one.Version, &one.Pulls)
 		list = append(list, one)
 		return err
 	})

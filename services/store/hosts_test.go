@@ -56,9 +56,9 @@ func TestAHostIsNamedAndThenPublished(t *testing.T) {
 		equal(b.t, []bool{end(), end(), end()}, []bool{false, true, false})
 		b.write(func(tx *store.Tx) error {
 			equal(b.t, must(tx.PublishShows(b.ctx, 7))(b.t), waiting)
-			named, stamp, known, err := tx.Host(b.ctx, 7)
-			equal(b.t, []any{named, stamp, known}, []any{true, uint64(0), true})
-			_, _, known, _ = tx.Host(b.ctx, 8)
+			known, named, err := tx.Host(b.ctx, 7)
+			equal(b.t, []any{named, known}, []any{true, true})
+			known, _, _ = tx.Host(b.ctx, 8)
 			equal(b.t, known, false)
 			for i := range waiting {
 				waiting[i].Version = uint64(i) + 1
@@ -78,29 +78,18 @@ func TestAHostIsNamedAndThenPublished(t *testing.T) {
 	})
 }
 
-func TestStampsOfHosts(t *testing.T) {
+func TestVersionsOfHosts(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.host(7, 8, 9)
-		raise := func() (stamp uint64) {
-			b.write(func(tx *store.Tx) (err error) { stamp, err = tx.RaiseHostStamp(b.ctx, 7); return err })
-			return stamp
-		}
-		now := uint64(b.clock.Now().UnixMicro())
-		equal(b.t, []uint64{raise(), raise()}, []uint64{now, now + 1})
-		b.clock.advance(-time.Hour)
-		equal(b.t, raise(), now+2)
-		raiseOf := func(host services.UserNumber) (stamp uint64) {
-			b.write(func(tx *store.Tx) (err error) { stamp, err = tx.RaiseHostStamp(b.ctx, host); return err })
-			return stamp
-		}
-		equal(b.t, raiseOf(8), now+3) // whoever follows both is to see that something changed
-		equal(b.t, raise(), now+4)
+		b.write(func(tx *store.Tx) error { return tx.SetHostVersion(b.ctx, 7, 3) })
+		b.write(func(tx *store.Tx) error { return tx.SetHostVersion(b.ctx, 8, 4) })
+		b.write(func(tx *store.Tx) error { return tx.SetHostVersion(b.ctx, 7, 5) })
 		pulled := aShow(5, 9, services.ShowReplay, 1)
 		pulled.Pull = true
 		b.show(pulled, aShow(6, 8, services.ShowReplay, 1))
-		want := []store.HostStamp{{Host: 7, Stamp: now + 4}, {Host: 8, Stamp: now + 3}, {Host: 9, Pulls: true}}
-		equal(b.t, must(b.HostStamps(b.ctx, 0, 10))(b.t), want)
-		equal(b.t, must(b.HostStamps(b.ctx, 7, 1))(b.t), want[1:2])
+		want := []store.HostVersion{{Host: 7, Version: 5}, {Host: 8, Version: 4}, {Host: 9, Pulls: true}}
+		equal(b.t, must(b.HostVersions(b.ctx, 0, 10))(b.t), want)
+		equal(b.t, must(b.HostVersions(b.ctx, 7, 1))(b.t), want[1:2])
 	})
 }
 

@@ -104,7 +104,7 @@ func TestPlansOnPostgres(t *testing.T) {
 	b.fill(true)
 	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0],["COMMENT",0]]', 9, 21, 21`
 	for name, args := range map[string]string{
-		"homeFeed": "1, 9, 300", "inboxFeed": "1, 9, 300", "countPushed": "1, 9, 301", "pulledPosts": `'[[1],[2]]', 300`, "pulledBy": "1", "pullAuthors": "0, 100",
+		"homeFeed": "1, 9, 300", "inboxFeed": "1, 9, 300", "countPushed": "1, 9, 301", "pulledPosts": `'[[1],[2]]', 300, ARRAY[1, 2]`, "pulledBy": "1", "pullAuthors": "0, 100",
 		"authorMode": "1", "lowerUnnamed": "1", "authorsAfter": "1, 100", "authorsByNumber": "ARRAY[1, 2]", "countFollowers": "1, 100", "lowerFanout": "1",
 		"newestCounting": "1, 9", "countNew": "1, 9, 301", "followersOf": "1, 0, 0, 100",
 		"edge": "1, 2", "followStands": "1, 2", "restrictionsBetween": "'[[1,2]]'", "showFollow": "1, 2", "blocksBetween": "1, 2",
@@ -125,7 +125,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"readUnread": "1, ARRAY['LIKE'], 9, 1, 9", "readUndone": "1, ARRAY['LIKE'], 9, 1, 9", "unreadGroup": `1, '[["LIKE",2,3,4]]', 9`, "undoRead": "1, 1, 1",
 		"usersByKey": "ARRAY['a', 'b']", "usersByNumber": "ARRAY[1, 2]", "postsByID": "ARRAY[1, 2]", "auditRange": "1, 9, 3, 10", "jobUpTo": "5, 9",
 		"showForUpdate": "1", "showsByID": "ARRAY[1, 2]", "countUpcoming": "1, 9", "hostReplays": "1, 9", "pulledReplays": `'[[1],[2]]', 300`, "replaysFeed": "1, 9, 9, 300",
-		"oneHost": "1", "lowerHostUnnamed": "1", "unpublishedShows": "1", "raiseHostStamp": "1, 9", "hostStamps": "0, 100", "hostsBy": "1",
+		"oneHost": "1", "lowerHostUnnamed": "1", "unpublishedShows": "1", "setHostVersion": "1, 9", "hostVersions": "0, 100", "hostsBy": "1",
 		"unfollowedSince": "1, 2, 3", "remindersOf": "1, 2, 1000", "remindsOf": "1, ARRAY[1, 2]", "countReminders": "1, 9, 36",
 		"wanted": `'[[1,2,3,0]]'`, "wantedOfSubject": `'[[1,2]]'`,
 		"listAll": list, "listUnread": list, "listUnseen": list, "sampleActors": `1, '[[0,"LIKE",2,3]]'`, "countActors": `1, '[[0,"LIKE",2,3]]'`,

@@ -9,12 +9,17 @@ import (
 )
 
 var (
-	// Of each author one entry more than asked for: it is the floor of the others.
+	// Of each author one entry more than asked for: it is the floor of the others. One statement reads one moment: the version
+	// is that of the very posts beside it.
 	pulledPosts = newStatement("pulled posts", `
-SELECT p.author, p.id FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
+SELECT p.author, p.id, 0 FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
 WHERE p.author = a.author AND p.pull AND `+feedPost+` AND p.id >= COALESCE((SELECT id FROM posts
 	WHERE posts.author = a.author AND pull AND `+feedPost+` ORDER BY id DESC LIMIT 1 OFFSET $2), 0)
-ORDER BY p.author, p.id`)
+UNION ALL
+SELECT author, 0, pulled_ver FROM authors WHERE {in author $3 BIGINT}
+ORDER BY 1, 2`)
+
+	setPulledVersion = newStatement("set the version of an author's pulled posts", `UPDATE authors SET pulled_ver = $2 WHERE author = $1`)
 
 	pulledBy = newStatement("pull authors of a reader", `SELECT followee, since FROM follows
 		WHERE follower = $1 AND followee <> $1 AND shown
@@ -26,23 +31,36 @@ ORDER BY p.author, p.id`)
 
 // PulledPosts are an author's newest pulled posts.
 type PulledPosts struct {
-	Posts []services.PostID // the oldest first
-	Floor services.PostID   // the newest that is older than these, 0 when there is none
+	Posts   []services.PostID // the oldest first
+	Floor   services.PostID   // the newest that is older than these, 0 when there is none
+	Version uint64            // of the log, of the last change; 0: there was none
 }
 
-// PulledPosts gives the newest pulled posts of authors, at most limit of each. Who has none is absent.
+// SetPulledVersion notes the version of the log at which an author's pulled posts changed. The caller has appended it in this
+// transaction, so that versions only rise.
+func (tx *Tx) SetPulledVersion(ctx context.Context, author services.UserNumber, version uint64) error {
+	_, err := tx.run(ctx, setPulledVersion, author, int64(version))
+	return err
+}
+
+// PulledPosts gives the newest pulled posts of authors, at most limit of each. Who never had a mode other than small is absent.
 func (s *Store) PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]PulledPosts, error) {
 	list := make(rows, len(authors))
 	for i, author := range authors {
 		list[i] = []any{author}
 	}
 	found := make(map[services.UserNumber]PulledPosts)
-	err := s.each(ctx, pulledPosts, []any{list, limit}, func(scan func(...any) error) error {
+	err := s.each(ctx, pulledPosts, []any{list, limit, authors}, func(scan func(...any) error) error {
 		var author services.UserNumber
 		var post services.PostID
-		err := scan(&author, &post)
+		var version uint64
+		err := scan(&author, &post, &version)
 		known := found[author]
-		known.Posts = append(known.Posts, post)
+		if post == 0 {
+			known.Version = version
+		} else {
+			known.Posts = append(known.Posts, post)
+		}
 		found[author] = known
 		return err
 	})

@@ -17,9 +17,9 @@ type ShowFormer struct {
 	Score   int64 // of its place then
 }
 
-// HostStamp is how far the live shows of a host have changed.
-type HostStamp struct {
-	Host  services.UserNumber
-	Stamp uint64 // the last change of which of his shows are live (us), strictly rising
-	Pulls bool   // some of his replays are in nobody's list
+// HostVersion is how far the live shows of a host have changed.
+type HostVersion struct {
+	Host    services.UserNumber
+	Version uint64 // of the log, at which other shows of the host were live than before; 0: never
+	Pulls   bool   // some of the host's replays are in nobody's list
 }

@@ -11,7 +11,7 @@ func init() {
 		"lockHead": lockHead, "showForUpdate": showForUpdate, "showForShare": showForShare, "showsByID": showsByID, "countUpcoming": countUpcoming,
 		"activeShows": activeShows, "showHistory": showHistory, "endedShows": endedShows, "forgetFormer": forgetFormer, "hostReplays": hostReplays,
 		"pulledReplays": pulledReplays, "replaysFeed": replaysFeed, "oneHost": oneHost, "lowerHostUnnamed": lowerHostUnnamed,
-		"unpublishedShows": unpublishedShows, "raiseHostStamp": raiseHostStamp, "hostStamps": hostStamps, "hostsBy": hostsBy,
+		"unpublishedShows": unpublishedShows, "setHostVersion": setHostVersion, "hostVersions": hostVersions, "hostsBy": hostsBy,
 		"unfollowedSince": unfollowedSince, "forgetPastFollows": forgetPastFollows,
 		"remindersOf": remindersOf, "remindsOf": remindsOf, "countReminders": countReminders,
 		"unnamedHosts": unnamedHosts, "importedShows": importedShows,

@@ -18,7 +18,8 @@ func insert(ctx context.Context, tx *store.Tx, author services.UserNumber, id se
 	if err := tx.InsertPost(ctx, post); err != nil || !post.Pull {
 		return err
 	}
-	return mirror.PullChange{Author: author, Post: id}.Append(ctx, tx)
+	_, err = mirror.PullChange{Author: author, Post: id}.Append(ctx, tx)
+	return err
 }
 
 // SetMode writes an author's mode down, as if his followers' documents named him where that is needed; see PutAuthor.
@@ -33,6 +34,7 @@ func (w *World) SetMode(author services.UserNumber, mode services.AuthorMode) {
 		if _, err := tx.PutAuthor(ctx, known); err != nil {
 			return err
 		}
-		return mirror.PullChange{Author: author}.Append(ctx, tx)
+		_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
+		return err
 	})
 }

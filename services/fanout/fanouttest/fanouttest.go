@@ -251,7 +251,7 @@ func (w *World) Delete(id services.PostID) {
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		post, _, err := tx.DeletePost(ctx, id)
 		if err == nil && post.Pull {
-			err = mirror.PullChange{Author: post.Author, Post: id, Deleted: true}.Append(ctx, tx)
+			_, err = mirror.PullChange{Author: post.Author, Post: id, Deleted: true}.Append(ctx, tx)
 		}
 		if err != nil {
 			return err

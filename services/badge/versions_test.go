@@ -1,0 +1,258 @@
+package badge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/mirror"
+	"tidings/services/store"
+)
+
+// The streams that a badge shows beside its own document.
+const (
+	noticeStream = "announcements and dots"
+	pullStream   = "pulled posts"
+	showStream   = "shows"
+	roomStream   = "rooms"
+)
+
+var streams = []string{noticeStream, pullStream, showStream, roomStream}
+
+// gate lets a node read one stream of the facts and not another.
+type gate struct {
+	*store.Store
+	mu   sync.Mutex
+	open string // the stream that can be read; "": all
+}
+
+var errGate = errors.New("the gate is closed")
+
+func (g *gate) lets(stream string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open == "" || g.open == stream {
+		return nil
+	}
+	return errGate
+}
+
+func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error) {
+	stream := map[string]string{mirror.LogNotice: noticeStream, mirror.LogPull: pullStream, mirror.LogShow: showStream}[kind]
+	if err := g.lets(stream); err != nil {
+		return nil, err
+	}
+	return g.Store.LogAfter(ctx, kind, version, limit)
+}
+
+func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error) {
+	if err := g.lets(roomStream); err != nil {
+		return nil, err
+	}
+	return g.Store.Heads(ctx, ids)
+}
+
+// learner is one node: a memory that learns the streams in any order, and a device that is subscribed to it.
+type learner struct {
+	node
+	gate   *gate
+	device *services.Badges
+}
+
+func (n node) learner() *learner {
+	n.TB.Helper()
+	g := &gate{Store: n.Store}
+	w := *n.World
+	w.Mirror = mirror.New(mirror.Config{Facts: g, Copies: w.Redis, Clock: w.Clock, Log: w.Log})
+	l := &learner{node: newNode(&w), gate: g}
+	l.learn("")
+	return l
+}
+
+// learn brings the memory up to date with one stream, or with all.
+func (l *learner) learn(stream string) {
+	l.TB.Helper()
+	l.gate.mu.Lock()
+	l.gate.open = stream
+	l.gate.mu.Unlock()
+	if _, err := l.Mirror.RunOnce(l.TB.Context()); err != nil && stream == "" {
+		l.TB.Fatal(err)
+	}
+}
+
+// push shows the device what its node would push now.
+func (l *learner) push(user services.UserNumber) {
+	if badges := l.read(user); l.device == nil || badges.Version > l.device.Version {
+		l.device = badges
+	}
+}
+
+// shownAs prints what a person sees of badges.
+func shownAs(badges *services.Badges) string {
+	return fmt.Sprintf("%d posts, %d announcements, %d messages, %d live, dots %v, quiet %t", badges.HomeFeed.Value,
+		badges.Announcements.Value, badges.Conversations.Total.Value, badges.LiveBoard.Value, badges.Dots, badges.Quiet)
+}
+
+// audience is a reader with something of every stream.
+type audience struct {
+	reader, huge, speaker services.UserNumber
+	host                  services.UserNumber
+	room                  services.ConversationID
+	posts                 []services.PostID
+	show                  services.PostID
+	announcement          services.Announcement
+}
+
+func (n node) audience() *audience {
+	n.TB.Helper()
+	reader, huge, _ := n.follower()
+	users := n.Users(2)
+	a := &audience{reader: reader, huge: huge, host: users[0], speaker: users[1]}
+	n.Follow(a.host, reader)
+	a.show = n.Schedule(a.host, time.Hour)
+	n.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+		wanted := store.NewConversation{Kind: services.RoomConversation, Title: "den", Creator: a.speaker, Members: []services.UserNumber{a.speaker, reader}}
+		if a.room, _, err = tx.CreateConversation(ctx, wanted); err != nil {
+			return err
+		}
+		c, err := tx.LockConversation(ctx, a.room)
+		if err != nil {
+			return err
+		}
+		if _, err = tx.SetWay(ctx, c, services.ToReadSide); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.PassJob(a.room))
+	})
+	n.settle()
+	n.read(reader)
+	return a
+}
+
+// commit changes one stream in SQL, and nothing of the reader's own.
+func (n node) commit(t *rapid.T, a *audience, stream string) {
+	n.TB.Helper()
+	switch stream {
+	case noticeStream:
+		n.notice(t, a)
+	case pullStream:
+		if len(a.posts) > 0 && rapid.Bool().Draw(t, "delete") {
+			n.World.Delete(a.posts[0])
+			a.posts = a.posts[1:]
+		} else {
+			a.posts = append(a.posts, n.Post(a.huge))
+		}
+	case showStream:
+		if a.show == 0 {
+			a.show = n.Schedule(a.host, time.Hour)
+			n.Quiet(n.World.Fanout)
+		}
+		if rapid.Bool().Draw(t, "end") {
+			n.End(a.show)
+			a.show = 0
+		} else {
+			n.Start(a.show)
+		}
+	case roomStream:
+		n.Write(func(ctx context.Context, tx *store.Tx) error {
+			_, _, _, err := tx.SendMessage(ctx, a.room, a.speaker, "hello", nil)
+			return err
+		})
+	}
+}
+
+// notice raises a dot, publishes an announcement that ends soon, or moves the end of the last one.
+func (n node) notice(t *rapid.T, a *audience) {
+	n.TB.Helper()
+	what := rapid.IntRange(0, 2).Draw(t, "notice")
+	id := n.IDs.Next()
+	n.Write(func(ctx context.Context, tx *store.Tx) error {
+		stamp, err := tx.NextNotice(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case what == 0:
+			err = tx.RaiseDot(ctx, "shop", 0, stamp)
+		case what == 1 && a.announcement.ID != 0:
+			a.announcement.EndsAt = tx.Now.Add(time.Second)
+			err = tx.UpdateAnnouncement(ctx, a.announcement)
+		default:
+			a.announcement = services.Announcement{
+				ID: id, Title: "title", CreatedAt: tx.Now, UpdatedAt: tx.Now, StartsAt: tx.Now, Position: stamp,
+				EndsAt: tx.Now.Add(time.Duration(rapid.IntRange(1, 3).Draw(t, "s")) * time.Second),
+			}
+			err = tx.InsertAnnouncement(ctx, a.announcement)
+		}
+		if err != nil {
+			return err
+		}
+		return fanout.NoticeChanged(ctx, tx, "notice")
+	})
+}
+
+// Several nodes learn several streams, each in its own order and the streams in any order against each other, and some start
+// anew. After quiet every device shows the truth, whether it stayed at one node or asked any; and all nodes say the same, one
+// that has just started too.
+func TestEveryDeviceIsRightAfterQuiet(t *testing.T) {
+	n := served(t)
+	fanouttest.Fewer(t, 2)
+	rapid.Check(t, func(t *rapid.T) {
+		a := n.audience()
+		nodes := []*learner{n.learner(), n.learner(), n.learner()}
+		for _, l := range nodes {
+			l.push(a.reader)
+		}
+		roaming := nodes[0].read(a.reader)
+		roam := func(l *learner) {
+			if badges := l.read(a.reader); badges.Version > roaming.Version {
+				roaming = badges
+			}
+		}
+		for range rapid.IntRange(4, 24).Draw(t, "steps") {
+			l := rapid.SampledFrom(nodes).Draw(t, "node")
+			switch stream := rapid.SampledFrom(streams).Draw(t, "stream"); rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0, 1, 2:
+				n.commit(t, a, stream)
+			case 3:
+				n.Clock.Advance(time.Second)
+			case 4:
+				at := slices.Index(nodes, l)
+				device, held := l.device, roaming.Version
+				nodes[at] = n.learner()
+				nodes[at].device = device
+				if got := nodes[at].read(a.reader); got.Version < held {
+					t.Fatalf("a node that starts says %s after %s", got.Version, held)
+				}
+			default:
+				l.learn(stream)
+			}
+			l.push(a.reader)
+			roam(rapid.SampledFrom(nodes).Draw(t, "roams"))
+		}
+		fresh := n.learner()
+		truth := fresh.read(a.reader)
+		for i, l := range nodes {
+			for _, stream := range rapid.Permutation(streams).Draw(t, "order") {
+				l.learn(stream)
+				l.push(a.reader)
+			}
+			roam(l)
+			if shownAs(l.device) != shownAs(truth) || l.device.Version != truth.Version {
+				t.Fatalf("device %d shows %s at %s, the truth is %s at %s", i, shownAs(l.device), l.device.Version, shownAs(truth), truth.Version)
+			}
+		}
+		if shownAs(roaming) != shownAs(truth) {
+			t.Fatalf("who asks any node holds %s at %s, the truth is %s at %s", shownAs(roaming), roaming.Version, shownAs(truth), truth.Version)
+		}
+	})
+}
