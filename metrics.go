@@ -36,6 +36,7 @@ func (s *server) metrics() http.Handler {
 	counter("push_delivered_total", "States handed to subscriptions.", func() uint64 { return s.hub.Stats().Delivered })
 	counter("push_conflated_total", "States replaced by newer ones before they were sent.", func() uint64 { return s.hub.Stats().Conflated })
 	counter("push_repairs_total", "Users whom the sweep found to be shown something old.", func() uint64 { return s.hub.Stats().Repairs })
+	counter("push_conflicts_total", "Users for whom two states were rendered under one version.", func() uint64 { return s.hub.Stats().Conflicts })
 	counter("push_render_errors_total", "Renderings that failed.", func() uint64 { return s.hub.Stats().RenderErrors })
 	counter("rate_limited_total", "Requests, operations and sockets that were refused for their rate.", s.limiter.Refused)
 	counter("rebuilds_total", "Views that were rebuilt from the facts.", func() uint64 { return s.fanout.RebuildStats().Begun })

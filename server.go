@@ -202,6 +202,7 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.hub = push.New(push.Config{
 		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.leave, Lost: s.redis.MarkLost, Render: s.badge.ReadWatched,
+		Learned: s.mirror.Learned, Raise: s.badge.Raise, Held: s.badge.Holds,
 		Clock: s.clock, Log: s.log, MinInterval: s.cfg.PushInterval, Sweep: s.cfg.SweepInterval,
 	})
 	s.mirror.OnShared(s.hub.HintShared)

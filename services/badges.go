@@ -121,6 +121,40 @@ func Version(own, shared uint64) string {
 
 const versionDigits = 16
 
+// staleMark begins the shared half of the version of a STALE state. No sum of what is shared comes near it.
+const staleMark = 9_000_000_000_000_000
+
+// StaleVersion prints the version of a state that was made without the user's document: newer than each that has the same own
+// half, of those the later the newer, and older than the next that the document gets. The zero time is before all others.
+func StaleVersion(own uint64, at time.Time) string {
+	shared := uint64(staleMark)
+	if !at.IsZero() {
+		shared += uint64(at.UnixMicro()) / 10
+	}
+	return Version(own, shared)
+}
+
+// StaleHalf is the own half of a version of StaleVersion; false for every other one.
+func StaleHalf(version string) (own uint64, stale bool) {
+	if len(version) != 2*versionDigits+1 || version[versionDigits+1] != '9' {
+		return 0, false
+	}
+	return OwnHalf(version), true
+}
+
+// OwnHalf is the own half of a version.
+func OwnHalf(version string) uint64 { return digitsOf(version[:min(versionDigits, len(version))]) }
+
+// SharedHalf is the shared half of a version.
+func SharedHalf(version string) uint64 { return digitsOf(version[min(versionDigits+1, len(version)):]) }
+
+func digitsOf(text string) (number uint64) {
+	for i := range len(text) {
+		number = number*10 + uint64(text[i]-'0')
+	}
+	return number
+}
+
 func appendPadded(text []byte, number uint64) []byte {
 	for power := uint64(1_000_000_000_000_000); power > max(number, 1); power /= 10 {
 		text = append(text, '0')

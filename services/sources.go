@@ -59,6 +59,7 @@ type Badges struct {
 	Dots          []Dot     // every dot there is, by name
 	Quiet         bool      // it is the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes it next; zero is never
+	Learned       uint64    // of Version: how far the node had learned what is shared with others, without what time alone changes
 }
 
 // OlderCounts are how many unseen groups of each category left its number because of their age.

@@ -5,8 +5,9 @@
 // A user of whom this node has acknowledged something that Redis has missed is read from SQL until Redis has it.
 // Without Redis the same numbers are counted in SQL, a few readers at a time, and say that they are STALE from then on.
 // A source that SQL does not count in time keeps the value that this node showed last, STALE since then, or is UNKNOWN.
-// When no source can be counted, all of it is what was shown last under the version that it had, or UNKNOWN with a
-// version that no client takes for news.
+// When no source can be counted, all of it is what was shown last, or UNKNOWN with a version that no client takes for news.
+// The version of a STALE answer is between the last one that this node has shown and the document's next one, which the
+// document has before it is shown again: EXACT wins afterwards, and no version falls.
 package badge
 
 import (
@@ -61,9 +62,10 @@ type Service struct {
 	patience time.Duration
 	sources  []factSource
 	visits   *visits
-	guesses  guesses
 	behind   behind
 	known    *lastKnown
+
+	fallbacks fallbackVersions
 }
 
 // New makes the service.
@@ -107,7 +109,7 @@ func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watc
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	at := s.moment(ctx)
 	stale := s.fanout.StaleAmong(ctx, users)
-	documents, err := s.redis.Documents(ctx, users)
+	documents, err := s.documents(ctx, users)
 	if err != nil {
 		documents = make([]rdb.Document, len(users))
 	}
@@ -142,7 +144,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserNumber, wat
 		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {
 			at := s.moment(ctx)
 			users := []services.UserNumber{user}
-			documents, err := s.redis.Documents(ctx, users)
+			documents, err := s.documents(ctx, users)
 			if err == nil && documents[0].Ready {
 				s.withMemory(ctx, users, documents, watched)
 				return s.render(user, documents[0], at), nil
@@ -165,7 +167,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 		return nil, err
 	}
 	if !admitted {
-		return earlier.stale(), nil
+		return s.stale(user, earlier), nil
 	}
 	defer func() { <-s.fallback }()
 	at := s.moment(ctx)
@@ -182,7 +184,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 	case len(failed) < len(s.sources):
 		return s.guess(user, document, at, failed, earlier), nil
 	case remembered:
-		return earlier.stale(), nil
+		return s.stale(user, earlier), nil
 	default:
 		return unknown(s.redis.MessageTypes()), nil
 	}
@@ -207,12 +209,17 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 	}
 }
 
-// guess renders what SQL says, under a version of this node's clock.
+// guess renders what SQL says. Its version follows the last one that was shown here; where none was, its own half is of this
+// node's clock, as that of a document would be of Redis'.
 func (s *Service) guess(user services.UserNumber, document rdb.Document, at moment, failed []factSource, earlier known) *services.Badges {
 	document.N = uint64(at.now.UnixMicro())
-	s.guesses.note(user, document.N)
+	if earlier.badges != nil {
+		document.N = services.OwnHalf(earlier.badges.Version)
+	}
+	s.fallbacks.note(user, document.N)
 	v := s.view(document, at)
 	badges := v.render()
+	badges.Version = services.StaleVersion(document.N, at.now)
 	for count := range everyPart(badges) {
 		if count.Precision != services.Unknown {
 			count.Precision, count.AsOf = services.Stale, at.now
@@ -223,6 +230,16 @@ func (s *Service) guess(user services.UserNumber, document rdb.Document, at mome
 	}
 	v.sum(badges)
 	s.known.keep(user, known{v, badges, at.now})
+	return badges
+}
+
+// stale is all that is known, as STALE.
+func (s *Service) stale(user services.UserNumber, earlier known) *services.Badges {
+	badges := earlier.stale()
+	if _, marked := services.StaleHalf(badges.Version); !marked {
+		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
+	}
+	s.fallbacks.note(user, services.OwnHalf(badges.Version))
 	return badges
 }
 

@@ -321,25 +321,3 @@ func TestLikesExpireInBothEngines(t *testing.T) {
 		t.Errorf("after the counts were carried again: %+v", got)
 	}
 }
-
-// What was answered from SQL goes by this node's clock, which may be ahead of Redis': once Redis is back, the exact
-// document is newer than the guess, or clients would drop it.
-func TestTheExactDocumentPassesAGuess(t *testing.T) {
-	n := served(t)
-	_, reader := n.fan(2)
-	n.Clock.Advance(2000 * day)
-	guess, err := n.ReadFacts(t.Context(), reader)
-	n.Must(err)
-	if exact := n.read(reader); exact.Version > guess.Version {
-		t.Fatalf("the clock is not ahead: %s after %s", exact.Version, guess.Version)
-	}
-	for _, want := range []int{1, 0} {
-		if passed, err := n.PassGuesses(t.Context()); passed != want || err != nil {
-			t.Errorf("%d documents were raised, %v; want %d", passed, err, want)
-		}
-	}
-	exact := n.read(reader)
-	if exact.Version <= guess.Version || exact.HomeFeed.Value != guess.HomeFeed.Value || exact.Total.Precision != services.Exact {
-		t.Errorf("after the guess %+v comes %+v", guess, exact)
-	}
-}

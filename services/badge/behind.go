@@ -36,12 +36,12 @@ func (s *Service) markBehind(user services.UserNumber, v *view, badges *services
 	if s.behind.shown == nil {
 		s.behind.shown = map[services.UserNumber]uint64{}
 	}
-	if len(s.behind.shown) < maxGuesses {
+	if len(s.behind.shown) < maxFallbackVersions {
 		s.behind.shown[user] = v.document.N
 	}
 }
 
-// passBehind hands those who were shown STALE badges over to the guesses, once nobody is behind any more.
+// passBehind notes whose documents are to be raised because they were shown as STALE, once nobody is behind any more.
 func (s *Service) passBehind() {
 	if s.fanout.SomeBehind() {
 		return
@@ -51,6 +51,6 @@ func (s *Service) passBehind() {
 	s.behind.shown = nil
 	s.behind.mu.Unlock()
 	for user, version := range shown {
-		s.guesses.note(user, version)
+		s.fallbacks.note(user, version)
 	}
 }

@@ -52,14 +52,14 @@ func TestCountsThatADeadNodeWasAboutToCarryAreStale(t *testing.T) {
 		}
 	}
 	n.passBehind()
-	if _, err := n.PassGuesses(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
+	if _, err := n.PassFallbacks(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
 		t.Errorf("before the job is done: %+v, %v", n.read(reader).Total, err)
 	}
 	_, err = gone.Finish(t.Context(), jobs)
 	n.Must(err)
 	n.Must(heart.RunOnce(t.Context()))
 	n.passBehind()
-	if done, err := n.PassGuesses(t.Context()); done != 1 || err != nil {
+	if done, err := n.PassFallbacks(t.Context()); done != 1 || err != nil {
 		t.Errorf("%d documents were made news again, %v", done, err)
 	}
 	again := n.read(reader)

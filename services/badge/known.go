@@ -53,7 +53,7 @@ func (l *lastKnown) of(user services.UserNumber) (known, bool) {
 	return l.users.Get(user)
 }
 
-// stale is all that is known, under the version that it had: who holds the same or a newer one does not take it for news.
+// stale is all that is known, under the version that it had.
 func (k known) stale() *services.Badges {
 	badges := *k.badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)

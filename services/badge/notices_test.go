@@ -35,7 +35,7 @@ func (n node) announce(id services.PostID, ends time.Duration) {
 // Announcements leave the number when they end, and the badges say when that is; dots are listed by name.
 func TestNoticesAreRendered(t *testing.T) {
 	notices := &mirror.Notices{
-		Sequence: 7_000,
+		Version: 3_499, Ended: 2,
 		Announcements: []services.Announcement{
 			{ID: 3, Position: 30, EndsAt: noon.Add(2 * time.Hour)}, {ID: 2, Position: 20, EndsAt: noon.Add(time.Hour), Segments: 1}, {ID: 1, Position: 10, EndsAt: noon.Add(time.Minute)},
 		},

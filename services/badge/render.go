@@ -16,7 +16,7 @@ const sharedBase = 2_000_000_000_000_000
 // such boundary raises the version.
 func (v *view) render() *services.Badges {
 	badges := &services.Badges{}
-	v.shared = 0
+	v.shared, v.streams = 0, 0
 	v.homeFeed(badges)
 	v.notifications(badges)
 	v.siteMessages(badges)
@@ -26,6 +26,7 @@ func (v *view) render() *services.Badges {
 	v.dots(badges)
 	v.quiet(badges)
 	badges.Version, badges.NextAt = services.Version(v.document.N, sharedBase+v.shared), v.next
+	badges.Learned = v.streams
 	v.sum(badges)
 	return badges
 }

@@ -19,7 +19,9 @@ type view struct {
 	// them, and on the node that knows all it is the greatest: the greatest of them would stay the same when a stream moves
 	// that is behind another one.
 	shared uint64
-	next   time.Time
+	// streams is the part of shared that time does not change.
+	streams uint64
+	next    time.Time
 }
 
 // changesAt notes that time alone changes the badges at a moment.
@@ -31,7 +33,10 @@ func (v *view) changesAt(at time.Time) {
 
 // learned adds the sequence of a shared stream. SQL tells it to every node, so that it never falls for a user, whatever node
 // answers or starts again.
-func (v *view) learned(sequence uint64) { v.shared += sequence }
+func (v *view) learned(sequence uint64) {
+	v.shared += sequence
+	v.streams += sequence
+}
 
 // passed adds how many boundaries time has passed since 1970 that change these badges.
 func (v *view) passed(boundaries int64) { v.shared += uint64(max(0, boundaries)) }
@@ -82,7 +87,8 @@ func (v *view) announcements(badges *services.Badges) {
 		return
 	}
 	count, ends := v.notices.CountUnread(v.document.Notice, v.segments())
-	v.learned(v.notices.Sequence)
+	v.learned(v.notices.Sequence() - v.notices.Ended)
+	v.passed(int64(v.notices.Ended))
 	v.changesAt(ends)
 	badges.Announcements = exact(count)
 }

@@ -50,8 +50,8 @@ func (v *visits) note(user services.UserNumber, noted int64) {
 
 func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Second) }
 
-// Run writes down who was here, brings views up to date that this node owes an update, and lets guesses be passed, each
-// second, until ctx ends.
+// Run writes down who was here, brings views up to date that this node owes an update, and raises documents above what was
+// answered without them, each second, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	return services.AtEach(ctx, visitsEvery, func(ctx context.Context) {
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
@@ -61,7 +61,7 @@ func (s *Service) Run(ctx context.Context) error {
 			s.log.Debug("Redis lacks what this node has acknowledged: these users are read from SQL", "users", left)
 		}
 		s.passBehind()
-		if _, err := s.PassGuesses(ctx); err != nil && ctx.Err() == nil {
+		if _, err := s.PassFallbacks(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("Redis is not back yet for those who were answered from SQL", "error", err)
 		}
 	})

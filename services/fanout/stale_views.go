@@ -117,6 +117,16 @@ func (f *Fanout) ViewsStale(ctx context.Context, user services.UserNumber) bool 
 	return f.updateStale(ctx, user)
 }
 
+// OwesUpdate is ViewsStale without a try.
+func (f *Fanout) OwesUpdate(user services.UserNumber) bool {
+	if f.stale.users.Load() == 0 {
+		return false
+	}
+	f.stale.mu.Lock()
+	defer f.stale.mu.Unlock()
+	return f.stale.of[user] != nil
+}
+
 // StaleAmong is ViewsStale for several users, who share its time; nil when nobody's views are stale.
 func (f *Fanout) StaleAmong(ctx context.Context, users []services.UserNumber) map[services.UserNumber]bool {
 	if f.stale.users.Load() == 0 {

@@ -15,9 +15,8 @@ const LogNotice = store.LogNotice
 
 // Notices is what all users share of announcements and dots, as it is at a moment. It does not change.
 type Notices struct {
-	// Sequence rises with every change, and is the same on every node that knows the same at the same time: twice the version
-	// of the log, and the ends that have passed. A change of the log may take one end back.
-	Sequence      uint64
+	Version       uint64                  // of the log
+	Ended         uint64                  // how many announcements have ended
 	Announcements []services.Announcement // those that run, the newest first, without their texts
 	Dots          []services.RaisedDot    // by their names
 
@@ -133,6 +132,15 @@ func (n *noticeMemory) stamp() uint64 {
 	return n.facts.Stamp
 }
 
+func (n *noticeMemory) version() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.facts == nil {
+		return 0
+	}
+	return n.facts.Version
+}
+
 func (n *noticeMemory) readAt() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,13 +166,12 @@ func (n *noticeMemory) show(now time.Time) *Notices {
 	if now.Before(n.facts.At) {
 		now = n.facts.At
 	}
-	shown := &Notices{Dots: n.facts.Dots, from: n.facts.At, until: now.Add(noticesHold)}
-	ended := n.facts.Ended
+	shown := &Notices{Dots: n.facts.Dots, Version: n.facts.Version, Ended: n.facts.Ended, from: n.facts.At, until: now.Add(noticesHold)}
 	passes := func(end time.Time) bool {
 		switch {
 		case end.IsZero():
 		case !now.Before(end):
-			ended++
+			shown.Ended++
 			shown.from = later(shown.from, end)
 			return true
 		case end.Before(shown.until):
@@ -180,10 +187,16 @@ func (n *noticeMemory) show(now time.Time) *Notices {
 	for _, end := range n.facts.HiddenEnds {
 		passes(end)
 	}
-	shown.Sequence = 2*n.facts.Version + ended
 	n.current.Store(shown)
 	return shown
 }
+
+// Sequence rises with every change, also with those that time makes, and is the same on every node that knows the same at the
+// same time: a change may take one end back, and counts twice.
+func (n *Notices) Sequence() uint64 { return n.learned() + n.Ended }
+
+// learned is the part of Sequence that time does not change.
+func (n *Notices) learned() uint64 { return 2 * n.Version }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

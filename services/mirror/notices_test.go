@@ -48,22 +48,22 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 	e.notices = store.Notices{At: noon, Version: 7, Ended: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []services.Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
 	m := newMirror(e)
 	first := shows(t, m, noon)
-	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.Sequence != 2*7+2 {
-		t.Fatalf("at first %v at %d", got, first.Sequence)
+	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.Sequence() != 2*7+2 {
+		t.Fatalf("at first %v at %d", got, first.Sequence())
 	}
 	if again := shows(t, m, noon.Add(time.Minute-1)); again != first || e.sqlNotices != 1 {
 		t.Errorf("made again before anything changed; SQL was asked %d times", e.sqlNotices)
 	}
 	over := shows(t, m, noon.Add(time.Minute))
-	if got := ids(over); !slices.Equal(got, []services.PostID{2, 1}) || over.Sequence != first.Sequence+1 {
-		t.Errorf("after the first end %v at %d", got, over.Sequence)
+	if got := ids(over); !slices.Equal(got, []services.PostID{2, 1}) || over.Sequence() != first.Sequence()+1 {
+		t.Errorf("after the first end %v at %d", got, over.Sequence())
 	}
 	if late := shows(t, m, noon.Add(time.Minute-1)); late != over {
 		t.Errorf("a reader that was held up sees %v again: it flickers", ids(late))
 	}
 	midnight := noon.Add(12 * time.Hour)
-	if night := shows(t, m, midnight.Add(time.Hour)); night.Sequence != first.Sequence+3 || len(night.Announcements) != 1 {
-		t.Errorf("after all ends %v at %d", ids(night), night.Sequence)
+	if night := shows(t, m, midnight.Add(time.Hour)); night.Sequence() != first.Sequence()+3 || len(night.Announcements) != 1 {
+		t.Errorf("after all ends %v at %d", ids(night), night.Sequence())
 	}
 	if e.sqlNotices != 1 {
 		t.Errorf("SQL was asked %d times", e.sqlNotices)
@@ -88,12 +88,12 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 		return shows(t, m, notices.At)
 	}
 	raised := change(store.Notices{At: end.Add(1), Stamp: 6, Version: 2, Ended: 1, Dots: []services.RaisedDot{{Name: "shop"}}})
-	if raised.Sequence <= over.Sequence || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
-		t.Errorf("the raise has the version %d after %d", raised.Sequence, over.Sequence)
+	if raised.Sequence() <= over.Sequence() || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
+		t.Errorf("the raise has the version %d after %d", raised.Sequence(), over.Sequence())
 	}
 	longer := change(store.Notices{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []services.Announcement{entry(1, time.Hour)}})
-	if longer.Sequence <= raised.Sequence || len(longer.Announcements) != 1 {
-		t.Errorf("an end that was moved has the version %d after %d", longer.Sequence, raised.Sequence)
+	if longer.Sequence() <= raised.Sequence() || len(longer.Announcements) != 1 {
+		t.Errorf("an end that was moved has the version %d after %d", longer.Sequence(), raised.Sequence())
 	}
 }
 
@@ -103,15 +103,15 @@ func TestTheClockIsSetBack(t *testing.T) {
 	e := newEngines()
 	e.notices = store.Notices{At: noon, Stamp: 5, Version: 3, Ended: 1}
 	m := newMirror(e)
-	now := shows(t, m, noon).Sequence
+	now := shows(t, m, noon).Sequence()
 	back := noon.Add(-time.Hour)
 	e.notices = store.Notices{At: back, Stamp: 5, Version: 3, Announcements: []services.Announcement{entry(1, time.Nanosecond)}}
 	e.notices.Announcements[0].EndsAt = noon.Add(-time.Minute)
-	if n := shows(t, m, back); len(n.Announcements) != 1 || n.Sequence != now-1 {
-		t.Errorf("what has not ended yet is not shown: %v at %d, and later %d", ids(n), n.Sequence, now)
+	if n := shows(t, m, back); len(n.Announcements) != 1 || n.Sequence() != now-1 {
+		t.Errorf("what has not ended yet is not shown: %v at %d, and later %d", ids(n), n.Sequence(), now)
 	}
-	if n := shows(t, m, noon); len(n.Announcements) != 0 || n.Sequence != now {
-		t.Errorf("when the time comes again %v at %d, and before %d", ids(n), n.Sequence, now)
+	if n := shows(t, m, noon); len(n.Announcements) != 0 || n.Sequence() != now {
+		t.Errorf("when the time comes again %v at %d, and before %d", ids(n), n.Sequence(), now)
 	}
 	e.sqlDown = errors.New("away")
 	if n := shows(t, m, back.Add(-time.Hour)); n == nil {
@@ -287,14 +287,14 @@ func TestOneVersionIsOneState(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n.Sequence < last[at] {
-				t.Fatalf("the number falls from %d to %d", last[at], n.Sequence)
+			if n.Sequence() < last[at] {
+				t.Fatalf("the number falls from %d to %d", last[at], n.Sequence())
 			}
-			last[at] = n.Sequence
-			if had, known := states[at][n.Sequence]; known && !slices.Equal(had, ids(n)) {
-				t.Fatalf("the number %d is of %v and of %v", n.Sequence, had, ids(n))
+			last[at] = n.Sequence()
+			if had, known := states[at][n.Sequence()]; known && !slices.Equal(had, ids(n)) {
+				t.Fatalf("the number %d is of %v and of %v", n.Sequence(), had, ids(n))
 			}
-			states[at][n.Sequence] = ids(n)
+			states[at][n.Sequence()] = ids(n)
 			return n
 		}
 		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 5), 1, 60).Draw(t, "steps") {
@@ -329,8 +329,8 @@ func TestOneVersionIsOneState(t *testing.T) {
 			if err := m.RefreshNotices(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if n := look(at); n.Sequence != look(0).Sequence || !slices.Equal(ids(n), ids(look(0))) {
-				t.Fatalf("both know all, and show %v at %d and %v at %d", ids(n), n.Sequence, ids(look(0)), look(0).Sequence)
+			if n := look(at); n.Sequence() != look(0).Sequence() || !slices.Equal(ids(n), ids(look(0))) {
+				t.Fatalf("both know all, and show %v at %d and %v at %d", ids(n), n.Sequence(), ids(look(0)), look(0).Sequence())
 			}
 		}
 	})

@@ -250,14 +250,24 @@ func (p *pulled) makeEarly(change PullChange, version uint64) {
 // change makes a change of an author, and has the author read again where that leaves too few posts and there are older ones.
 func (p *pulled) change(author *pulledAuthor, change PullChange) {
 	author.apply(change)
-	if len(author.posts) < services.Retention && author.floor > 0 {
+	if author.short() {
 		p.wanted[change.Author] = struct{}{}
 	}
 }
 
 // sequence rises with every change, in whatever order this node learns of them, and is greatest where all are known: versions
 // are whole numbers, so that the version of the last change is no less than that of an earlier one and the changes in between.
-func (a *pulledAuthor) sequence() uint64 { return a.version + a.early }
+// It counts twice, and is one less while older posts are still to be read.
+func (a *pulledAuthor) sequence() uint64 {
+	sequence := 2 * (a.version + a.early)
+	if a.short() {
+		sequence--
+	}
+	return sequence
+}
+
+// short says that deletions have left too few posts, and that there are older ones.
+func (a *pulledAuthor) short() bool { return len(a.posts) < services.Retention && a.floor > 0 }
 
 // apply makes a change of the posts.
 func (a *pulledAuthor) apply(change PullChange) {

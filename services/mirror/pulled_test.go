@@ -99,8 +99,8 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.change(huge, 5, false, noon)
 	s.run(t)
 	first := s.counts(t, 0, 1, of(huge)...)
-	if first.Sequence != 1 {
-		t.Errorf("the sequence is %d, want the version of the newest change, 1", first.Sequence)
+	if first.Sequence != 2 {
+		t.Errorf("the sequence is %d, want twice the version of the newest change, 1", first.Sequence)
 	}
 	s.Follow(reader, nil, of(huge), nil)
 	s.change(huge, 9, false, noon)

@@ -73,6 +73,17 @@ func (r *readers[K]) leave(user services.UserNumber) {
 	delete(r.followed, user)
 }
 
+// each calls with what the badges of users show, and with the place of each user in the list.
+func (r *readers[K]) each(users []services.UserNumber, call func(i int, key K)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, user := range users {
+		for _, key := range r.followed[user] {
+			call(i, key)
+		}
+	}
+}
+
 // has says whether anybody who is watched is shown a thing.
 func (r *readers[K]) has(key K) bool {
 	r.mu.Lock()

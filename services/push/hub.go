@@ -27,6 +27,8 @@ type Hub struct {
 	ready    []*user // to be rendered, first come first served
 	timers   timers
 	resync   bool // the next sweep tries failed users whatever their turn
+	sampled  int  // in order: the user who was sampled last
+	owed     int  // users for whom a sample is due, times Config.Sample
 	draining bool
 	stats    Stats
 }
@@ -89,6 +91,9 @@ func (h *Hub) Watch(ctx context.Context, number services.UserNumber, since strin
 	if since != "" && !isVersion(since) {
 		return nil, services.Errorf(services.Invalid,
 			"since: %s is not a version: expected 16 digits, '.' and 16 digits, as a badge has them", services.Quote(since))
+	}
+	if since != "" && h.config.Held != nil {
+		h.config.Held(number, since)
 	}
 	w := &watcher{slot: newSlot[*services.Badges](since), wake: wakeFrom(ctx)}
 	h.mu.Lock()

@@ -56,7 +56,7 @@ func (e *engines) share(stamp uint64) {
 	defer e.mu.Unlock()
 	for user, document := range e.docs {
 		changed := *document
-		changed.Version = services.Version(ownHalf(document.Version), stamp)
+		changed.Version = services.Version(services.OwnHalf(document.Version), stamp)
 		e.docs[user] = &changed
 	}
 }
@@ -100,7 +100,7 @@ func (e *engines) config() Config {
 			list := make([]uint64, len(users))
 			for i, user := range users {
 				if doc := e.docs[user]; doc != nil {
-					list[i] = ownHalf(doc.Version)
+					list[i] = services.OwnHalf(doc.Version)
 				}
 			}
 			return list, nil

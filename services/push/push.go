@@ -6,7 +6,8 @@
 //
 // It guarantees: the versions on one channel rise strictly; a change that is hinted is sent at once, and
 // further ones at most once per MinInterval, always as read after the last hint; a change whose hint was
-// lost is found by the next sweep; a moment at which time alone changes the state (NextAt) is met. Nothing
+// lost is found by the next sweep, which compares both halves of the version; two states of one version are
+// found by a sample, and the later one gets a newer version; a moment at which time alone changes the state (NextAt) is met. Nothing
 // queues: a channel holds one value, and a newer one takes its place, so that a slow consumer costs nothing
 // and holds nobody up. There is no goroutine per watcher or per user; a user with one watcher takes about
 // 800 bytes, half of them for being told of the end of its context, and each further watcher 700.
@@ -37,6 +38,14 @@ type Config struct {
 	// Lost is told of users whose documents are older now than what was rendered of them, at the versions shown: Redis has
 	// lost writes without knowing it. What Render reads afterwards is rebuilt and newer. nil: they are only read again.
 	Lost func(ctx context.Context, users []services.UserNumber, shown []uint64) error
+	// Learned is how far this node has learned what the users' badges share with others, from memory alone. Who was
+	// rendered when it was less has missed a change. nil: it is not compared.
+	Learned func(users []services.UserNumber) []uint64
+	// Raise is told of users who have two states of one version, with its own half: what Render reads afterwards is newer.
+	// nil: the later state is sent with the next change.
+	Raise func(ctx context.Context, users []services.UserNumber, shown []uint64) error
+	// Held is told which version a client holds that begins to watch. It never waits for an engine. nil: nobody is told.
+	Held func(user services.UserNumber, version string)
 	// Leave takes back what Enter wrote.
 	Leave func(ctx context.Context, users []services.UserNumber) error
 	// Render reads and renders users in one batch, of at most 256. It rebuilds documents that are missing
@@ -54,6 +63,7 @@ type Config struct {
 	Sweep       time.Duration // from one healing sweep to the next; 0 is 1 s
 	Lease       time.Duration // how long Enter holds, renewed at a third; 0 is 90 s
 	Linger      time.Duration // how long a user without watchers stays, for reconnects; 0 is 2 s
+	Sample      int           // each sweep renders one user of so many, to compare what is shown; 0 is 30
 }
 
 // Stats are the hub's numbers: two as they are now, the others since New.
@@ -63,6 +73,7 @@ type Stats struct {
 	Delivered    uint64 // states put into channels
 	Conflated    uint64 // of these, states that a newer one replaced before they were taken
 	Repairs      uint64 // users whom the sweep found to be shown something old or lost
+	Conflicts    uint64 // users for whom two states were rendered under one version
 	RenderErrors uint64 // users who could not be rendered, or only as UNKNOWN; each try counted
 }
 
@@ -87,10 +98,11 @@ func (c Config) withDefaults() Config {
 	defaultTo(&c.Sweep, time.Second)
 	defaultTo(&c.Lease, 90*time.Second)
 	defaultTo(&c.Linger, 2*time.Second)
+	defaultTo(&c.Sample, 30)
 	return c
 }
 
-func defaultTo(d *time.Duration, value time.Duration) {
+func defaultTo[N ~int | ~int64](d *N, value N) {
 	if *d <= 0 {
 		*d = value
 	}

@@ -14,6 +14,9 @@ type batch struct {
 	enter   []services.UserNumber
 	changed []bool
 	wakes   []func()
+
+	twofold []services.UserNumber // who has two states of one version
+	shown   []uint64              // its own half
 }
 
 func (h *Hub) runWorker(ctx context.Context) error {
@@ -50,6 +53,7 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 func (h *Hub) take(b *batch) {
 	b.users, b.numbers, b.enter = b.users[:0], b.numbers[:0], b.enter[:0]
 	b.changed, b.wakes = b.changed[:0], b.wakes[:0]
+	b.twofold, b.shown = b.twofold[:0], b.shown[:0]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
@@ -110,6 +114,20 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 		wake()
 		b.wakes[i] = nil
 	}
+	h.raise(ctx, b)
+}
+
+// raise has the documents of users made newer who have two states of one version.
+func (h *Hub) raise(ctx context.Context, b *batch) {
+	if len(b.twofold) == 0 || h.config.Raise == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	h.config.Log.Error("badges changed without a newer version: they get one", "users", len(b.twofold))
+	if err := h.config.Raise(ctx, b.twofold, b.shown); err != nil {
+		h.config.Log.Warn("badges got no newer version, a later sweep tries again", "users", len(b.twofold), "cause", err)
+	}
 }
 
 // at is list[i], or nothing where the list is too short.
@@ -135,7 +153,10 @@ func (h *Hub) fail(u *user, now moment) {
 // deliver puts a state into the channels that may have it now, and says what comes next for the user.
 func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
 	u.phase = clean
-	u.note(badges, h.config.Lost != nil)
+	if u.note(badges, h.config.Lost != nil) {
+		h.stats.Conflicts++
+		b.twofold, b.shown = append(b.twofold, u.number), append(b.shown, u.rendered)
+	}
 	if len(u.watchers) == 0 {
 		return
 	}
@@ -177,15 +198,25 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	h.next(u, newcomer, behind, badges, now)
 }
 
-// note remembers the version of what was rendered. One that fell is kept as it was for the sweep, which reports the
-// document as lost, unless it was no version of Redis.
-func (u *user) note(badges *services.Badges, reports bool) {
-	own := ownHalf(badges.Version)
+// note remembers what was rendered, and says whether it differs from what was rendered before under the same version. A version
+// that fell is kept as it was for the sweep, which reports the document as lost, unless it was no version of Redis.
+func (u *user) note(badges *services.Badges, reports bool) (twofold bool) {
+	own, shared := services.OwnHalf(badges.Version), services.SharedHalf(badges.Version)
 	guessed := badges.Total.Precision == services.Stale || badges.Total.Precision == services.Unknown
 	if own < u.rendered && reports && !guessed && !u.guessed {
-		return
+		return false
 	}
-	u.rendered, u.guessed = own, guessed
+	if guessed {
+		u.rendered, u.version, u.guessed = own, shared, true
+		return false
+	}
+	face := faceOf(badges)
+	twofold = !u.guessed && own == u.rendered && shared == u.version && u.face != 0 && face != u.face
+	u.rendered, u.version, u.learned, u.guessed = own, shared, badges.Learned, false
+	if !twofold { // until it is raised, each further look finds it again
+		u.face = face
+	}
+	return twofold
 }
 
 // next decides what a user who was just rendered waits for.
@@ -209,14 +240,6 @@ func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now 
 
 // versionHalf is the length of a half of a version: the format is services.Version's.
 const versionHalf = 16
-
-// ownHalf is the own half of a version.
-func ownHalf(version string) (n uint64) {
-	for i := range min(versionHalf, len(version)) {
-		n = n*10 + uint64(version[i]-'0')
-	}
-	return n
-}
 
 func isVersion(text string) bool {
 	if len(text) != 2*versionHalf+1 {

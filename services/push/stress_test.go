@@ -108,7 +108,7 @@ func write(e *engines, h *Hub, users, rounds, writer int) {
 		user := services.UserNumber(1 + random.IntN(users))
 		var n uint64
 		e.change(func(e *engines) {
-			n = ownHalf(e.docs[user].Version) + 1
+			n = services.OwnHalf(e.docs[user].Version) + 1
 			e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.Count{Value: int(n)}}
 			switch random.IntN(40) {
 			case 0:

@@ -68,7 +68,28 @@ func (h *Hub) Sweep(ctx context.Context) error {
 			break // nobody answers, and each portion waits for it: begin again rather than go on
 		}
 	}
+	if first == nil {
+		h.sample() // what is rendered without Redis says nothing
+	}
 	return cmp.Or(first, ctx.Err())
+}
+
+// sample queues some users who have nothing to wait for, others with each sweep: what is rendered of them is compared with what
+// they are shown.
+func (h *Hub) sample() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.owed += len(h.order)
+	due := h.owed / h.config.Sample
+	h.owed %= h.config.Sample
+	for range due {
+		if h.sampled++; h.sampled >= len(h.order) {
+			h.sampled = 0
+		}
+		if u := h.order[h.sampled]; u.phase == clean && len(u.watchers) > 0 && h.now() >= u.due {
+			h.queue(u)
+		}
+	}
 }
 
 // takePortion takes the users below end, at most maxSweep.
@@ -122,11 +143,16 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	if err := h.report(ctx, p, versions); err != nil {
 		return err
 	}
+	learned := make([]uint64, len(p.users))
+	if h.config.Learned != nil {
+		copy(learned, h.config.Learned(p.numbers))
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
 	for i, u := range p.users {
-		if len(u.watchers) == 0 || !differs(u, versions[i], p.rendered[i]) {
+		missed := u.phase == clean && !u.guessed && u.rendered == p.rendered[i] && learned[i] > u.learned
+		if len(u.watchers) == 0 || !missed && !differs(u, versions[i], p.rendered[i]) {
 			continue
 		}
 		if versions[i] < u.rendered {

@@ -34,6 +34,9 @@ type user struct {
 	changed  bool   // queued for a change, not only for the first state of a watcher
 	on       bool   // Enter was answered and nothing has said since that Redis forgot it
 	rendered uint64 // own half of the last rendered version, also of one too old to be sent
+	learned  uint64 // how far this node had learned the rest of it then
+	version  uint64 // shared half of the last rendered version
+	face     uint64 // of the last rendered state, see faceOf
 	guessed  bool   // that version came from a clock and not from Redis, whose own may rightly be lower
 	wakeAt   moment // when his timer stands
 	due      moment // no change is sent before

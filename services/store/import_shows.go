@@ -21,7 +21,7 @@ var (
 	importFormers = newInsertion("note that imported shows stood nowhere", "show_history",
 		"show BIGINT, ver BIGINT, until_ver BIGINT, until_at BIGINT, host BIGINT, status BIGINT, score BIGINT", "ON CONFLICT DO NOTHING")
 
-	importHosts = newInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, stamp BIGINT", "ON CONFLICT (host) DO NOTHING")
+	importHosts = newInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, live_ver BIGINT", "ON CONFLICT (host) DO NOTHING")
 
 	unnamedHosts = newStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
 

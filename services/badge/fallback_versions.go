@@ -1,0 +1,132 @@
+package badge
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// fallbackVersions remembers which users were answered from SQL, and on which own half their versions rest. Such a version is
+// newer than the document that Redis still has: the document's is raised above it before it is shown again, or else clients
+// would drop the exact numbers.
+type fallbackVersions struct {
+	mu       sync.Mutex
+	versions map[services.UserNumber]uint64
+	count    atomic.Int64 // of versions: a read that finds none takes no lock
+}
+
+// maxFallbackVersions bounds the memory. Beyond it a document is news again with its next change.
+const maxFallbackVersions = 100_000
+
+func (f *fallbackVersions) note(user services.UserNumber, version uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.versions == nil {
+		f.versions = map[services.UserNumber]uint64{}
+	}
+	if _, known := f.versions[user]; known || len(f.versions) < maxFallbackVersions {
+		f.versions[user] = max(version, f.versions[user])
+	}
+	f.count.Store(int64(len(f.versions)))
+}
+
+func (f *fallbackVersions) none() bool { return f.count.Load() == 0 }
+
+// list is all that is remembered, or with users what is remembered of them.
+func (f *fallbackVersions) list(of []services.UserNumber) map[services.UserNumber]uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if of == nil {
+		return maps.Clone(f.versions)
+	}
+	found := map[services.UserNumber]uint64{}
+	for _, user := range of {
+		if version, known := f.versions[user]; known {
+			found[user] = version
+		}
+	}
+	return found
+}
+
+// forget drops the versions that were passed, unless a newer one came meanwhile.
+func (f *fallbackVersions) forget(users []services.UserNumber, passed map[services.UserNumber]uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, user := range users {
+		if f.versions[user] == passed[user] {
+			delete(f.versions, user)
+		}
+	}
+	f.count.Store(int64(len(f.versions)))
+}
+
+// PassFallbacks raises the documents of all users who were answered from SQL, and answers how many are done. A document that is
+// not there yet waits for its rebuild.
+func (s *Service) PassFallbacks(ctx context.Context) (int, error) { return s.pass(ctx, nil) }
+
+// pass raises the documents of users who were answered from SQL; nil: of all. A document that lacks what this node has
+// acknowledged is not raised: it would win over what the user was told.
+func (s *Service) pass(ctx context.Context, of []services.UserNumber) (int, error) {
+	passed := s.fallbacks.list(of)
+	maps.DeleteFunc(passed, func(user services.UserNumber, _ uint64) bool { return s.fanout.OwesUpdate(user) })
+	if len(passed) == 0 {
+		return 0, nil
+	}
+	users, versions := make([]services.UserNumber, 0, len(passed)), make([]uint64, 0, len(passed))
+	for user, version := range passed {
+		users, versions = append(users, user), append(versions, version)
+	}
+	done, err := s.fanout.RaiseVersions(ctx, users, versions)
+	s.fallbacks.forget(done, passed)
+	return len(done), err
+}
+
+// documents reads documents, none of which is older than what this node has answered from SQL: a further round trip for users
+// of whom that is so, once. A document that cannot be raised is not there.
+func (s *Service) documents(ctx context.Context, users []services.UserNumber) ([]rdb.Document, error) {
+	documents, err := s.redis.Documents(ctx, users)
+	if err != nil || s.fallbacks.none() {
+		return documents, err
+	}
+	answered, newer, older := s.fallbacks.list(users), []services.UserNumber{}, []services.UserNumber{}
+	for i, user := range users {
+		switch version, known := answered[user]; {
+		case !known || !documents[i].Ready:
+		case documents[i].N > version:
+			newer = append(newer, user)
+		default:
+			older = append(older, user)
+		}
+	}
+	s.fallbacks.forget(newer, answered)
+	if len(older) == 0 {
+		return documents, nil
+	}
+	if _, err := s.pass(ctx, older); err == nil {
+		return s.redis.Documents(ctx, users)
+	}
+	for i, user := range users {
+		documents[i].Ready = documents[i].Ready && !slices.Contains(older, user)
+	}
+	return documents, nil
+}
+
+// Raise makes the documents of users newer than versions under which they were shown.
+func (s *Service) Raise(ctx context.Context, users []services.UserNumber, shown []uint64) error {
+	_, err := s.fanout.RaiseVersions(ctx, users, shown)
+	return err
+}
+
+// Holds notes that a client holds a version. One that was answered from SQL, perhaps by a node that is gone, is passed like this
+// node's own.
+func (s *Service) Holds(user services.UserNumber, version string) {
+	own, stale := services.StaleHalf(version)
+	if stale && own <= uint64(s.clock.Now().UnixMicro()) {
+		s.fallbacks.note(user, own)
+	}
+}

@@ -1,0 +1,128 @@
+package badge
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+)
+
+// What is answered from SQL is newer than the document that Redis has, and older than the document when it is read again: a
+// client that drops what is not newer is shown both. So it is whether this node has shown the document before or has just
+// started, and whatever its clock says.
+func TestTheExactDocumentPassesAFallback(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(2)
+	for _, ahead := range []time.Duration{0, 2000 * day} { // this clock is behind that of Redis, and then ahead of it
+		n.Clock.Advance(ahead)
+		nodes := map[string]node{"a node that has shown it": n}
+		if ahead > 0 {
+			nodes["a node that has just started"] = n.restarted()
+		}
+		for what, node := range nodes {
+			before := n.read(reader)
+			fallback, err := node.ReadFacts(t.Context(), reader)
+			n.Must(err)
+			again, err := node.ReadFacts(t.Context(), reader)
+			n.Must(err)
+			exact := node.read(reader)
+			if fallback.Version <= before.Version || again.Version < fallback.Version || exact.Version <= again.Version {
+				t.Errorf("%s: after %s come %s and %s from SQL, and then %s", what, before.Version, fallback.Version, again.Version, exact.Version)
+			}
+			if exact.HomeFeed.Value != 2 || exact.Total.Precision != services.Exact || fallback.Total.Precision != services.Stale {
+				t.Errorf("%s: %+v and then %+v", what, fallback, exact)
+			}
+			if passed, err := node.PassFallbacks(t.Context()); passed != 0 || err != nil {
+				t.Errorf("%s: %d documents are still to be raised, %v", what, passed, err)
+			}
+		}
+	}
+}
+
+// Without a read the documents are raised each second, so that who is watched is shown the exact numbers; a client that comes
+// back with what a node that is gone has answered is passed as well, and no client can raise a document into the future.
+func TestFallbacksArePassedByThemselves(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(1)
+	n.Clock.Advance(2000 * day)
+	before := n.read(reader)
+	fallback, err := n.ReadFacts(t.Context(), reader)
+	n.Must(err)
+	for _, want := range []int{1, 0} {
+		if passed, err := n.PassFallbacks(t.Context()); passed != want || err != nil {
+			t.Errorf("%d documents were raised, %v; want %d", passed, err, want)
+		}
+	}
+	if exact := n.read(reader); exact.Version <= fallback.Version {
+		t.Errorf("after %s comes %s", fallback.Version, exact.Version)
+	}
+	fallback, err = n.restarted().ReadFacts(t.Context(), reader) // and that node is gone
+	n.Must(err)
+	n.Holds(reader, fallback.Version)
+	if exact := n.read(reader); exact.Version <= fallback.Version {
+		t.Errorf("after %s comes %s", fallback.Version, exact.Version)
+	}
+	own := n.read(reader).Version
+	for _, version := range []string{before.Version, services.StaleVersion(1<<52, n.Clock.Now())} {
+		n.Holds(reader, version)
+	}
+	if exact := n.read(reader); exact.Version != own {
+		t.Errorf("what a client says has changed %s to %s", own, exact.Version)
+	}
+}
+
+// Redis answers reads and takes no writes: a document that cannot be raised is not shown, and the numbers stay those of SQL.
+func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(1)
+	n.read(reader)
+	fallback, err := n.ReadFacts(t.Context(), reader)
+	n.Must(err)
+	n.Server.Do("ACL", "SETUSER", "default", "-eval", "-evalsha")
+	if got := n.read(reader); got.Version < fallback.Version || got.Total.Precision != services.Stale {
+		t.Errorf("after %s comes %s, %s", fallback.Version, got.Version, got.Total.Precision)
+	}
+	n.Server.Do("ACL", "SETUSER", "default", "+eval", "+evalsha")
+	if got := n.read(reader); got.Version <= fallback.Version || got.Total.Precision != services.Exact {
+		t.Errorf("after %s comes %s, %s", fallback.Version, got.Version, got.Total.Precision)
+	}
+}
+
+// Whatever is answered from SQL between exact answers, and whatever is published meanwhile: no answer of a node has an older
+// version than the one before, and none has the version of another one.
+func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
+	n := served(t)
+	fanouttest.Fewer(t, 4)
+	rapid.Check(t, func(t *rapid.T) {
+		author, reader := n.fan(1)
+		last, posts := n.read(reader), 1
+		take := func(got *services.Badges, want services.Precision) {
+			same := shownAs(got) == shownAs(last) && got.Total.Precision == last.Total.Precision
+			if got.Version < last.Version || got.Version == last.Version && !same || got.HomeFeed.Value != posts || got.Total.Precision != want {
+				t.Fatalf("after %s at %s, %s, comes %s at %s, %s; want %d", shownAs(last), last.Version, last.Total.Precision,
+					shownAs(got), got.Version, got.Total.Precision, posts)
+			}
+			last = got
+		}
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				n.Post(author)
+				n.Quiet(n.World.Fanout)
+				posts++
+			case 1:
+				n.Clock.Advance(time.Millisecond)
+				got, err := n.ReadFacts(context.Background(), reader)
+				n.Must(err)
+				take(got, services.Stale)
+			default:
+				take(n.read(reader), services.Exact)
+			}
+		}
+		take(n.read(reader), services.Exact)
+	})
+}

@@ -1,0 +1,56 @@
+package push
+
+import (
+	"hash/maphash"
+
+	"tidings/services"
+)
+
+var faceSeed = maphash.MakeSeed()
+
+// faceOf is a number of what a person is shown of badges, the same for the same and never 0. Two states of one version have
+// the same one.
+func faceOf(badges *services.Badges) uint64 {
+	var hash maphash.Hash
+	hash.SetSeed(faceSeed)
+	number := func(n uint64) {
+		var bytes [8]byte
+		for i := range bytes {
+			bytes[i] = byte(n >> (8 * i))
+		}
+		_, _ = hash.Write(bytes[:])
+	}
+	flag := func(set bool) {
+		if set {
+			_ = hash.WriteByte(1)
+		} else {
+			_ = hash.WriteByte(0)
+		}
+	}
+	count := func(count *services.Count) {
+		number(uint64(count.Value))
+		flag(count.InTotal)
+		_, _ = hash.WriteString(string(count.Precision))
+		_, _ = hash.WriteString(count.Display)
+	}
+	for _, one := range []*services.Count{
+		&badges.Total, &badges.HomeFeed, &badges.Announcements, &badges.LiveBoard, &badges.SiteMessages.Total,
+		&badges.Conversations.Total, &badges.Conversations.Mentions, &badges.Notifications.Total,
+	} {
+		count(one)
+	}
+	for _, category := range services.Categories {
+		count(badges.Notifications.Of(category))
+		number(uint64(*badges.Notifications.Older.Of(category)))
+	}
+	number(uint64(badges.Notifications.Newest))
+	for i := range badges.SiteMessages.Types {
+		count(&badges.SiteMessages.Types[i].Count)
+	}
+	for _, dot := range badges.Dots {
+		_, _ = hash.WriteString(dot.Name)
+		flag(dot.Lit)
+	}
+	flag(badges.Quiet)
+	return max(1, hash.Sum64())
+}

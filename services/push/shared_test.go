@@ -1,0 +1,137 @@
+package push
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidings/services"
+)
+
+// A change of what badges share with others is found by the sweep when its hint was lost, also where the own half is what it
+// was; and a state that says what memory says is not rendered again.
+func TestTheSweepComparesTheSharedHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 1)
+		config := e.config()
+		learned := uint64(0)
+		config.Learned = func(users []services.UserNumber) []uint64 {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return slices.Repeat([]uint64{learned}, len(users))
+		}
+		running(t, e, config, func(h *Hub) {
+			states := mustWatch(t, h, 7, "")
+			synctest.Wait()
+			wantTaken(t, states, 1, "at first")
+			e.change(func(e *engines) {
+				learned = 5
+				e.docs[7] = &services.Badges{Version: services.Version(100, 5), Learned: 5, Total: services.NewCount(2, services.Exact, time.Time{})}
+			})
+			pass(1500 * time.Millisecond)
+			wantTaken(t, states, 2, "after a sweep")
+			if repairs := h.Stats().Repairs; repairs != 1 {
+				t.Errorf("%d repairs, want 1", repairs)
+			}
+			rendered := len(e.calls(&e.renders))
+			pass(10 * time.Second)
+			if again := len(e.calls(&e.renders)) - rendered; again != 0 {
+				t.Errorf("rendered %d times while nothing changed", again)
+			}
+		})
+	})
+}
+
+// A state that changes without a newer version is found by the sample, and sent once it has one. Until that works it is found
+// again each time.
+func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		for user := range services.UserNumber(40) {
+			e.set(user+1, 100, 1)
+		}
+		config := e.config()
+		refused := errAway
+		raised := []services.UserNumber{}
+		config.Raise = func(_ context.Context, users []services.UserNumber, shown []uint64) error {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if refused != nil {
+				return refused
+			}
+			for i, user := range users {
+				raised = append(raised, user)
+				next := *e.docs[user]
+				next.Version = services.Version(shown[i]+1, 0)
+				e.docs[user] = &next
+			}
+			return nil
+		}
+		running(t, e, config, func(h *Hub) {
+			var all []<-chan *services.Badges
+			for user := range services.UserNumber(40) {
+				all = append(all, mustWatch(t, h, user+1, ""))
+			}
+			synctest.Wait()
+			for _, states := range all {
+				wantTaken(t, states, 1, "at first")
+			}
+			e.set(7, 100, 2)
+			h.HintShared()
+			synctest.Wait()
+			wantTaken(t, all[6], -1, "the same version")
+			pass(70 * time.Second)
+			if found := h.Stats().Conflicts; found < 3 {
+				t.Errorf("it was found %d times in a minute, want once by the hint and twice by samples", found)
+			}
+			e.change(func(*engines) { refused = nil })
+			pass(35 * time.Second)
+			wantTaken(t, all[6], 2, "with a version of its own")
+			if !slices.Equal(raised, []services.UserNumber{7}) {
+				t.Errorf("raised were %v", raised)
+			}
+			found := h.Stats().Conflicts
+			pass(60 * time.Second)
+			if again := h.Stats().Conflicts - found; again != 0 {
+				t.Errorf("it was found %d times more", again)
+			}
+		})
+	})
+}
+
+// Every part that a person sees is in the number by which two states are told apart.
+func TestFacesDiffer(t *testing.T) {
+	state := func() *services.Badges {
+		one := services.NewCount(1, services.Exact, time.Time{})
+		return &services.Badges{
+			Total: one, HomeFeed: one, Announcements: one, LiveBoard: one, Dots: []services.Dot{{Name: "shop"}},
+			SiteMessages:  services.MessageCounts{Total: one, Types: []services.MessageTypeCount{{Type: "general", Count: one}}},
+			Conversations: services.ConversationCounts{Total: one, Mentions: one},
+		}
+	}
+	same := faceOf(state())
+	if faceOf(state()) != same || same == 0 {
+		t.Error("one state has two numbers, or none")
+	}
+	for i, change := range []func(b *services.Badges){
+		func(b *services.Badges) { b.Total.Value = 2 },
+		func(b *services.Badges) { b.HomeFeed.Precision = services.AtLeast },
+		func(b *services.Badges) { b.Announcements.InTotal = false },
+		func(b *services.Badges) { b.LiveBoard.Display = "•" },
+		func(b *services.Badges) { b.Notifications.Reminder.Value = 1 },
+		func(b *services.Badges) { b.Notifications.Older.Like = 1 },
+		func(b *services.Badges) { b.Notifications.Newest = 1 },
+		func(b *services.Badges) { b.Conversations.Mentions.Value = 0 },
+		func(b *services.Badges) { b.SiteMessages.Types[0].Count.Value = 0 },
+		func(b *services.Badges) { b.Dots[0].Lit = true },
+		func(b *services.Badges) { b.Quiet = true },
+	} {
+		changed := state()
+		if change(changed); faceOf(changed) == same {
+			t.Errorf("change %d is not seen", i)
+		}
+	}
+}
