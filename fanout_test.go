@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services/rdb/rdbtest"
 	"tidings/services/store/storetest"
 )
 
@@ -109,5 +110,31 @@ func TestOperatorsAreToldWhatIsWrong(t *testing.T) {
 	}
 	if got := n.audience("author"); got.Mode != "SMALL" || got.Pinned != nil {
 		t.Errorf("a refused pin left %+v", got)
+	}
+}
+
+// An admin sets when users count as idle and dormant, while the nodes run; nobody else may.
+func TestActivityThresholdsAreSetWhileItRuns(t *testing.T) {
+	const set = `mutation($i:Int!,$d:Int!){setActivityThresholds(input:{idleAfterHours:$i,dormantAfterHours:$d}){activity{idleAfterHours dormantAfterHours}}}`
+	type hours struct{ IdleAfterHours, DormantAfterHours int }
+	p := startPair(t, rdbtest.Redis(t), nil)
+	held := func(n *node) hours {
+		var data struct{ Admin struct{ Activity hours } }
+		n.must("root:admin", `{admin{activity{idleAfterHours dormantAfterHours}}}`, nil, &data)
+		return data.Admin.Activity
+	}
+	if got := held(p.b); got != (hours{7 * 24, 30 * 24}) {
+		t.Errorf("as configured: %+v", got)
+	}
+	p.a.must("root:admin", set, map[string]any{"i": 48, "d": 72}, nil)
+	eventually(t, soon, "the other node goes by the thresholds", func() bool { return held(p.b) == hours{48, 72} && held(p.a) == hours{48, 72} })
+	for _, refused := range []struct {
+		as         string
+		idle, dorm int
+		code       string
+	}{{"alice", 48, 72, "FORBIDDEN"}, {"root:admin", 0, 72, "INVALID"}, {"root:admin", 73, 72, "INVALID"}, {"root:admin", 48, 8761, "INVALID"}} {
+		if got := p.a.ask(refused.as, set, map[string]any{"i": refused.idle, "d": refused.dorm}); got.code() != refused.code {
+			t.Errorf("%+v: %s %v", refused, got.code(), got.Errors)
+		}
 	}
 }

@@ -60,7 +60,11 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	refill := func(err error) error {
 		// Feeds that stand in a Redis of their own do not know of what is new.
-		active := services.SystemClock{}.Now().Add(-command.Config.ActiveFor)
+		thresholds, set, failed := db.ActivityThresholds(ctx)
+		if failed != nil || !set {
+			thresholds.DormantAfter = command.Config.ActiveFor
+		}
+		active := thresholds.DormantSince(services.SystemClock{}.Now())
 		_, queued := fanout.QueueRefills(context.WithoutCancel(ctx), db, active)
 		return errors.Join(err, queued)
 	}

@@ -147,6 +147,9 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return ""
 	}
 	root := s.wire(changes)
+	if err = s.fanout.BeginActivity(ctx); err != nil {
+		return nil, errors.Join(err, s.redis.Close(), s.store.Close())
+	}
 	s.ready.knows = s.mirror.ShowsReady
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
@@ -197,7 +200,7 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.fanout = fanout.New(carrying)
 	s.audit, s.cleaner = s.fanout.Audit(s.cfg.AuditEvery), s.fanout.Cleaner(s.cfg.CleanEvery)
 	s.badge = badge.New(badge.Config{
-		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, ActiveFor: s.cfg.ActiveFor, Caps: caps,
+		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, Caps: caps,
 		Expiry: expiry,
 	})
 	s.hub = push.New(push.Config{

@@ -25,6 +25,52 @@ import (
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _ActivityThresholds_idleAfterHours(ctx context.Context, field graphql.CollectedField, obj *ActivityThresholds) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ActivityThresholds_idleAfterHours(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.IdleAfterHours, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ActivityThresholds_idleAfterHours(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ActivityThresholds", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ActivityThresholds_dormantAfterHours(ctx context.Context, field graphql.CollectedField, obj *ActivityThresholds) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ActivityThresholds_dormantAfterHours(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DormantAfterHours, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ActivityThresholds_dormantAfterHours(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ActivityThresholds", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _AuthorAudience_user(ctx context.Context, field graphql.CollectedField, obj *AuthorAudience) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -576,6 +622,38 @@ func (ec *executionContext) fieldContext_RecountBadgesPayload_differed(_ context
 	return graphql.NewScalarFieldContext("RecountBadgesPayload", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _SetActivityThresholdsPayload_activity(ctx context.Context, field graphql.CollectedField, obj *SetActivityThresholdsPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetActivityThresholdsPayload_activity(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Activity, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v ActivityThresholds) graphql.Marshaler {
+			return ec.marshalNActivityThresholds2tidingsᚋgraphᚐActivityThresholds(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetActivityThresholdsPayload_activity(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetActivityThresholdsPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ActivityThresholds(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _SetFanoutThresholdsPayload_fanout(ctx context.Context, field graphql.CollectedField, obj *SetFanoutThresholdsPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -679,6 +757,43 @@ func (ec *executionContext) unmarshalInputRecountBadgesInput(ctx context.Context
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputSetActivityThresholdsInput(ctx context.Context, obj any) (SetActivityThresholdsInput, error) {
+	var it SetActivityThresholdsInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"idleAfterHours", "dormantAfterHours"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "idleAfterHours":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idleAfterHours"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.IdleAfterHours = data
+		case "dormantAfterHours":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("dormantAfterHours"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.DormantAfterHours = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputSetFanoutThresholdsInput(ctx context.Context, obj any) (SetFanoutThresholdsInput, error) {
 	var it SetFanoutThresholdsInput
 	if obj == nil {
@@ -723,6 +838,49 @@ func (ec *executionContext) unmarshalInputSetFanoutThresholdsInput(ctx context.C
 // endregion ************************** interface.gotpl ***************************
 
 // region    **************************** object.gotpl ****************************
+
+var activityThresholdsImplementors = []string{"ActivityThresholds"}
+
+func (ec *executionContext) _ActivityThresholds(ctx context.Context, sel ast.SelectionSet, obj *ActivityThresholds) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, activityThresholdsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ActivityThresholds")
+		case "idleAfterHours":
+			out.Values[i] = ec._ActivityThresholds_idleAfterHours(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "dormantAfterHours":
+			out.Values[i] = ec._ActivityThresholds_dormantAfterHours(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
 
 var authorAudienceImplementors = []string{"AuthorAudience"}
 
@@ -1065,6 +1223,44 @@ func (ec *executionContext) _RecountBadgesPayload(ctx context.Context, sel ast.S
 	return out
 }
 
+var setActivityThresholdsPayloadImplementors = []string{"SetActivityThresholdsPayload"}
+
+func (ec *executionContext) _SetActivityThresholdsPayload(ctx context.Context, sel ast.SelectionSet, obj *SetActivityThresholdsPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, setActivityThresholdsPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SetActivityThresholdsPayload")
+		case "activity":
+			out.Values[i] = ec._SetActivityThresholdsPayload_activity(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var setFanoutThresholdsPayloadImplementors = []string{"SetFanoutThresholdsPayload"}
 
 func (ec *executionContext) _SetFanoutThresholdsPayload(ctx context.Context, sel ast.SelectionSet, obj *SetFanoutThresholdsPayload) graphql.Marshaler {
@@ -1106,6 +1302,10 @@ func (ec *executionContext) _SetFanoutThresholdsPayload(ctx context.Context, sel
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
+
+func (ec *executionContext) marshalNActivityThresholds2tidingsᚋgraphᚐActivityThresholds(ctx context.Context, sel ast.SelectionSet, v ActivityThresholds) graphql.Marshaler {
+	return ec._ActivityThresholds(ctx, sel, &v)
+}
 
 func (ec *executionContext) marshalNAuthorAudience2tidingsᚋgraphᚐAuthorAudience(ctx context.Context, sel ast.SelectionSet, v AuthorAudience) graphql.Marshaler {
 	return ec._AuthorAudience(ctx, sel, &v)
@@ -1201,6 +1401,21 @@ func (ec *executionContext) marshalNRecountBadgesPayload2ᚖtidingsᚋgraphᚐRe
 		return graphql.Null
 	}
 	return ec._RecountBadgesPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNSetActivityThresholdsInput2tidingsᚋgraphᚐSetActivityThresholdsInput(ctx context.Context, v any) (SetActivityThresholdsInput, error) {
+	res, err := ec.unmarshalInputSetActivityThresholdsInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSetActivityThresholdsPayload2ᚖtidingsᚋgraphᚐSetActivityThresholdsPayload(ctx context.Context, sel ast.SelectionSet, v *SetActivityThresholdsPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._SetActivityThresholdsPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNSetFanoutThresholdsInput2tidingsᚋgraphᚐSetFanoutThresholdsInput(ctx context.Context, v any) (SetFanoutThresholdsInput, error) {

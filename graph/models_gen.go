@@ -15,6 +15,14 @@ import (
 type Node interface {
 }
 
+// When users count as idle and as dormant, by the time since they were seen last.
+type ActivityThresholds struct {
+	// Users not seen for longer are idle: big authors' posts are not pushed to them, and their feed is brought up to date when they return. It counts whole days, in hours.
+	IdleAfterHours int `json:"idleAfterHours"`
+	// Users not seen for longer are dormant: nothing is pushed to them, and Redis keeps nothing of them until they return. In hours.
+	DormantAfterHours int `json:"dormantAfterHours"`
+}
+
 type AddMembersInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -44,6 +52,8 @@ type AddViewItemPayload struct {
 
 // What the operators of the installation see.
 type Admin struct {
+	// When users count as idle and as dormant, on all nodes.
+	Activity ActivityThresholds `json:"activity"`
 }
 
 // Something that the installation tells all users, or those of some segments.
@@ -1731,6 +1741,18 @@ type SendSiteMessageInput struct {
 type SendSiteMessagePayload struct {
 	// The message that is sent. Its recipients get it within moments.
 	Message SiteMessageReport `json:"message"`
+}
+
+type SetActivityThresholdsInput struct {
+	// After how many hours users are idle, 1 to 8,760.
+	IdleAfterHours int `json:"idleAfterHours"`
+	// After how many hours users are dormant, idleAfterHours to 8,760.
+	DormantAfterHours int `json:"dormantAfterHours"`
+}
+
+type SetActivityThresholdsPayload struct {
+	// The thresholds that hold now.
+	Activity ActivityThresholds `json:"activity"`
 }
 
 type SetDisplayPolicyInput struct {

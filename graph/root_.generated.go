@@ -41,11 +41,17 @@ type DirectiveRoot struct {
 }
 
 type ComplexityRoot struct {
+	ActivityThresholds struct {
+		DormantAfterHours func(childComplexity int) int
+		IdleAfterHours    func(childComplexity int) int
+	}
+
 	AddViewItemPayload struct {
 		Item func(childComplexity int) int
 	}
 
 	Admin struct {
+		Activity    func(childComplexity int) int
 		Author      func(childComplexity int, userID string) int
 		Cleaner     func(childComplexity int) int
 		Fanout      func(childComplexity int) int
@@ -431,6 +437,7 @@ type ComplexityRoot struct {
 		ScheduleShow           func(childComplexity int, input ScheduleShowInput) int
 		SendMessage            func(childComplexity int, input SendMessageInput) int
 		SendSiteMessage        func(childComplexity int, input SendSiteMessageInput) int
+		SetActivityThresholds  func(childComplexity int, input SetActivityThresholdsInput) int
 		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
 		SetFanoutThresholds    func(childComplexity int, input SetFanoutThresholdsInput) int
 		SetProfile             func(childComplexity int, input SetProfileInput) int
@@ -608,6 +615,10 @@ type ComplexityRoot struct {
 
 	SendSiteMessagePayload struct {
 		Message func(childComplexity int) int
+	}
+
+	SetActivityThresholdsPayload struct {
+		Activity func(childComplexity int) int
 	}
 
 	SetDisplayPolicyPayload struct {
@@ -803,6 +814,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 	_ = ec
 	switch typeName + "." + field {
 
+	case "ActivityThresholds.dormantAfterHours":
+		if e.ComplexityRoot.ActivityThresholds.DormantAfterHours == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ActivityThresholds.DormantAfterHours(childComplexity), true
+	case "ActivityThresholds.idleAfterHours":
+		if e.ComplexityRoot.ActivityThresholds.IdleAfterHours == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ActivityThresholds.IdleAfterHours(childComplexity), true
+
 	case "AddViewItemPayload.item":
 		if e.ComplexityRoot.AddViewItemPayload.Item == nil {
 			break
@@ -810,6 +834,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AddViewItemPayload.Item(childComplexity), true
 
+	case "Admin.activity":
+		if e.ComplexityRoot.Admin.Activity == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Admin.Activity(childComplexity), true
 	case "Admin.author":
 		if e.ComplexityRoot.Admin.Author == nil {
 			break
@@ -2396,6 +2426,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SendSiteMessage(childComplexity, args["input"].(SendSiteMessageInput)), true
+	case "Mutation.setActivityThresholds":
+		if e.ComplexityRoot.Mutation.SetActivityThresholds == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setActivityThresholds_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetActivityThresholds(childComplexity, args["input"].(SetActivityThresholdsInput)), true
 	case "Mutation.setDisplayPolicy":
 		if e.ComplexityRoot.Mutation.SetDisplayPolicy == nil {
 			break
@@ -3080,6 +3121,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SendSiteMessagePayload.Message(childComplexity), true
+
+	case "SetActivityThresholdsPayload.activity":
+		if e.ComplexityRoot.SetActivityThresholdsPayload.Activity == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetActivityThresholdsPayload.Activity(childComplexity), true
 
 	case "SetDisplayPolicyPayload.badges":
 		if e.ComplexityRoot.SetDisplayPolicyPayload.Badges == nil {
@@ -3857,6 +3905,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputScheduleShowInput,
 		ec.unmarshalInputSendMessageInput,
 		ec.unmarshalInputSendSiteMessageInput,
+		ec.unmarshalInputSetActivityThresholdsInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetFanoutThresholdsInput,
 		ec.unmarshalInputSetProfileInput,
@@ -3997,6 +4046,16 @@ var parsedSchema = gqlparser.MustLoadSchema(sources...)
 // Each function is generated once per unique object type, deduplicating the
 // switch statements that were previously inlined in every fieldContext_* function.
 
+func (ec *executionContext) childFields_ActivityThresholds(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "idleAfterHours":
+		return ec.fieldContext_ActivityThresholds_idleAfterHours(ctx, field)
+	case "dormantAfterHours":
+		return ec.fieldContext_ActivityThresholds_dormantAfterHours(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ActivityThresholds", field.Name)
+}
+
 func (ec *executionContext) childFields_AddViewItemPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "item":
@@ -4011,6 +4070,8 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_jobs(ctx, field)
 	case "cleaner":
 		return ec.fieldContext_Admin_cleaner(ctx, field)
+	case "activity":
+		return ec.fieldContext_Admin_activity(ctx, field)
 	case "author":
 		return ec.fieldContext_Admin_author(ctx, field)
 	case "fanout":
@@ -4993,6 +5054,14 @@ func (ec *executionContext) childFields_SendSiteMessagePayload(ctx context.Conte
 		return ec.fieldContext_SendSiteMessagePayload_message(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SendSiteMessagePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetActivityThresholdsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "activity":
+		return ec.fieldContext_SetActivityThresholdsPayload_activity(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetActivityThresholdsPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetDisplayPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

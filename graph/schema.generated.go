@@ -22,6 +22,7 @@ import (
 type AdminResolver interface {
 	Jobs(ctx context.Context, obj *Admin) (*JobQueue, error)
 	Cleaner(ctx context.Context, obj *Admin) (*Cleaner, error)
+
 	Author(ctx context.Context, obj *Admin, userID string) (*AuthorAudience, error)
 	Fanout(ctx context.Context, obj *Admin) (*FanoutState, error)
 	SiteMessage(ctx context.Context, obj *Admin, id string) (*SiteMessageReport, error)
@@ -31,6 +32,7 @@ type MutationResolver interface {
 	CleanNow(ctx context.Context) (*CleanNowPayload, error)
 	RecountBadges(ctx context.Context, input RecountBadgesInput) (*RecountBadgesPayload, error)
 	SetFanoutThresholds(ctx context.Context, input SetFanoutThresholdsInput) (*SetFanoutThresholdsPayload, error)
+	SetActivityThresholds(ctx context.Context, input SetActivityThresholdsInput) (*SetActivityThresholdsPayload, error)
 	PinAuthorMode(ctx context.Context, input PinAuthorModeInput) (*PinAuthorModePayload, error)
 	MarkLiveBoardSeen(ctx context.Context, input MarkLiveBoardSeenInput) (*MarkLiveBoardSeenPayload, error)
 	CreateConversation(ctx context.Context, input CreateConversationInput) (*ConversationPayload, error)
@@ -780,6 +782,20 @@ func (ec *executionContext) field_Mutation_sendSiteMessage_args(ctx context.Cont
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_setActivityThresholds_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (SetActivityThresholdsInput, error) {
+			return ec.unmarshalNSetActivityThresholdsInput2tidingsᚋgraphᚐSetActivityThresholdsInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_setDisplayPolicy_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1464,6 +1480,38 @@ func (ec *executionContext) fieldContext_Admin_cleaner(_ context.Context, field 
 	return fc, nil
 }
 
+func (ec *executionContext) _Admin_activity(ctx context.Context, field graphql.CollectedField, obj *Admin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Admin_activity(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Activity, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v ActivityThresholds) graphql.Marshaler {
+			return ec.marshalNActivityThresholds2tidingsᚋgraphᚐActivityThresholds(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Admin_activity(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Admin",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ActivityThresholds(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Admin_author(ctx context.Context, field graphql.CollectedField, obj *Admin) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1811,6 +1859,50 @@ func (ec *executionContext) fieldContext_Mutation_setFanoutThresholds(ctx contex
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_setFanoutThresholds_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setActivityThresholds(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setActivityThresholds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetActivityThresholds(ctx, fc.Args["input"].(SetActivityThresholdsInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *SetActivityThresholdsPayload) graphql.Marshaler {
+			return ec.marshalNSetActivityThresholdsPayload2ᚖtidingsᚋgraphᚐSetActivityThresholdsPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setActivityThresholds(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SetActivityThresholdsPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setActivityThresholds_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -5558,6 +5650,11 @@ func (ec *executionContext) _Admin(ctx context.Context, sel ast.SelectionSet, ob
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "activity":
+			out.Values[i] = ec._Admin_activity(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "author":
 			field := field
 
@@ -5785,6 +5882,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "setFanoutThresholds":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setFanoutThresholds(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setActivityThresholds":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setActivityThresholds(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"context"
+	"time"
 
 	"tidings/graph"
 	"tidings/services"
@@ -47,4 +48,27 @@ func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	return graph.FanoutState{
 		BigFollowers: thresholds.Big, HugeFollowers: thresholds.Huge, Waiting: lag.Waiting, LagMs: int(lag.Oldest.Milliseconds()),
 	}, err
+}
+
+// activityThresholds reads what an admin sets. INVALID beyond what hours can be.
+func activityThresholds(input graph.SetActivityThresholdsInput) (services.ActivityThresholds, error) {
+	const most = int(services.MaxActivityThreshold / time.Hour)
+	for _, field := range []struct {
+		name  string
+		hours int
+	}{{"idleAfterHours", input.IdleAfterHours}, {"dormantAfterHours", input.DormantAfterHours}} {
+		if field.hours < 1 || field.hours > most {
+			return services.ActivityThresholds{}, services.Errorf(services.Invalid, "%s: 1 to %d are allowed, got %d", field.name, most, field.hours)
+		}
+	}
+	return services.ActivityThresholds{
+		IdleAfter: time.Duration(input.IdleAfterHours) * time.Hour, DormantAfter: time.Duration(input.DormantAfterHours) * time.Hour,
+	}, nil
+}
+
+// activityState shows the thresholds, in whole hours.
+func activityState(thresholds services.ActivityThresholds) graph.ActivityThresholds {
+	return graph.ActivityThresholds{
+		IdleAfterHours: int(thresholds.IdleAfter / time.Hour), DormantAfterHours: int(thresholds.DormantAfter / time.Hour),
+	}
 }

@@ -73,6 +73,20 @@ func (r *mutationResolver) SetFanoutThresholds(ctx context.Context, input graph.
 	return &graph.SetFanoutThresholdsPayload{Fanout: state}, err
 }
 
+func (r *mutationResolver) SetActivityThresholds(ctx context.Context, input graph.SetActivityThresholdsInput) (*graph.SetActivityThresholdsPayload, error) {
+	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
+		return nil, err
+	}
+	thresholds, err := activityThresholds(input)
+	if err == nil {
+		err = r.Fanout.SetActivity(ctx, thresholds)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &graph.SetActivityThresholdsPayload{Activity: activityState(thresholds)}, nil
+}
+
 func (r *mutationResolver) PinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
 	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func eachCounted(t *testing.T, test func(t *testing.T, c *counted)) {
 func (c *counted) restart(copies bool) {
 	world := c.made.AnotherNode()
 	if !copies {
-		world = c.made.AnotherNodeWith(forgetful{c.made.Redis})
+		world = c.made.AnotherNodeWith(forgetful{c.made.Redis}, nil)
 	}
 	_, err := world.Mirror.RunOnce(c.t.Context())
 	c.Must(err)

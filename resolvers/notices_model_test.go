@@ -30,7 +30,7 @@ type noticeNode struct {
 func newNoticeNode(w *fanouttest.World) noticeNode {
 	return noticeNode{
 		World:  w,
-		badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log, ActiveFor: dormancy}),
+		badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
 		notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 	}
 }

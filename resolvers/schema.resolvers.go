@@ -49,7 +49,7 @@ func (r *queryResolver) Viewer(ctx context.Context) (*graph.Viewer, error) {
 
 func (r *queryResolver) Admin(ctx context.Context) (*graph.Admin, error) {
 	_, err := r.scoped(ctx, services.ScopeAdmin)
-	return &graph.Admin{}, err
+	return &graph.Admin{Activity: activityState(r.Fanout.Activity())}, err
 }
 
 func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string) (<-chan *services.Badges, error) {

@@ -32,8 +32,6 @@ type Config struct {
 	Mirror *mirror.Mirror
 	Clock  services.Clock
 	Log    *slog.Logger
-	// ActiveFor is how long a user stays active without a visit; see fanout.Config.
-	ActiveFor time.Duration
 	// Caps are the largest numbers shown in full.
 	Caps Caps
 	// Expiry is for how long unseen notifications stay in their number; nil means the default.

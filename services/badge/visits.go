@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -14,11 +15,11 @@ import (
 // visits notes who was here today, once a day and user, so that the active ones stay active: in SQL, where fan-out
 // looks, and on their keys, which live on.
 type visits struct {
-	store *store.Store
-	redis *rdb.Client
-	clock services.Clock
-	log   *slog.Logger
-	live  time.Duration
+	store  *store.Store
+	redis  *rdb.Client
+	fanout *fanout.Fanout
+	clock  services.Clock
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	waiting map[services.UserNumber]struct{}
@@ -31,7 +32,7 @@ const (
 
 func newVisits(cfg Config) *visits {
 	return &visits{
-		store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock, log: cfg.Log, live: cfg.ActiveFor - cfg.ActiveFor/30,
+		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, clock: cfg.Clock, log: cfg.Log,
 		waiting: map[services.UserNumber]struct{}{},
 	}
 }
@@ -85,5 +86,5 @@ func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return len(users), v.redis.MarkActive(ctx, users, v.today(), v.live)
+	return len(users), v.redis.MarkActive(ctx, users, v.today(), v.fanout.Lifetime())
 }

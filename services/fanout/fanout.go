@@ -33,8 +33,8 @@ type Config struct {
 	Log    *slog.Logger
 
 	Chunk     int           // followers a chunk job serves; 0 means 2,000
-	ActiveFor time.Duration // who was not seen for longer is dormant and gets nothing pushed; 0 means 30 days
-	IdleAfter time.Duration // who was not seen for longer is idle and gets nothing of big authors pushed; 0 means 7 days
+	ActiveFor time.Duration // while no admin has set another: users not seen for longer are dormant; 0 means 30 days
+	IdleAfter time.Duration // the same: users not seen for longer are idle; 0 means 7 days
 	Lease     time.Duration // of a job, renewed at half; 0 means 30 s
 	Poll      time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
 	Own       time.Duration // how long a mutation waits for the actor's own views; 0 means 300 ms
@@ -119,29 +119,6 @@ func New(cfg Config) *Fanout {
 	}
 	return f
 }
-
-// activeSince is the moment before which a user who was not seen since is dormant.
-func (f *Fanout) activeSince() time.Time { return f.clock.Now().Add(-f.cfg.ActiveFor) }
-
-// idleDay is the day before which a user who was not seen since is idle. It goes by whole days, as documents do.
-func (f *Fanout) idleDay() int64 { return dayOf(f.clock.Now().Add(-f.cfg.IdleAfter)) }
-
-// idleSince is the moment since which a follower of a big author was seen who is served: earlier than idle begins, by
-// what a visit may have been noted in SQL before the document says so, and read before it was noted.
-func (f *Fanout) idleSince() time.Time {
-	const slack = 25 * time.Hour
-	return time.Unix(f.idleDay()*int64(24*time.Hour/time.Second), 0).Add(-slack)
-}
-
-// Away says whether a document is that of somebody who was idle. It is rebuilt, and he with it active, before it is shown.
-func (f *Fanout) Away(document rdb.Document) bool { return document.Ready && f.AwaySince(document.Day) }
-
-// AwaySince says whether somebody who was last active on a day, since 1970, was idle: big authors' posts were not pushed
-// to him.
-func (f *Fanout) AwaySince(day int64) bool { return day < f.idleDay() }
-
-// lifetime is how long a user's keys live without a visit: less than ActiveFor, so that whoever has keys is pushed to.
-func (f *Fanout) lifetime() time.Duration { return f.cfg.ActiveFor - f.cfg.ActiveFor/30 }
 
 // today is the day of now, since 1970.
 func (f *Fanout) today() int64 { return dayOf(f.clock.Now()) }

@@ -168,7 +168,7 @@ func followedAuthors(edges []services.Edge) []services.FollowedAuthor {
 }
 
 func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts rdb.FeedFacts, err error) {
-	facts = rdb.FeedFacts{Reader: user, Day: f.today(), Lifetime: f.lifetime()}
+	facts = rdb.FeedFacts{Reader: user, Day: f.today(), Lifetime: f.Lifetime()}
 	if facts.Seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
 		return facts, err
 	}

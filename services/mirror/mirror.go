@@ -42,6 +42,7 @@ type Facts interface {
 	PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error)
 	PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]store.PulledPosts, error)
 	UnfinishedFanouts(ctx context.Context) ([]store.UnfinishedFanout, error)
+	ActivityThresholds(ctx context.Context) (thresholds services.ActivityThresholds, set bool, err error)
 	ShowFacts
 	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
 }
@@ -89,6 +90,7 @@ type Mirror struct {
 
 	pulled     pulled
 	unfinished unfinished
+	activity   activity
 	shows      showMemory
 
 	kinds   []logKind
@@ -144,6 +146,7 @@ func New(cfg Config) *Mirror {
 		{name: LogProfile, load: emptied(m.users.clear), apply: m.applyProfile},
 		{name: LogNotice, load: m.loadNotices, shared: true},
 		{name: LogPull, load: m.loadPulled, apply: m.applyPull},
+		{name: LogActivity, load: m.loadActivity},
 		{name: LogFanout, load: m.loadUnfinished, apply: m.applyFanout},
 	}
 	return m

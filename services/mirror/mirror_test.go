@@ -15,13 +15,14 @@ import (
 
 // engines stands in for SQL and Redis and remembers what it was asked.
 type engines struct {
-	posts   map[services.PostID]services.Post
-	users   map[services.UserNumber]services.User
-	copied  map[services.PostID]services.Post
-	log     []store.LogEntry
-	heads   map[services.ConversationID]store.Head
-	sqlDown error
-	redis   error
+	posts    map[services.PostID]services.Post
+	users    map[services.UserNumber]services.User
+	copied   map[services.PostID]services.Post
+	log      []store.LogEntry
+	heads    map[services.ConversationID]store.Head
+	activity services.ActivityThresholds
+	sqlDown  error
+	redis    error
 
 	pullAuthors []services.UserNumber
 	pulled      map[services.UserNumber]store.PulledPosts
@@ -81,8 +82,6 @@ func (e *engines) WaitingKeys(_ context.Context, kind string, madeBy time.Time, 
 	}
 	return e.waiting[:min(limit, len(e.waiting))], e.sqlDown
 }
-
-func (e *engines) SetDots(names []string) { e.dots = names }
 
 func newEngines() *engines {
 	return &engines{

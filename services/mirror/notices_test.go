@@ -335,3 +335,5 @@ func TestOneVersionIsOneState(t *testing.T) {
 		}
 	})
 }
+
+func (e *engines) SetDots(names []string) { e.dots = names }

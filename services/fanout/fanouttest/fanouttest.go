@@ -125,14 +125,17 @@ func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 func (w *World) Another() *fanout.Fanout { return fanout.New(w.cfg) }
 
 // AnotherNode is one more node on the same engines, with a memory of its own.
-func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis) }
+func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
-// AnotherNodeWith is AnotherNode with other copies of facts.
-func (w *World) AnotherNodeWith(copies mirror.Copies) *World {
+// AnotherNodeWith is AnotherNode with other copies of facts, and settings of its own where change is not nil.
+func (w *World) AnotherNodeWith(copies mirror.Copies, change func(*fanout.Config)) *World {
 	other := *w
 	other.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: copies, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
 	other.cfg.Mirror, other.cfg.IDs = other.Mirror, other.IDs
+	if change != nil {
+		change(&other.cfg)
+	}
 	other.Fanout = other.Another()
 	return &other
 }

@@ -1,0 +1,115 @@
+package fanout_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+const oneDay = 24 * time.Hour
+
+// setActivity sets the thresholds and lets the world's memory hear of it.
+func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
+	w.TB.Helper()
+	w.Must(w.Fanout.SetActivity(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
+	_, err := w.Mirror.RunOnce(w.TB.Context())
+	w.Must(err)
+}
+
+// returns is what a read does for a user who comes back: a document that is away is rebuilt before it is shown.
+func returns(w *fanouttest.World, user services.UserNumber) {
+	w.TB.Helper()
+	if document := w.Document(user); !document.Ready || w.Fanout.Away(document) {
+		w.Must(w.Fanout.Rebuild(w.TB.Context(), user))
+	}
+}
+
+func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		other := w.AnotherNode()
+		if got := other.Fanout.Activity(); got.IdleAfter != 7*oneDay || got.DormantAfter != 30*oneDay {
+			t.Fatalf("before anything is set: %+v", got)
+		}
+		setActivity(w, 2*oneDay, 5*oneDay)
+		_, err := other.Mirror.RunOnce(t.Context())
+		w.Must(err)
+		for name, node := range map[string]*fanout.Fanout{"this": w.Fanout, "another": other.Fanout} {
+			if got := node.Activity(); got.IdleAfter != 2*oneDay || got.DormantAfter != 5*oneDay {
+				t.Errorf("%s node goes by %+v: want 2 and 5 days", name, got)
+			}
+		}
+		err = w.Fanout.SetActivity(t.Context(), services.ActivityThresholds{IdleAfter: 6 * oneDay, DormantAfter: 5 * oneDay})
+		if services.CodeOf(err) != services.Invalid {
+			t.Errorf("idle after dormant: %v: want INVALID", err)
+		}
+	})
+}
+
+// What a node is configured with holds until an admin sets something, and a changed configuration is a change.
+func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
+	start := func(w *fanouttest.World, idle time.Duration) services.ActivityThresholds {
+		node := w.AnotherNodeWith(w.Redis, func(cfg *fanout.Config) { cfg.IdleAfter = idle })
+		w.Must(node.Fanout.BeginActivity(t.Context()))
+		_, err := node.Mirror.RunOnce(t.Context())
+		w.Must(err)
+		return node.Fanout.Activity()
+	}
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		if got := start(w, 3*oneDay); got.IdleAfter != 3*oneDay {
+			t.Errorf("configured with 3 days: %+v", got)
+		}
+		w.Clock.Advance(oneDay)
+		now := w.Clock.Now()
+		if got := start(w, 9*oneDay); got.IdleAfter != 9*oneDay || !got.AwayBefore.Equal(now.Add(-3*oneDay)) {
+			t.Errorf("configured anew with 9 days: %+v: want users not seen for 3 days to be away", got)
+		}
+		setActivity(w, 4*oneDay, 30*oneDay)
+		if got := start(w, 9*oneDay); got.IdleAfter != 4*oneDay {
+			t.Errorf("an admin has set 4 days: %+v", got)
+		}
+	})
+}
+
+// Whatever is set and whenever, a user who returns is shown what the facts say: nobody misses a post that the thresholds
+// of its time did not push to them.
+func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
+	w := world(t, nil)
+	users := w.Users(5)
+	small, big, readers := users[0], users[1], users[2:]
+	w.Follow(small, readers...)
+	w.Follow(big, readers...)
+	w.SetMode(big, services.AuthorBig)
+	w.Quiet(w.Fanout)
+	rapid.Check(t, func(rt *rapid.T) {
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 3).Draw(rt, "step") {
+			case 0:
+				idle := time.Duration(rapid.IntRange(1, 12).Draw(rt, "idle")) * oneDay
+				setActivity(w, idle, idle+time.Duration(rapid.IntRange(0, 12).Draw(rt, "dormant"))*oneDay)
+			case 1:
+				w.Clock.Advance(time.Duration(rapid.IntRange(1, 8*24).Draw(rt, "hours")) * time.Hour)
+			case 2:
+				w.Post(big)
+				w.Post(small)
+				w.Work(w.Fanout)
+			default:
+				user := rapid.SampledFrom(readers).Draw(rt, "reader")
+				w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, []services.UserNumber{user}) })
+				returns(w, user)
+				w.Agree(user)
+			}
+		}
+		w.Work(w.Fanout)
+		for _, user := range readers {
+			returns(w, user)
+		}
+		w.Agree(readers...)
+	})
+}

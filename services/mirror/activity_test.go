@@ -1,0 +1,51 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+func (e *engines) ActivityThresholds(context.Context) (thresholds services.ActivityThresholds, set bool, err error) {
+	return e.activity, e.activity.IdleAfter > 0, e.sqlDown
+}
+
+func TestActivityThresholdsFollowTheLog(t *testing.T) {
+	e := newEngines()
+	m := newMirror(e)
+	catchUp := func() { _, _ = m.RunOnce(t.Context()) } // what SQL refuses is tried again
+	if _, known := m.ActivityThresholds(); known {
+		t.Error("thresholds are known before they were read")
+	}
+	catchUp()
+	if _, known := m.ActivityThresholds(); known {
+		t.Error("thresholds are known that nobody has set")
+	}
+	set := func(idle time.Duration) {
+		e.activity = services.ActivityThresholds{IdleAfter: idle, DormantAfter: 2 * idle}
+		e.log = append(e.log, store.LogEntry{Kind: LogActivity, Version: uint64(len(e.log) + 1), Payload: []byte("{}")})
+	}
+	for _, idle := range []time.Duration{time.Hour, 3 * time.Hour} {
+		set(idle)
+		catchUp()
+		if got, known := m.ActivityThresholds(); !known || got != e.activity {
+			t.Errorf("%+v, %v: want %+v", got, known, e.activity)
+		}
+	}
+	held, _ := m.ActivityThresholds()
+	set(5 * time.Hour)
+	e.sqlDown = errors.New("away")
+	catchUp()
+	if got, known := m.ActivityThresholds(); !known || got != held {
+		t.Errorf("without SQL: %+v, %v: want what was known, %+v", got, known, held)
+	}
+	e.sqlDown = nil
+	catchUp()
+	if got, _ := m.ActivityThresholds(); got != e.activity {
+		t.Errorf("SQL is back: %+v: want %+v", got, e.activity)
+	}
+}
