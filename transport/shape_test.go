@@ -264,3 +264,19 @@ func TestReadyMadeOperationsHaveAnAllowedShape(t *testing.T) {
 		}
 	}
 }
+
+// @defer needs a transport that answers in parts. There is none, and the executor obeys it all the same: so it is unknown.
+func TestDeferIsUnknown(t *testing.T) {
+	for _, text := range []string{
+		"{viewer{...@defer{badges{version}}}}", "{viewer{...F@defer(if:false)}} fragment F on Viewer{user{id}}",
+		"subscription{badgesChanged{version ...@defer(label:\"l\"){total{value}}}}",
+	} {
+		if got := post(t, newReal(t, false), text); got.code() != services.Invalid || !strings.Contains(got.body, `Unknown directive \"@defer\"`) {
+			t.Errorf("%s: %.300s", text, got.body)
+		}
+	}
+	got := post(t, newReal(t, true), "{__schema{directives{name}}}")
+	if want := `{"data":{"__schema":{"directives":[{"name":"deprecated"},{"name":"include"},{"name":"oneOf"},{"name":"skip"},{"name":"specifiedBy"}]}}}`; got.body != want {
+		t.Errorf("the directives are %s", got.body)
+	}
+}
