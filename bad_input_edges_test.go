@@ -29,7 +29,7 @@ func jsonHeader(token string, more ...string) http.Header {
 
 // padded is a request of so many bytes, which does something if it is taken.
 func padded(bytes int) string {
-	const request = `{"query":"mutation{publishPost(input:{body:\"too long\"}){post{id}}}","extensions":{"padding":"%s"}}`
+	const request = `{"query":"mutation{publishPost(input:{body:\"too long\"}){post{id}}}","variables":{"padding":"%s"}}`
 	return fmt.Sprintf(request, strings.Repeat("x", bytes-len(request)+len("%s")))
 }
 

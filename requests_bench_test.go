@@ -5,9 +5,16 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/services/store/storetest"
 )
+
+// recorder is a writer with deadlines, as that of a connection is.
+type recorder struct{ *httptest.ResponseRecorder }
+
+func (recorder) SetReadDeadline(time.Time) error  { return nil }
+func (recorder) SetWriteDeadline(time.Time) error { return nil }
 
 // BenchmarkRequest is one request through the whole handler, without a network: all that the edge adds to an answer is in it.
 func BenchmarkRequest(b *testing.B) {
@@ -26,7 +33,7 @@ func BenchmarkRequest(b *testing.B) {
 				request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/graphql", strings.NewReader(c.body))
 				request.Header.Set("Content-Type", "application/json")
 				request.Header.Set("Authorization", "Bearer dev:alice")
-				answer := httptest.NewRecorder()
+				answer := recorder{httptest.NewRecorder()}
 				n.http.Handler.ServeHTTP(answer, request)
 				if answer.Code != http.StatusOK || strings.Contains(answer.Body.String(), "errors") {
 					b.Fatalf("%d %s", answer.Code, answer.Body)

@@ -3,10 +3,11 @@ package resolvers
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
+	"weak"
 
 	"github.com/99designs/gqlgen/graphql"
-	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"tidings/graph"
@@ -16,22 +17,16 @@ import (
 // Hot serves the operations that are asked most, badges, home feeds and live boards, by selections that were compiled, and leaves all others
 // to the schema: those, and whatever fails, so that every error is made in one place. The answers are the same bytes.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
-	plans, err := lru.NewLRU[*ast.OperationDefinition, *plan](hotPlans, nil)
-	if err != nil {
-		panic("resolvers: " + err.Error()) // for a capacity below 1 only
-	}
-	return &hot{ExecutableSchema: schema, r: r, plans: plans}
+	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
 }
-
-// hotPlans is how many documents are remembered, as many as stay parsed: the same text is the same document.
-const hotPlans = 1000
 
 type hot struct {
 	graphql.ExecutableSchema
 	r *Resolver
 
-	mu    sync.Mutex
-	plans *lru.LRU[*ast.OperationDefinition, *plan]
+	mu sync.RWMutex
+	// A plan lives as long as its document stays parsed, which is for the transport to say: it bounds the bytes.
+	plans map[weak.Pointer[ast.OperationDefinition]]*plan
 }
 
 // plan is what is written around what is read; nil for an operation that is not hot.
@@ -83,14 +78,28 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 }
 
 func (h *hot) plan(operation *ast.OperationDefinition) *plan {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if known, ok := h.plans.Get(operation); ok {
+	key := weak.Make(operation)
+	h.mu.RLock()
+	known, ok := h.plans[key]
+	h.mu.RUnlock()
+	if ok {
 		return known
 	}
 	made := planOf(operation)
-	h.plans.Add(operation, made)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known, ok := h.plans[key]; ok {
+		return known
+	}
+	h.plans[key] = made
+	runtime.AddCleanup(operation, h.forget, key)
 	return made
+}
+
+func (h *hot) forget(key weak.Pointer[ast.OperationDefinition]) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.plans, key)
 }
 
 // planOf compiles { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription { badgesChanged {...} }.

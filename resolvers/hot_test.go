@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -250,5 +251,38 @@ func TestErrorsOfHotQueriesAreTheSchemas(t *testing.T) {
 		if got.code() == "" || len(got.Errors) != 1 || len(got.Errors[0].Path) != 1 || got.Errors[0].Path[0] != "me" {
 			t.Errorf("%s: %+v", what, got)
 		}
+	}
+}
+
+// A plan is forgotten with its document: plans alone keep no text in memory.
+func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
+	h := Hot(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hot)
+	count := func() int {
+		h.mu.RLock()
+		defer h.mu.RUnlock()
+		return len(h.plans)
+	}
+	parse := func(text string) *ast.OperationDefinition {
+		doc, faults := gqlparser.LoadQuery(h.Schema(), text)
+		if faults != nil {
+			t.Fatal(faults)
+		}
+		return doc.Operations[0]
+	}
+	kept := parse("{viewer{badges{version}}}")
+	for i := range 50 {
+		h.plan(parse(fmt.Sprintf("{viewer{badges{v%d:version}}}", i)))
+		h.plan(parse(fmt.Sprintf("subscription{badgesChanged{v%d:version}}", i)))
+		h.plan(parse(fmt.Sprintf("{v%d:__typename}", i))) // not hot: that is remembered too
+	}
+	plan := h.plan(kept)
+	for deadline := time.Now().Add(30 * time.Second); count() > 1; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d plans are left", count())
+		}
+		runtime.GC()
+	}
+	if h.plan(kept) != plan || plan == nil {
+		t.Error("a plan in use was forgotten")
 	}
 }

@@ -187,3 +187,65 @@ type handedListener struct{ conns chan net.Conn }
 func (l *handedListener) Accept() (net.Conn, error) { return <-l.conns, nil }
 func (l *handedListener) Close() error              { return nil }
 func (l *handedListener) Addr() net.Addr            { return &net.IPAddr{} }
+
+// The larger bodies of the scope ingest are for its variables: what is parsed, and remembered, stays small.
+func TestOnlyVariablesMayBeLong(t *testing.T) {
+	handler := newHTTP(t, nil)
+	body := func(comment, operationName, variable, extension int) string {
+		return fmt.Sprintf(`{"query":"query A%s($t:String!){hello echo(text:$t)}#%s","operationName":"A%s","variables":{"t":"%s"},"extensions":{"e":"%s"}}`,
+			strings.Repeat("a", operationName), strings.Repeat("c", comment), strings.Repeat("a", operationName), strings.Repeat("v", variable), strings.Repeat("e", extension))
+	}
+	rest := len(body(0, 0, 0, 0)) - len(`{"t":""}`)
+	for name, c := range map[string]struct {
+		body string
+		fits bool
+	}{
+		"variables":          {body(0, 0, 900_000, 0), true},
+		"a text that fits":   {body(64<<10-rest, 0, 900_000, 0), true},
+		"a text":             {body(64<<10-rest+1, 0, 0, 0), false},
+		"extensions":         {body(0, 0, 0, 64<<10-rest+1), false},
+		"some of each":       {body(30_000, 0, 10, 40_000), false},
+		"a text of 900 KB":   {body(900_000, 0, 0, 0), false},
+		"its last variables": {strings.Replace(body(0, 0, 900_000, 0), `"extensions":`, `"variables":{"t":""},"extensions":`, 1), false},
+	} {
+		got := ask(t, handler, http.MethodPost, "/graphql", c.body, "Authorization", "Bearer dev:host:ingest")
+		switch {
+		case c.fits && (got.status != http.StatusOK || got.code() != ""):
+			t.Errorf("%s: %d %.300s", name, got.status, got.body)
+		case !c.fits && (got.status != http.StatusRequestEntityTooLarge || got.code() != services.Invalid || !strings.Contains(got.body, "65536")):
+			t.Errorf("%s: %d %.300s", name, got.status, got.body)
+		}
+	}
+}
+
+// The cache forgets the oldest documents to stay within its bytes, whatever they are made of.
+func TestTheQueryCacheIsBoundedInBytes(t *testing.T) {
+	const limit = 1 << 20
+	documents := newDocuments(Config{Schema: newTestSchema(), QueryCacheBytes: limit}.withDefaults())
+	hold := func(texts int, text func(i int) string) (kept int, bytes int64) {
+		t.Helper()
+		for i := range texts {
+			if doc, faults := documents.prepare(text(i)); doc == nil {
+				t.Fatal(faults)
+			}
+			if documents.cache.bytes > limit {
+				t.Fatalf("%d bytes", documents.cache.bytes)
+			}
+		}
+		return documents.cache.byLRU.Len(), documents.cache.bytes
+	}
+	if kept, _ := hold(100, func(i int) string { return fmt.Sprintf("{hello}#%d%s", i, strings.Repeat("c", 60_000)) }); kept < 10 || kept > 17 {
+		t.Errorf("%d texts of 60 KB are kept in 1 MB", kept)
+	}
+	if kept, _ := hold(300, func(i int) string { return fmt.Sprintf("{a%d:hello}", i) }); kept < 300 {
+		t.Errorf("%d of 300 short texts are kept", kept)
+	}
+	first, _ := documents.prepare("{a299:hello}")
+	if again, _ := documents.prepare("{a299:hello}"); again != first {
+		t.Error("a text that is remembered is parsed again")
+	}
+	documents.cache.limit = 10
+	if doc, _ := documents.prepare("{hello}"); doc == nil || documents.cache.byLRU.Contains("{hello}") {
+		t.Error("a document larger than the cache is refused, or remembered")
+	}
+}

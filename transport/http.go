@@ -81,7 +81,7 @@ func (q *queries) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 	if r.Method == http.MethodGet {
 		params, err = readURL(r.URL, q.cfg.BodyLimit)
 	} else {
-		params, err = readBody(w, r, limit)
+		params, err = q.readBody(w, r, limit)
 	}
 	if err != nil {
 		writeFault(w, statusOf(err), err)
@@ -160,7 +160,7 @@ func (q *queries) respond(w http.ResponseWriter, accepted string, response *grap
 }
 
 // readBody reads a POST.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.RawParams, error) {
+func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.RawParams, error) {
 	media, details, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := details["charset"]; err != nil || media != typeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		// Of all that a foreign page can send without asking first, nothing is JSON: so this is also what
@@ -180,7 +180,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*graphql.Raw
 	if err := services.CheckUnicode("body", body.Bytes()); err != nil {
 		return nil, err
 	}
-	return parseParams(body.Bytes(), "body")
+	return parseParams(body.Bytes(), "body", q.cfg.BodyLimit)
 }
 
 // readURL reads a GET.
@@ -216,8 +216,9 @@ func readURL(address *url.URL, limit int64) (*graphql.RawParams, error) {
 	return params, err
 }
 
-// parseParams reads the four parts of a GraphQL request from JSON. The error names the part and repeats nothing.
-func parseParams(text []byte, what string) (*graphql.RawParams, error) {
+// parseParams reads the four parts of a GraphQL request from JSON. limit is how many bytes all but the variables may have:
+// what is parsed and remembered. The error names the part and repeats nothing.
+func parseParams(text []byte, what string, limit int64) (*graphql.RawParams, error) {
 	var parts struct {
 		Query         json.RawMessage `json:"query"`
 		OperationName json.RawMessage `json:"operationName"`
@@ -226,6 +227,9 @@ func parseParams(text []byte, what string) (*graphql.RawParams, error) {
 	}
 	if json.Unmarshal(text, &parts) != nil || isNull(text) {
 		return nil, services.Errorf(services.Invalid, "%s: not a JSON object", what)
+	}
+	if int64(len(text)-len(parts.Variables)) > limit {
+		return nil, &httpError{http.StatusRequestEntityTooLarge, what + ": without its variables up to " + strconv.FormatInt(limit, 10) + " bytes are allowed"}
 	}
 	params := &graphql.RawParams{}
 	if isNull(parts.Query) || json.Unmarshal(parts.Query, &params.Query) != nil || params.Query == "" {

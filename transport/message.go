@@ -81,7 +81,7 @@ func parseMessage(text []byte) (message, error) {
 	}
 	read.id = *parts.ID
 	if read.kind == messageSubscribe {
-		read.params, err = parseParams(parts.Payload, "payload")
+		read.params, err = parseParams(parts.Payload, "payload", int64(len(text))) // messages are short
 	}
 	return read, err
 }
