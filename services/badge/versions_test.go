@@ -108,6 +108,7 @@ type audience struct {
 	host                  services.UserNumber
 	room                  services.ConversationID
 	posts                 []services.PostID
+	own                   func(l *learner) // lets a node know of the last change as it knows of its own, before all others
 	show                  services.PostID
 	announcement          services.Announcement
 }
@@ -145,12 +146,18 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 	case noticeStream:
 		n.notice(t, a)
 	case pullStream:
-		if len(a.posts) > 0 && rapid.Bool().Draw(t, "delete") {
-			n.World.Delete(a.posts[0])
+		change := mirror.PullChange{Author: a.huge}
+		if change.Deleted = len(a.posts) > 0 && rapid.Bool().Draw(t, "delete"); change.Deleted {
+			change.Post = a.posts[0]
+			n.World.Delete(change.Post)
 			a.posts = a.posts[1:]
 		} else {
-			a.posts = append(a.posts, n.Post(a.huge))
+			change.Post = n.Post(a.huge)
+			a.posts = append(a.posts, change.Post)
 		}
+		version, _, err := n.Store.LogHead(n.TB.Context(), mirror.LogPull)
+		n.Must(err)
+		a.own = func(l *learner) { l.Mirror.PulledChanged(change, version) }
 	case showStream:
 		if a.show == 0 {
 			a.show = n.Schedule(a.host, time.Hour)
@@ -162,11 +169,14 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 		} else {
 			n.Start(a.show)
 		}
+		a.own = func(l *learner) { l.learn(showStream) }
 	case roomStream:
-		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, _, _, err := tx.SendMessage(ctx, a.room, a.speaker, "hello", nil)
+		var c services.Conversation
+		n.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+			_, c, _, err = tx.SendMessage(ctx, a.room, a.speaker, "hello", nil)
 			return err
 		})
+		a.own = func(l *learner) { l.Mirror.HeadMoved(store.Head{Conversation: a.room, Number: c.Head, At: c.LastAt}) }
 	}
 }
 
@@ -198,10 +208,11 @@ func (n node) notice(t *rapid.T, a *audience) {
 		}
 		return fanout.NoticeChanged(ctx, tx, "notice")
 	})
+	a.own = func(l *learner) { _ = l.Mirror.RefreshNotices(l.TB.Context()) }
 }
 
-// Several nodes learn several streams, each in its own order and the streams in any order against each other, and some start
-// anew. After quiet every device shows the truth, whether it stayed at one node or asked any; and all nodes say the same, one
+// Several nodes learn several streams, each in its own order and the streams in any order against each other, their own changes
+// before all others', and some start anew. After quiet every device shows the truth, whether it stayed at one node or asked any; and all nodes say the same, one
 // that has just started too.
 func TestEveryDeviceIsRightAfterQuiet(t *testing.T) {
 	n := served(t)
@@ -223,6 +234,9 @@ func TestEveryDeviceIsRightAfterQuiet(t *testing.T) {
 			switch stream := rapid.SampledFrom(streams).Draw(t, "stream"); rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0, 1, 2:
 				n.commit(t, a, stream)
+				if rapid.Bool().Draw(t, "own") {
+					a.own(l)
+				}
 			case 3:
 				n.Clock.Advance(time.Second)
 			case 4:

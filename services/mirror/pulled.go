@@ -109,7 +109,7 @@ func (m *Mirror) Pulled(authors []services.FollowedAuthor) (list []PulledPosts, 
 
 // PulledChanged lets this node see its own change of a pulled post at once, before the log brings it with its version.
 func (m *Mirror) PulledChanged(change PullChange, version uint64) {
-	m.pulled.makeEarly(change, version)
+	m.pulled.applyOwn(change, version)
 	tellReaders(m, m.pulled.readers)
 }
 
@@ -119,7 +119,7 @@ func (m *Mirror) applyPull(entry store.LogEntry) {
 		m.log.Error("a change of pulled posts cannot be read", "error", err)
 		return
 	}
-	m.pulled.make(change, entry.Version)
+	m.pulled.applyLogged(change, entry.Version)
 }
 
 // loadPulled reads the newest posts of all authors who ever had a pulled one.
@@ -195,9 +195,9 @@ func (p *pulled) install(authors []services.UserNumber, read map[services.UserNu
 	}
 }
 
-// make makes the change that the log has at a version. Changes come in the order of their versions; one that memory has
+// applyLogged makes the change that the log has at a version. Changes come in the order of their versions; one that memory has
 // already, by a load or because this node made it early, changes no posts.
-func (p *pulled) make(change PullChange, version uint64) {
+func (p *pulled) applyLogged(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, early := p.early[version]
@@ -229,8 +229,8 @@ func (p *pulled) deletedEarly(change PullChange) bool {
 	return false
 }
 
-// makeEarly makes a change of this node, which the log may have brought already.
-func (p *pulled) makeEarly(change PullChange, version uint64) {
+// applyOwn makes a change of this node, which the log may have brought already.
+func (p *pulled) applyOwn(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	author := p.authors[change.Author]

@@ -202,6 +202,37 @@ func TestTheFloorOfPulledPosts(t *testing.T) {
 	}
 }
 
+// Where deletions have left too few posts the count says that there are more, until the older ones are read; each of these
+// states has a sequence of its own.
+func TestOlderPulledPostsAreANewState(t *testing.T) {
+	s := newStage()
+	for i := range services.PostID(2 * pulledKept) {
+		s.change(huge, i+1, false, noon)
+	}
+	s.run(t)
+	last := s.CountPulled(of(huge), 0)
+	for i := range services.PostID(pulledSlack + pulledKept) {
+		s.own(s.change(huge, 2*pulledKept-i, true, noon))
+		if now := s.CountPulled(of(huge), 0); now.Sequence <= last.Sequence {
+			t.Fatalf("after deletion %d: %+v after %+v", i, now, last)
+		} else {
+			last = now
+		}
+	}
+	if !last.More || last.New >= services.Retention {
+		t.Fatalf("before the older ones are read: %+v", last)
+	}
+	s.run(t)
+	if whole := s.CountPulled(of(huge), 0); whole.Sequence <= last.Sequence || whole.New <= last.New {
+		t.Errorf("once they are read: %+v after %+v", whole, last)
+	}
+	fresh := New(Config{Facts: s.e, Copies: s.e, Log: slog.New(slog.DiscardHandler), Clock: s})
+	fresh.LearnPulled(t.Context(), of(huge))
+	if was, is := s.CountPulled(of(huge), 0), fresh.CountPulled(of(huge), 0); was != is {
+		t.Errorf("this node says %+v, and one that has just started %+v", was, is)
+	}
+}
+
 // Of an author who is not known nothing is said to be certain, until he is read: at once by who asks, or by the next turn,
 // which tells his readers.
 func TestAnAuthorWhoIsNotKnown(t *testing.T) {

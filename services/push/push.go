@@ -7,9 +7,9 @@
 // It guarantees: the versions on one channel rise strictly; a change that is hinted is sent at once, and
 // further ones at most once per MinInterval, always as read after the last hint; a change whose hint was
 // lost is found by the next sweep, which compares both halves of the version; two states of one version are
-// found by a sample, and the later one gets a newer version; a moment at which time alone changes the state (NextAt) is met. Nothing
-// queues: a channel holds one value, and a newer one takes its place, so that a slow consumer costs nothing
-// and holds nobody up. There is no goroutine per watcher or per user; a user with one watcher takes about
+// found by a sample, and the later one gets a newer version; a moment at which time alone changes the state
+// (NextAt) is met. Nothing queues: a channel holds one value, and a newer one takes its place, so that a
+// slow consumer costs nothing and holds nobody up. There is no goroutine per watcher or per user; a user with one watcher takes about
 // 800 bytes, half of them for being told of the end of its context, and each further watcher 700.
 //
 // On failure: while Redis is away the sweep goes on each second, and the first one that gets an answer finds

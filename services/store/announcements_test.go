@@ -139,6 +139,36 @@ func TestAnnouncements(t *testing.T) {
 	})
 }
 
+// Every announcement that was ever in the list counts as ended when its end has passed, and no change takes back more than one
+// end: also of those that were withdrawn or fell out of the list, whose ends to come are told.
+func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
+	each(t, func(b *bundle) {
+		ends := func(after time.Duration) func(*services.Announcement) {
+			return func(a *services.Announcement) { a.EndsAt = b.clock.Now().Add(after) }
+		}
+		withdrawn := b.announce(1, ends(time.Hour))
+		for id := range services.PostID(3) {
+			b.announce(id+2, ends(time.Minute))
+		}
+		b.write(func(tx *store.Tx) error { return tx.TrimAnnouncements(b.ctx, 2) }) // 1 and 2 fall out
+		withdrawn.Withdrawn = true
+		waiting := b.announcement(9)
+		waiting.StartsAt, waiting.EndsAt = b.clock.Now().Add(time.Second), b.clock.Now().Add(time.Minute)
+		b.write(func(tx *store.Tx) error {
+			_, err := tx.AppendLog(b.ctx, store.LogNotice, "withdrawn", nil)
+			return errors.Join(err, tx.UpdateAnnouncement(b.ctx, withdrawn), tx.InsertAnnouncement(b.ctx, waiting))
+		})
+		hidden := b.notices()
+		equal(b.t, hidden.Version, uint64(1))
+		equal(b.t, []int{int(hidden.Ended), len(hidden.Announcements), len(hidden.HiddenEnds)}, []int{0, 2, 2})
+		b.clock.advance(time.Minute)
+		over := b.notices()
+		equal(b.t, []int{int(over.Ended), len(over.Announcements), len(over.HiddenEnds)}, []int{3, 0, 1})
+		b.clock.advance(time.Hour)
+		equal(b.t, []int{int(b.notices().Ended), len(b.notices().HiddenEnds)}, []int{4, 0})
+	})
+}
+
 // The list keeps the newest that are not over. What once fell out stays out, also when newer ones end or are withdrawn.
 func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
 	each(t, func(b *bundle) {
