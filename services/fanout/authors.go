@@ -219,11 +219,15 @@ func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job store.
 	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
 		return chunk, fmt.Errorf("payload of %s: %w", job.Kind, err)
 	}
+	return chunk, f.nameAudience(ctx, field, chunk)
+}
+
+func (f *Fanout) nameAudience(ctx context.Context, field rdb.NamedField, chunk audience) error {
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
-		return chunk, err
+		return err
 	}
-	return chunk, f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, f.activeSince(), func(edges []services.Edge) error {
+	return f.eachFollower(ctx, chunk.Author, chunk.After, chunk.To, f.activeSince(), func(edges []services.Edge) error {
 		return f.name(ctx, field, stamp, edges)
 	})
 }

@@ -2,6 +2,9 @@ package fanout
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/mirror"
@@ -13,6 +16,7 @@ import (
 const (
 	jobHost      = "host.name"  // key: host. His followers' documents are to name him
 	jobHostChunk = "host.chunk" // a chunk of them; payload: audience
+	jobHosts     = "host.names" // payload: newHosts. The same for several hosts
 	jobLiveSeen  = "live.seen"  // key: user. How far he has seen the live board moved
 )
 
@@ -20,6 +24,7 @@ func (f *Fanout) hostKinds() map[string]kind {
 	return map[string]kind{
 		jobHost:      {lane: laneQuick, each: f.runHost},
 		jobHostChunk: {lane: laneBulk, each: f.runHostChunk},
+		jobHosts:     {lane: laneBulk, each: f.runHosts},
 		jobLiveSeen:  {lane: laneQuick, each: ofUser(f.CarryLiveSeen)},
 	}
 }
@@ -28,6 +33,24 @@ func (f *Fanout) hostKinds() map[string]kind {
 // when all do: whoever knows of a show is then told of it whatever he reads.
 func HostJob(host services.UserNumber) store.NewJob {
 	return keyed(jobHost, mirror.UserNumberText(host))
+}
+
+// newHosts are some who have shows for the first time.
+type newHosts struct {
+	Hosts []services.UserNumber `json:"hosts"`
+}
+
+// hostsAtOnce bounds what one transaction brings onto boards.
+const hostsAtOnce = 500
+
+// HostsJobs are the jobs of HostJob for many hosts: hundreds are named together, and their shows come onto boards with one
+// entry of the log.
+func HostsJobs(hosts []services.UserNumber) ([]store.NewJob, error) {
+	var chunks []newHosts
+	for chunk := range slices.Chunk(hosts, hostsAtOnce) {
+		chunks = append(chunks, newHosts{chunk})
+	}
+	return chunkJobs(jobHosts, chunks)
 }
 
 // LiveSeenJob brings how far a user has seen the live board into his document.
@@ -54,7 +77,86 @@ func (f *Fanout) HostsBy(ctx context.Context, user services.UserNumber) ([]servi
 	return followedAuthors(edges), err
 }
 
-// runHost cuts a host's followers into chunks. Of whoever has none, or whose chunks are under way, nothing is left to name.
+// runHosts lets the documents of all followers of several hosts name these, and brings their shows onto boards. Whoever has more
+// than a chunk of followers goes the way of one host. Of those whom somebody else has named meanwhile, or names, nothing is done.
+func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
+	var some newHosts
+	if err := json.Unmarshal(job.Payload, &some); err != nil {
+		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	}
+	large, err := f.store.ManyFollow(ctx, some.Hosts, f.cfg.Chunk)
+	if err != nil {
+		return err
+	}
+	hosts := slices.DeleteFunc(some.Hosts, func(host services.UserNumber) bool { return slices.Contains(large, host) })
+	if err := f.nameHosts(ctx, hosts); err != nil {
+		return err
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+			return err
+		}
+		if err := finish(ctx, tx, job); err != nil {
+			return err
+		}
+		jobs := make([]store.NewJob, len(large))
+		for i, host := range large {
+			jobs[i] = HostJob(host)
+		}
+		if err := tx.Enqueue(ctx, jobs...); err != nil {
+			return err
+		}
+		return f.publishHosts(ctx, tx, hosts)
+	})
+	if err != nil {
+		return err
+	}
+	f.Wake()
+	return errFinished
+}
+
+// nameHosts lets the documents of all followers of some hosts name these, as the follows are now.
+func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserNumber) error {
+	stamp, err := f.redis.Now(ctx)
+	if err != nil {
+		return err
+	}
+	edges, err := f.store.FollowersOfHosts(ctx, hosts, f.activeSince())
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(edges, f.cfg.Chunk) {
+		if err := f.name(ctx, rdb.Hosts, stamp, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publishHosts brings all shows of hosts onto boards whom all documents name by now, with one entry of the log. The log of
+// shows is locked.
+func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserNumber) error {
+	named, err := tx.NameHosts(ctx, hosts)
+	if err != nil || len(named) == 0 {
+		return err
+	}
+	version, err := mirror.AppendShowsReload(ctx, tx)
+	if err != nil {
+		return err
+	}
+	listed, err := tx.PublishAll(ctx, named, version)
+	if err != nil {
+		return err
+	}
+	jobs := make([]store.NewJob, len(listed))
+	for i, host := range listed {
+		jobs[i] = ReplaysJob(host)
+	}
+	return tx.Enqueue(ctx, jobs...)
+}
+
+// runHost lets a host's followers' documents name the host: at once when they are one chunk, else by a job a chunk. Of whoever has
+// none, or whose chunks are under way, nothing is left to name.
 func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
 	host, err := mirror.ParseUserNumber(job.Key)
 	if err != nil {
@@ -63,6 +165,12 @@ func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
 	chunks, err := f.audiences(ctx, host, f.activeSince())
 	if err != nil {
 		return err
+	}
+	if len(chunks) == 1 {
+		if err := f.nameAudience(ctx, rdb.Hosts, chunks[0]); err != nil {
+			return err
+		}
+		chunks = nil
 	}
 	jobs, err := chunkJobs(jobHostChunk, chunks)
 	if err != nil {

@@ -142,7 +142,7 @@ var changedBy = map[string]changes{
 	jobDeliver: {messagesOnly, ofDelivery}, jobMessages: {messagesOnly, ofFirst},
 	jobStart: {announcementsOnly, everybodys}, jobNotices: {announcementsOnly, ofFirst},
 	jobCarry: {conversationsOnly, ofMembers}, jobPass: {conversationsOnly, ofMembers}, jobMember: {conversationsOnly, ofSecond}, jobInside: {conversationsOnly, ofSecond},
-	jobHost: {liveOnly, everybodys}, jobHostChunk: {liveOnly, everybodys}, jobLiveSeen: {liveOnly, ofFirst}, jobClose: {liveOnly, everybodys},
+	jobHost: {liveOnly, everybodys}, jobHostChunk: {liveOnly, everybodys}, jobHosts: {liveOnly, everybodys}, jobLiveSeen: {liveOnly, ofFirst}, jobClose: {liveOnly, everybodys},
 	jobPolicy: {services.Sources, ofFirst},
 	jobCopy:   {}, jobProfile: {}, jobMode: {}, jobModes: {}, jobEnd: {}, jobReplays: {}, jobReplay: {}, jobViewItem: {},
 }

@@ -22,9 +22,7 @@ const remindersPerStep = 1000
 
 func (f *Fanout) showKinds() map[string]kind {
 	return map[string]kind{
-		jobClose: {lane: laneQuick, each: ofPost(func(ctx context.Context, _ store.Job, show services.PostID) error {
-			return f.CloseShow(ctx, show)
-		})},
+		jobClose:  {lane: laneQuick, batch: f.closeEach},
 		jobRemind: {lane: laneBulk, each: f.runRemind},
 	}
 }
@@ -131,6 +129,65 @@ func (f *Fanout) showJobs(before, after services.Show) (jobs []store.NewJob) {
 		jobs = append(jobs, EndJob(after.ID))
 	}
 	return jobs
+}
+
+// closeEach looks at shows together: the times of those that are not due yet are set in one transaction, the others are closed
+// each by itself.
+func (f *Fanout) closeEach(ctx context.Context, jobs []store.Job) (outcomes []error) {
+	outcomes = make([]error, len(jobs))
+	ids := make([]services.PostID, len(jobs))
+	for i, job := range jobs {
+		if ids[i], outcomes[i] = services.ParsePostID(job.Key); outcomes[i] != nil {
+			outcomes[i] = fmt.Errorf("key of %s: %w", job.Kind, outcomes[i])
+		}
+	}
+	var early map[int]bool
+	failed := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+		early, err = f.closeLater(ctx, tx, jobs, ids)
+		return err
+	})
+	for i := range jobs {
+		switch {
+		case outcomes[i] != nil:
+		case failed != nil:
+			outcomes[i] = failed
+		case early[i]:
+			outcomes[i] = errFinished
+		default:
+			outcomes[i] = f.CloseShow(ctx, ids[i])
+		}
+	}
+	return outcomes
+}
+
+// closeLater leaves jobs for the times of those shows that are not due yet, in place of these, and says which.
+func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, jobs []store.Job, ids []services.PostID) (early map[int]bool, err error) {
+	if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
+		return nil, err
+	}
+	shows, err := tx.Shows(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var done []store.Job
+	var later []store.NewJob
+	early = map[int]bool{}
+	for i, id := range ids {
+		if at := f.cfg.Shows.ClosesAt(shows[id]); at.After(tx.Now) {
+			early[i], done, later = true, append(done, jobs[i]), append(later, CloseJob(id, at))
+		}
+	}
+	if len(done) == 0 {
+		return early, nil
+	}
+	finished, err := tx.FinishJobs(ctx, done)
+	if err == nil && finished < len(done) {
+		err = services.Errorf(services.Unavailable, "%d of %d jobs of kind %s were taken over by another worker", len(done)-finished, len(done), jobClose)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return early, tx.Enqueue(ctx, later...)
 }
 
 // CloseShow closes a show if its time for that has come: one that nobody started, or nobody ended. Else it changes nothing.

@@ -186,7 +186,11 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 	if err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, showJobs(planned, unnamed)...)
+	jobs, err := showJobs(planned, unnamed)
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, jobs...)
 }
 
 // place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and says which
@@ -224,9 +228,10 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 }
 
 // showJobs name new hosts, close what nobody tells of any more, and bring replays into the lists of followers.
-func showJobs(planned []store.ImportedShow, unnamed map[services.UserNumber]bool) (jobs []store.NewJob) {
-	for _, host := range slices.Sorted(maps.Keys(unnamed)) {
-		jobs = append(jobs, fanout.HostJob(host))
+func showJobs(planned []store.ImportedShow, unnamed map[services.UserNumber]bool) ([]store.NewJob, error) {
+	jobs, err := fanout.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
+	if err != nil {
+		return nil, err
 	}
 	over := map[services.UserNumber]bool{} // whose replays go into lists
 	for _, show := range planned {
@@ -240,5 +245,5 @@ func showJobs(planned []store.ImportedShow, unnamed map[services.UserNumber]bool
 	for _, host := range slices.Sorted(maps.Keys(over)) {
 		jobs = append(jobs, fanout.ReplaysJob(host))
 	}
-	return jobs
+	return jobs, nil
 }

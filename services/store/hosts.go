@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tidings/services"
@@ -26,12 +27,30 @@ var (
 
 	nameHost = newStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
 
+	nameHosts = newStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
+
+	followersOfHosts = newStatement("followers of hosts", `SELECT f.followee, f.follower, f.since
+		FROM follows f JOIN users u ON u.number = f.follower
+		WHERE {in f.followee $1 BIGINT} AND f.shown AND u.seen_at >= $2`)
+
+	manyFollow = newStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
+		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
+
+	// A statement for each partial index of shows.
+	publishActive = newStatement("publish active shows", `UPDATE shows SET ver = $2, live_ver = CASE WHEN status = 1 THEN CAST($2 AS BIGINT) ELSE live_ver END
+		WHERE {in host $1 BIGINT} AND status < 2 AND ver = 0 RETURNING host, status`)
+
+	publishReplays = newStatement("publish replays", `UPDATE shows SET ver = $2
+		WHERE {in host $1 BIGINT} AND status = 2 AND ver = 0 RETURNING id, host, pull`)
+
 	unpublishedShows = newStatement("shows that no board has yet", `SELECT * FROM (
 	`+showColumns+`shows s WHERE s.host = $1 AND s.status < 2 AND s.ver = 0
 	UNION ALL `+showColumns+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
 ) AS s ORDER BY id`)
 
 	setHostVersion = newStatement("set a host's version", `UPDATE hosts SET live_ver = $2 WHERE host = $1`)
+
+	setHostVersions = newStatement("set the versions of hosts", `UPDATE hosts SET live_ver = $2 WHERE {in host $1 BIGINT}`)
 
 	hostVersions = newStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
@@ -88,6 +107,73 @@ func (tx *Tx) PublishShows(ctx context.Context, host services.UserNumber) ([]ser
 		return nil, err
 	}
 	return tx.shows(ctx, unpublishedShows, host)
+}
+
+// NameHosts notes that all documents name some hosts and answers those whom not all did, but for those whose followers are
+// being served in chunks.
+func (tx *Tx) NameHosts(ctx context.Context, hosts []services.UserNumber) ([]services.UserNumber, error) {
+	return tx.numbers(ctx, nameHosts, hosts)
+}
+
+// PublishAll puts the shows of hosts onto boards that no board has yet and that were not cancelled, all from one version of the
+// log on, which the caller has appended in this transaction. It answers the hosts of whom some replays belong into lists.
+func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserNumber, version uint64) (listed []services.UserNumber, err error) {
+	var live []services.UserNumber
+	err = tx.each(ctx, publishActive, []any{hosts, int64(version)}, func(scan func(...any) error) error {
+		var host services.UserNumber
+		var status int64
+		err := scan(&host, &status)
+		if status == numberOf(services.ShowLive) {
+			live = append(live, host)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.run(ctx, setHostVersions, live, int64(version)); err != nil {
+		return nil, err
+	}
+	var formers [][]any
+	err = tx.each(ctx, publishReplays, []any{hosts, int64(version)}, func(scan func(...any) error) error {
+		var show services.PostID
+		var host services.UserNumber
+		var pull bool
+		err := scan(&show, &host, &pull)
+		formers = append(formers, stoodNowhere(show, host, version, tx.Now))
+		if !pull {
+			listed = append(listed, host)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.insert(ctx, importFormers, formers)
+	slices.Sort(listed)
+	return slices.Compact(listed), err
+}
+
+// ManyFollow says which of some hosts more users follow than a number, whether they were seen lately or not.
+func (s *Store) ManyFollow(ctx context.Context, hosts []services.UserNumber, followers int) ([]services.UserNumber, error) {
+	list := make(rows, len(hosts))
+	for i, host := range hosts {
+		list[i] = []any{host}
+	}
+	return s.numbers(ctx, manyFollow, list, followers)
+}
+
+// FollowersOfHosts lists all followers of some hosts who are shown their shows, in no order: only who was seen at activeSince or
+// later.
+func (s *Store) FollowersOfHosts(ctx context.Context, hosts []services.UserNumber, activeSince time.Time) ([]services.Edge, error) {
+	var edges []services.Edge
+	err := s.each(ctx, followersOfHosts, []any{hosts, activeSince}, func(scan func(...any) error) error {
+		var edge services.Edge
+		err := scan(&edge.Followee, &edge.Follower, &edge.Since)
+		edges = append(edges, edge)
+		return err
+	})
+	return edges, err
 }
 
 // SetHostVersion notes the version of the log of shows at which other shows of a host are live than before. The caller has

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"tidings/services"
 )
@@ -76,7 +77,7 @@ func (tx *Tx) ImportShows(ctx context.Context, shows []ImportedShow) (inserted i
 		}
 		byStatus[show.Status] = append(byStatus[show.Status], row)
 		if show.Status == services.ShowReplay && show.Version > 0 {
-			formers = append(formers, []any{show.ID, int64(0), int64(show.Version), tx.Now, show.Host, numberOf(services.ShowCancelled), int64(0)})
+			formers = append(formers, stoodNowhere(show.ID, show.Host, show.Version, tx.Now))
 		}
 	}
 	for _, status := range services.ShowStatuses {
@@ -87,6 +88,11 @@ func (tx *Tx) ImportShows(ctx context.Context, shows []ImportedShow) (inserted i
 	}
 	_, err = tx.insert(ctx, importFormers, formers)
 	return inserted, err
+}
+
+// stoodNowhere is a row of the history: until a version, no board had a show.
+func stoodNowhere(show services.PostID, host services.UserNumber, until uint64, at time.Time) []any {
+	return []any{show, int64(0), int64(until), at, host, numberOf(services.ShowCancelled), int64(0)}
 }
 
 // NameImportedShow gives a show the name that an import knows it by.

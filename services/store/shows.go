@@ -145,8 +145,8 @@ func timeOrNone(us sql.NullInt64) time.Time {
 }
 
 // Shows gives shows by their ids, whatever their status. An id that nothing has is absent.
-func (s *Store) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
-	list, err := s.shows(ctx, showsByID, ids)
+func (r runner) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+	list, err := r.shows(ctx, showsByID, ids)
 	found := make(map[services.PostID]services.Show, len(list))
 	for _, show := range list {
 		found[show.ID] = show

@@ -1,0 +1,114 @@
+package social
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// oneOfEach are the lines of an import in which each host has one show of each status.
+func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
+	at := func(minutes int) string { return now.Add(time.Duration(minutes) * time.Minute).Format(time.RFC3339) }
+	for _, host := range hosts {
+		for kind, fields := range map[string]string{
+			"live":   fmt.Sprintf(`"plannedAt":"%s","startedAt":"%s"`, at(-60), at(-60)),
+			"plan":   fmt.Sprintf(`"plannedAt":"%s"`, at(60)),
+			"replay": fmt.Sprintf(`"plannedAt":"%s","startedAt":"%s","endedAt":"%s"`, at(-90), at(-90), at(-80)),
+			"none":   fmt.Sprintf(`"plannedAt":"%s","cancelled":true`, at(60)),
+		} {
+			keys = append(keys, host+kind)
+			lines += fmt.Sprintf(`{"key":"%s","host":"%s","title":"t",%s}`+"\n", host+kind, host, fields)
+		}
+	}
+	return keys, lines
+}
+
+// Many hosts who are new in an import are named by one job, and their shows come onto boards with one entry of the log, all but
+// those of a host with many followers; in the end every follower's document, board, number and list of replays is right, and a
+// session of before has none of the shows.
+func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.Chunk = 3 }})
+		im := newImporter(t, w.Store)
+		const hosts = 12
+		names := make([]string, hosts)
+		for i := range names {
+			names[i] = fmt.Sprintf("host%d", i)
+		}
+		var numbers map[string]services.UserNumber
+		w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+			numbers, err = tx.EnsureUsers(ctx, names)
+			return err
+		})
+		readers := w.Users(6)
+		w.Follow(numbers["host0"], readers...) // more than a chunk
+		for i, name := range names[1 : hosts-1] {
+			w.Follow(numbers[name], readers[i%5], readers[5])
+		}
+		w.Quiet(w.Fanout)
+		before := w.Mirror.ShowsVersion()
+		w.Clock.Advance(time.Second)
+		im.now = w.Clock.Now()
+		keys, lines := oneOfEach(names, im.now)
+		im.mustShows(ImportOptions{File: im.file("f.jsonl", lines)})
+		if waits, _, _, err := w.Store.JobCounts(t.Context()); err != nil || waits != 2*hosts+1 {
+			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
+		}
+		w.Quiet(w.Fanout)
+		_, err := w.Mirror.RunOnce(t.Context())
+		w.Must(err)
+		// One entry for those with few followers, and one a show of the host with many.
+		if got := w.Mirror.ShowsVersion() - before; got != 1+3 {
+			t.Errorf("the log has %d entries, want 4", got)
+		}
+		_, shows := im.imported(keys...)
+		for key, show := range shows {
+			if cancelled := strings.HasSuffix(key, "none"); (show.Version == 0) != cancelled || (show.LiveVersion == 0) != !strings.HasSuffix(key, "live") {
+				t.Errorf("%s is %+v", key, show)
+			}
+			if _, known, there := w.Mirror.ShowAt(show.ID, before); there || known == strings.HasSuffix(key, "none") {
+				t.Errorf("%s: known %t, on a board of before %t", key, known, there)
+			}
+		}
+		for i, reader := range readers {
+			followed := 0
+			for _, edge := range w.Document(reader).Hosts {
+				if edge.Author != 0 {
+					followed++
+				}
+			}
+			want := 3 // the first host, and two of ten
+			if i == 5 {
+				want = hosts - 1
+			}
+			got := board(w, reader, shows)
+			kinds := map[string]int{}
+			for _, key := range got {
+				kinds[strings.TrimLeft(key, "host0123456789")]++
+			}
+			if followed != want || kinds["live"] != want || kinds["plan"] != want || len(got) != 3*want {
+				t.Errorf("reader %d follows %d hosts, his board has %v", i, followed, got)
+			}
+			if count := w.Mirror.CountLive(w.Document(reader).Hosts, 0); count.New != want {
+				t.Errorf("reader %d counts %+v, want %d", i, count, want)
+			}
+			if list := w.Board(reader).Replays; len(list) != want {
+				t.Errorf("reader %d has %d replays, want %d", i, len(list), want)
+			}
+		}
+		w.Agree(readers...)
+		// Whoever is imported again is known: at once, with no job for the host.
+		im.mustShows(ImportOptions{File: im.file("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
+		if _, shows := im.imported("again"); shows["again"].Version == 0 {
+			t.Errorf("the next show of a named host waits: %+v", shows["again"])
+		}
+	})
+}
