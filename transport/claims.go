@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -13,7 +15,44 @@ import (
 // tokenClaims are the claims that we read.
 type tokenClaims struct {
 	jwt.RegisteredClaims
-	Scope scopeClaim `json:"scope"`
+	Scope scopeClaim
+}
+
+// errTwice is a token that readers could take for two different ones.
+var errTwice = services.Errorf(services.Unauthenticated, "token: a claim stands in it twice")
+
+// UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub,
+// which an issuer may let anyone put into a token, and the last of two that are called the same.
+func (c *tokenClaims) UnmarshalJSON(data []byte) error {
+	known := map[string]any{
+		"iss": &c.Issuer, "sub": &c.Subject, "aud": &c.Audience, "exp": &c.ExpiresAt, "nbf": &c.NotBefore, "iat": &c.IssuedAt, "scope": &c.Scope,
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+		return errors.Join(err, jwt.ErrTokenMalformed)
+	}
+	seen := map[string]bool{}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return err
+		}
+		claim, _ := name.(string) // the decoder sees to it that a name is one
+		if seen[claim] {
+			return errTwice
+		}
+		seen[claim] = true
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return err
+		}
+		if into, ok := known[claim]; ok {
+			if err := json.Unmarshal(value, into); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // scopeClaim is the claim scope: one text with spaces, or a list. Both are in use among issuers.
