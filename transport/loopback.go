@@ -9,9 +9,10 @@ import (
 	"tidings/services"
 )
 
-// LoopbackOnly refuses every request whose Host is no name or address of this machine's loopback. The development mode
-// needs no secret, and listening on loopback alone does not keep a foreign page out: its name may be made to point here,
-// and then the browser takes us for that page's own server.
+// LoopbackOnly refuses every request whose Host is no name or address of this machine's loopback, and every one that a proxy
+// has forwarded. The development mode needs no secret, and listening on loopback alone does not keep others out: a foreign
+// page's name may be made to point here, and then the browser takes us for that page's own server; and a proxy on this
+// machine lets the world in, under a Host of its choice.
 func LoopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
@@ -20,8 +21,20 @@ func LoopbackOnly(next http.Handler) http.Handler {
 				services.Quote(r.Host)))
 			return
 		}
+		for name := range r.Header {
+			if wasForwarded(name) {
+				writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden,
+					"%s: in development mode nothing is served that a proxy has forwarded; configure a key for tokens", name))
+				return
+			}
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// wasForwarded says whether a header is one that proxies add.
+func wasForwarded(name string) bool {
+	return strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" || name == "Via" || name == "X-Real-Ip" // as Go writes it
 }
 
 func isLoopback(host string) bool {

@@ -30,3 +30,19 @@ func TestLoopbackOnly(t *testing.T) {
 		}
 	}
 }
+
+// Behind a proxy on the same machine the Host says nothing: what says that it was forwarded is refused.
+func TestForwardedRequestsAreRefusedInDevelopmentMode(t *testing.T) {
+	handler := LoopbackOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Real-IP", "Via"} {
+		for _, value := range []string{"203.0.113.9", "127.0.0.1", ""} {
+			request := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:8080/graphql", nil)
+			request.Header.Set(name, value)
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, request)
+			if body := recorder.Body.String(); recorder.Code != http.StatusForbidden || !strings.Contains(body, "forwarded") || !strings.Contains(body, "FORBIDDEN") {
+				t.Errorf("%s: %q: %d %s", name, value, recorder.Code, body)
+			}
+		}
+	}
+}

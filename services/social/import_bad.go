@@ -46,6 +46,9 @@ func (b *badLines) startAfter(line int64) error {
 		return b.faultOf(err)
 	}
 	b.handle = file
+	if err := file.Chmod(0o600); err != nil { // one of an older program
+		return b.faultOf(err)
+	}
 	var keep int64
 	reader := bufio.NewReader(file)
 	for {
@@ -112,11 +115,14 @@ func (b *badLines) flush() error {
 		return nil
 	}
 	if b.handle == nil {
-		file, err := os.OpenFile(b.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+		file, err := os.OpenFile(b.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 		if err != nil {
 			return b.faultOf(err)
 		}
 		b.handle = file
+		if err := file.Chmod(0o600); err != nil { // it may have been there
+			return b.faultOf(err)
+		}
 	}
 	_, err := b.pending.WriteTo(b.handle)
 	b.queued = 0

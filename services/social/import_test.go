@@ -294,3 +294,24 @@ func TestReportForPersons(t *testing.T) {
 		}
 	}
 }
+
+// Bad lines hold what people wrote: they are their owner's to read, also in a file that was there.
+func TestBadLinesArePrivate(t *testing.T) {
+	im := sqliteImporter(t)
+	path := im.file("follows.csv", "alice,alice\n")
+	for _, mode := range []os.FileMode{0, 0o644} {
+		if mode != 0 {
+			if err := os.Chmod(path+".bad", mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		im.must(ImportOptions{File: path})
+		info, err := os.Stat(path + ".bad")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != 0o600 {
+			t.Errorf("the file has the mode %o", got)
+		}
+	}
+}

@@ -270,3 +270,47 @@ func TestAFileThatIsNoDatabaseIsLeftAlone(t *testing.T) {
 		t.Errorf("beside it there are %v, %v", entries, err)
 	}
 }
+
+// What the database holds is its owner's to read, also in a folder that everybody reads and in files from before.
+func TestDatabaseFilesArePrivate(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "tidings.db")
+	check := func() {
+		t.Helper()
+		for _, name := range []string{"", "-wal", "-shm", ".lock"} {
+			info, err := os.Stat(path + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode().Perm(); got != 0o600 {
+				t.Errorf("tidings.db%s has the mode %o", name, got)
+			}
+		}
+	}
+	open := func() *store.Store {
+		t.Helper()
+		s, err := store.Open(t.Context(), store.Config{URL: "sqlite:" + path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	check()
+	for _, name := range []string{"", "-wal", "-shm"} { // as an older program left them when it was killed
+		if err := os.Chmod(path+name, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Close(), os.WriteFile(path+"-wal", nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -47,6 +48,9 @@ func (s *Store) openSQLite(ctx context.Context, file string) (err error) {
 	if s.lock, err = lockFile(path); err != nil {
 		return err
 	}
+	if err := keepPrivate(path); err != nil {
+		return openFault(path, err)
+	}
 	s.writer, err = openWriter(ctx, s, sqliteDSN(path, "rwc", writerPragmas))
 	if err != nil {
 		return openFault(path, err)
@@ -66,6 +70,24 @@ func (s *Store) openSQLite(ctx context.Context, file string) (err error) {
 	s.db.SetMaxIdleConns(readers)
 	s.runner.db = &preparedPool{db: s.db}
 	return openFault(path, s.db.PingContext(ctx))
+}
+
+// keepPrivate makes the file, unless it is there, and keeps it and the files beside it to their owner, whatever the folder
+// lets others read. SQLite makes the files beside it with the mode of the file itself.
+func keepPrivate(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	for _, name := range []string{path, path + "-wal", path + "-shm", path + "-journal"} {
+		if err := os.Chmod(name, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func sqliteDSN(path, mode string, pragmas []string) string {
