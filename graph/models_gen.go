@@ -684,7 +684,7 @@ type IngestMarkConversationUnread struct {
 	As string `json:"as"`
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
-	// The first message that shall wait again: message:KEY.
+	// The first message that shall wait again: message:KEY. Those before it that wait already go on waiting.
 	FromMessageID string `json:"fromMessageId"`
 }
 
@@ -1200,7 +1200,7 @@ type MarkConversationReadInput struct {
 }
 
 type MarkConversationUnreadInput struct {
-	// The first message that shall wait again: message:KEY.
+	// The first message that shall wait again: message:KEY. Those before it that wait already go on waiting.
 	FromMessageID string `json:"fromMessageId"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`

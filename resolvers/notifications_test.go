@@ -280,3 +280,58 @@ func TestNotificationEvents(t *testing.T) {
 	a.wantPanel("alice", "after the events", "COMMENT 2", "MENTION 1", "FOLLOW 1", "LIKE 1 seen read")
 	a.wantPanel("bob", "mentioned", "MENTION 1", "COMMENT 1")
 }
+
+// Likes of one post, and follows, within one half day are one notification. Another person's makes it wait again; that of
+// somebody who took theirs back is where it was, whenever they give it again. The descriptions of the schema say so.
+func TestASecondLikeOrFollowWithinHalfADay(t *testing.T) {
+	for name, acts := range map[string]func(a *api) (again, undo func(key string)){
+		"LIKE": func(a *api) (again, undo func(key string)) {
+			post := a.publish("alice")
+			return func(key string) {
+					a.must(key, `mutation($id: ID!) { likePost(input: {postId: $id}) { badges { version } } }`, map[string]any{"id": post})
+				}, func(key string) {
+					a.must(key, `mutation($id: ID!) { unlikePost(input: {postId: $id}) { badges { version } } }`, map[string]any{"id": post})
+				}
+		},
+		"FOLLOW": func(a *api) (again, undo func(key string)) {
+			return func(key string) {
+					a.must(key, `mutation { follow(input: {userId: "user:alice"}) { badges { version } } }`, nil)
+				}, func(key string) {
+					a.must(key, `mutation { unfollow(input: {userId: "user:alice"}) { badges { version } } }`, nil)
+				}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			a.must("alice", `{ viewer { badges { version } } }`, nil)
+			again, undo := acts(a)
+			seen := func() {
+				a.must("alice", `mutation { markNotificationsSeen(input: {}) { badges { version } } }`, nil)
+			}
+			again("bob")
+			first := a.wantPanel("alice", "once", name+" 1")
+			seen()
+			a.Clock.Advance(time.Hour)
+			undo("bob")
+			a.wantPanel("alice", "taken back")
+			again("bob")
+			if same := a.wantPanel("alice", "again", name+" 1 seen"); !slices.Equal(same, first) {
+				t.Errorf("again it is %s, and was %s", same, first)
+			}
+			a.Clock.Advance(time.Minute)
+			again("carol")
+			a.wantPanel("alice", "another person", name+" 2")
+			undo("bob")
+			again("bob")
+			a.wantPanel("alice", "again while it waits", name+" 2")
+			seen()
+			a.Clock.Advance(12 * time.Hour)
+			undo("bob")
+			a.wantPanel("alice", "taken back in another half day", name+" 1 seen")
+			again("bob")
+			a.wantPanel("alice", "again in another half day", name+" 2 seen")
+			again("dave")
+			a.wantPanel("alice", "another person in another half day", name+" 1", name+" 2 seen")
+		})
+	}
+}

@@ -80,7 +80,7 @@ func (s *Service) MarkRead(user services.UserNumber, id services.ConversationID,
 	}, mark), nil
 }
 
-// MarkUnread is the op that lets a message and what follows it wait again. It opens a generation: marks that devices made
+// MarkUnread is the op that lets a message and what follows it wait again, beside what waits already. It opens a generation: marks that devices made
 // before are late from now on. INVALID for a message that is not there or is of another conversation.
 func (s *Service) MarkUnread(user services.UserNumber, from services.MessageID) *fanout.Op {
 	id := from.Conversation()

@@ -34,7 +34,7 @@ var marksModel = porcupine.Model{
 		case call.verb == "read" && (call.gen == -1 || call.gen == at.gen):
 			at.base = max(at.base, call.number)
 		case call.verb == "unread":
-			at = markState{call.number - 1, at.gen + 1}
+			at = markState{min(at.base, call.number-1), at.gen + 1}
 		case call.verb == "look":
 			return at == output.(markState), at
 		}
@@ -129,6 +129,36 @@ func (n node) ask(t *testing.T, user services.UserNumber, group services.Convers
 		t.Error(err)
 	}
 	return state
+}
+
+// Messages that wait before the one that is marked go on waiting, and their mentions with them.
+func TestMarkUnreadOnlyAdds(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w, nil)
+		users := n.Users(2)
+		group := n.create(services.GroupConversation, users...)
+		for range 30 {
+			n.send(users[0], group, users[1])
+		}
+		marked := func(verb string, number, waits int64) {
+			t.Helper()
+			n.ask(t, users[1], group, markCall{verb, number, -1})
+			one, err := n.One(t.Context(), users[1], group)
+			if err != nil || one.Own.Unread() != waits || one.Own.UnreadMentions() != waits {
+				t.Errorf("%s %d: %d wait, %d of them mentions, want %d; %v", verb, number, one.Own.Unread(), one.Own.UnreadMentions(), waits, err)
+			}
+		}
+		marked("read", 8, 22)
+		marked("unread", 25, 22)
+		marked("unread", 9, 22)
+		marked("unread", 5, 26)
+		marked("unread", 30, 26)
+		marked("read", 30, 0)
+		marked("unread", 25, 6)
+		if one, err := n.One(t.Context(), users[1], group); err != nil || one.Own.Gen != 5 {
+			t.Errorf("generation %d, each mark opens one: %v", one.Own.Gen, err)
+		}
+	})
 }
 
 func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {

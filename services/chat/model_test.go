@@ -185,7 +185,7 @@ func (w *world) unread(t *rapid.T) {
 	from := rapid.IntRange(1, len(room.messages)).Draw(t, "from")
 	w.do(t, w.n.MarkUnread(user, services.NewMessageID(room.id, int64(from))), member.in)
 	if member.in {
-		member.base, member.gen = from-1, member.gen+1
+		member.base, member.gen = min(member.base, from-1), member.gen+1
 	}
 }
 

@@ -88,7 +88,7 @@ func beyond(field string, id services.ConversationID, number, head int64) error 
 }
 
 // MarkUnread makes a message and what follows it wait again, in a new generation: what devices report of the former one
-// is late from now on. INVALID beyond the newest message.
+// is late from now on. What waits already goes on waiting. INVALID beyond the newest message.
 func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user services.UserNumber, from int64) error {
 	// A recall that is under way passes over who has read the message: it must not meet a position that goes back.
 	if _, err := tx.LockConversation(ctx, id); err != nil {
@@ -106,8 +106,10 @@ func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user s
 		return beyond("from", id, from, m.Head)
 	}
 	before := m
-	if err := tx.moveTo(ctx, &m, from-1); err != nil {
-		return err
+	if from <= m.Base {
+		if err := tx.moveTo(ctx, &m, from-1); err != nil {
+			return err
+		}
 	}
 	m.Gen++
 	return tx.put(ctx, before, m)
