@@ -27,11 +27,11 @@ check:
 lint: ## gofmt, go vet, staticcheck (the version that go.mod pins)
 	@unformatted=$$(gofmt -l .); if [[ -n $$unformatted ]]; then echo "not formatted (gofmt -w):" $$unformatted; exit 1; fi
 	go vet ./...
-	go run honnef.co/go/tools/cmd/staticcheck ./...
+	go tool staticcheck ./...
 
 generate: ## make Go of graph/*.graphqls, and of the schema of the bench's peer
-	go run github.com/99designs/gqlgen generate
-	cd bench/peers/gqlgen && go run github.com/99designs/gqlgen generate
+	go tool gqlgen generate
+	cd bench/peers/gqlgen && go tool gqlgen generate
 
 verify: ## prove that generating again changes nothing: neither Go nor the pages' assets
 	@before=$$(cksum $(GENERATED)); \

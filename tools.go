@@ -1,9 +1,11 @@
 //go:build tools
 
-// Package tools pins what is run by go:generate and by make, so that go.mod knows its exact version.
-package tools
+package main
 
+// What go:generate and make run is named in go.mod by tool directives, which pin the commands: go tool gqlgen, go tool
+// staticcheck. A command cannot be imported; these are the packages that do its work, so that vet and editors see, and
+// TestToolsAgree holds, that both name the same modules.
 import (
-	_ "github.com/99designs/gqlgen"
-	_ "honnef.co/go/tools/cmd/staticcheck"
+	_ "github.com/99designs/gqlgen/api"
+	_ "honnef.co/go/tools/lintcmd"
 )

@@ -12,7 +12,7 @@ import (
 // transport here sends: fields that cannot be null would be null.
 func init() { delete(parsedSchema.Directives, "defer") }
 
-//go:generate go run github.com/99designs/gqlgen generate
+//go:generate go tool gqlgen generate
 
 // Viewer is the user whom the token names; its fields are resolved when they are asked for.
 type Viewer struct {
