@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
 	"tidings/services/store/storetest"
 )
 
@@ -44,4 +46,93 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 		}
 		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 	})
+}
+
+// Who subscribes before the node has read its shows is told that their number is not known, and told the number when it is,
+// whether a show runs or none does.
+func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
+	database, redis := storetest.SQLite(t), rdbtest.Redis(t)
+	former := startNode(t, nodeOptions{database: database, redis: redis})
+	former.follow("fan", "host")
+	former.follow("waiting", "idle")
+	schedule := `mutation($p:Time!){scheduleShow(input:{title:"t",plannedAt:$p}){show{id}}}`
+	var data struct {
+		ScheduleShow struct{ Show struct{ ID string } }
+	}
+	for _, host := range []string{"host", "idle"} {
+		former.must(host, schedule, map[string]any{"p": time.Now().Add(time.Hour)}, &data)
+		former.must(host, `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": data.ScheduleShow.Show.ID}, nil)
+	}
+	live := func(person string, want int) {
+		t.Helper()
+		eventually(t, 30*time.Second, person+" is shown what runs", func() bool {
+			var data struct {
+				Viewer struct{ Badges struct{ LiveBoard count } }
+			}
+			former.must(person, `{viewer{badges{liveBoard{value precision}}}}`, nil, &data)
+			return data.Viewer.Badges.LiveBoard.Value == want && data.Viewer.Badges.LiveBoard.Precision == "EXACT"
+		})
+	}
+	live("fan", 1)
+	live("waiting", 1)
+	former.must("idle", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": data.ScheduleShow.Show.ID}, nil)
+	live("waiting", 0)
+	former.stop()
+
+	// A day later what ran and what ended is older than the last midnight, which the version shows too.
+	n := startNode(t, nodeOptions{database: database, redis: redis, manual: true})
+	n.clock.advance(24 * time.Hour)
+	running := start(t.Context(), n.hub.Run, n.badge.Run)
+	t.Cleanup(func() { <-running })
+	numbers, wants := n.numbersOf("fan", "waiting"), []int{1, 0}
+	states := make([]<-chan *services.Badges, len(numbers))
+	next := func(i int) (state *services.Badges) {
+		t.Helper()
+		eventually(t, 30*time.Second, "the next state comes", func() bool {
+			select {
+			case state = <-states[i]:
+			default:
+			}
+			return state != nil
+		})
+		return state
+	}
+	for i, number := range numbers {
+		var err error
+		if states[i], err = n.hub.Watch(t.Context(), number, ""); err != nil {
+			t.Fatal(err)
+		}
+		if early := next(i); early.LiveBoard.Precision != services.Unknown || early.Total.Precision != services.Unknown {
+			t.Errorf("before the shows were read: %+v", early.LiveBoard)
+		}
+	}
+	refusesSockets(t, n.url)
+	if _, err := n.mirror.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range wants {
+		if state := next(i); state.LiveBoard.Precision != services.Exact || state.LiveBoard.Value != want {
+			t.Errorf("afterwards %+v, want %d", state.LiveBoard, want)
+		}
+	}
+	openWatch(t, n.url, "somebody").shows(t, soon, 0, 0)
+}
+
+// refusesSockets wants an upgrade to be put off.
+func refusesSockets(t *testing.T, url string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/graphql", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Connection", "Upgrade")
+	request.Header.Set("Upgrade", "websocket")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" {
+		t.Errorf("before the shows were read a socket was answered with %d", response.StatusCode)
+	}
 }

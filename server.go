@@ -156,7 +156,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	s.limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.redis, Clock: s.clock, Log: log})
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Limits: resolvers.Limits{Limiter: s.limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
-		Identity: identity, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
+		Identity: identity, Ready: s.mirror.ShowsReady, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
 		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})

@@ -34,6 +34,9 @@ type SocketConfig struct {
 	// not while draining, when its client is about to come back elsewhere. nil: nobody is told.
 	Gone func(viewer services.Viewer)
 
+	// Ready says whether sockets are taken: not before the server has read what it serves from memory. nil: always.
+	Ready func() bool
+
 	Origins []string // as in Config
 
 	// Limits bounds what clients may ask for; nil bounds nothing. Proxies are as in Config.
@@ -148,16 +151,18 @@ func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Up
 
 // Do upgrades the connection and returns, so that all the memory of the HTTP request is freed; the socket
 // lives on by itself. An upgrade is refused with 403 for a page of another site, 429 for an address that has or asks too
-// much, and 503 while draining.
+// much, and 503 while draining and until the server is ready.
 func (s *Sockets) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	if !s.origins.allows(r) {
 		s.refused.Add(1)
 		writeFault(w, http.StatusForbidden, services.Errorf(services.Forbidden, "Origin: pages of other sites may not call this server"))
 		return
 	}
-	if s.isDraining() {
+	if closed := s.closed(); closed != "" {
 		s.refused.Add(1)
-		writeFault(w, http.StatusServiceUnavailable, services.Errorf(services.Unavailable, "socket: the server is going away, connect again"))
+		writeFault(w, http.StatusServiceUnavailable, &services.Error{
+			Code: services.Unavailable, RetryAfter: time.Second, Message: "socket: the server is " + closed + ", connect again",
+		})
 		return
 	}
 	address := s.addresses.of(r)
@@ -173,6 +178,17 @@ func (s *Sockets) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphE
 		return
 	}
 	newSocket(s, conn, exec, r.Header, address).start()
+}
+
+// closed says why no socket is taken now; "" when they are.
+func (s *Sockets) closed() string {
+	switch {
+	case s.isDraining():
+		return "going away"
+	case s.cfg.Ready != nil && !s.cfg.Ready():
+		return "starting"
+	}
+	return ""
 }
 
 // admit counts a socket of an address, or answers RATE_LIMITED.

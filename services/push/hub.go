@@ -134,9 +134,17 @@ func (h *Hub) HintShared() {
 	now := h.now()
 	for _, u := range h.order {
 		if len(u.watchers) > 0 {
-			h.dirty(u, now)
+			h.moved(u, now)
 		}
 	}
+}
+
+// moved is dirty for what users share. It may be what was lacking when one could not be rendered: the next sweep tries.
+func (h *Hub) moved(u *user, now moment) {
+	if u.phase == failed {
+		u.since = min(u.since, now)
+	}
+	h.dirty(u, now)
 }
 
 // HintSharedOf is HintShared for some users: what these share has changed. Who is not watched here is nothing.
@@ -146,7 +154,7 @@ func (h *Hub) HintSharedOf(users []services.UserNumber) {
 	now := h.now()
 	for _, number := range users {
 		if u := h.users[number]; u != nil && len(u.watchers) > 0 {
-			h.dirty(u, now)
+			h.moved(u, now)
 		}
 	}
 }

@@ -159,3 +159,26 @@ func TestRunEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestUnknownIsTriedWhenSharedThingsMove: what was lacking may be what moved, and its turn would be later.
+func TestUnknownIsTriedWhenSharedThingsMove(t *testing.T) {
+	for name, tell := range map[string]func(*Hub){"everybody": (*Hub).HintShared, "some": func(h *Hub) { h.HintSharedOf([]services.UserNumber{7}) }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEngines()
+				e.set(7, 100, 1)
+				unknown := &services.Badges{Version: services.Version(100, 0), Total: services.NewCount(0, services.Unknown, time.Time{})}
+				e.change(func(e *engines) { e.docs[7] = unknown; e.versionsErr = errAway })
+				running(t, e, e.config(), func(h *Hub) {
+					states := mustWatch(t, h, 7, "")
+					pass(2500 * time.Millisecond)
+					wantTaken(t, states, 0, "what is not known")
+					e.set(7, 101, 2)
+					tell(h)
+					pass(time.Second)
+					wantTaken(t, states, 2, "with the next sweep, and not at its turn")
+				})
+			})
+		})
+	}
+}
