@@ -117,7 +117,33 @@ func serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	if cfg.Development() {
 		log.Warn("development mode: tokens like dev:alice are taken, and only loopback is served; configure a key for production")
 	}
-	return s.run(ctx, listener)
+	return s.runUntilGone(ctx, listener)
+}
+
+// goneWithin is how long after SIGTERM the process ends whatever it waits for still. What was acknowledged is on disk by then,
+// and what it holds is freed by the others, or by the next start.
+const goneWithin = 14 * time.Second
+
+// runUntilGone is run, but for a drain that does not come to its end: a job or a request that an engine holds up.
+func (s *server) runUntilGone(ctx context.Context, listener net.Listener) error {
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(goneWithin, end) })()
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(ctx, listener) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-over.Done():
+	}
+	s.log.Warn("the drain has taken too long: what is under way is cut off", "after", goneWithin)
+	closed := make(chan error, 1)
+	go func() { closed <- s.redis.Close() }() // a private server is not to be left behind
+	select {
+	case <-closed:
+	case <-time.After(goneWithin / 50):
+	}
+	return nil
 }
 
 // newServer opens the engines and wires the parts. What was opened is closed again when a later part fails. changes are for
@@ -303,7 +329,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	}
 	s.ready.set(false)
 	stopWorkers()
-	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain+4*time.Second)
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.cfg.Drain+4*time.Second, goneWithin-time.Second))
 	defer cancel()
 	s.sockets.Drain(deadline, s.cfg.Drain)
 	s.hub.Drain()

@@ -222,20 +222,10 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	}
 	s.mu.Unlock()
 
-	steps := max(1, int(spread/drainStep))
 	ticker := time.NewTicker(drainStep)
 	defer ticker.Stop()
-	for step, from := 1, 0; from < len(sockets) && ctx.Err() == nil; step++ {
-		to := min(len(sockets), len(sockets)*step/steps)
-		for _, one := range sockets[from:to] {
-			go one.close(websocket.CloseServiceRestart, "the server restarts, connect again") // may wait for a slow reader
-		}
-		from = to
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
-	}
+	began := time.Now()
+	closeSpread(ctx, sockets, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
 	gone := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -246,6 +236,27 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	case <-ctx.Done():
 		for _, one := range sockets {
 			one.cut()
+		}
+	}
+}
+
+// closeSpread closes sockets with 1012, at each tick as many as are due by then: a machine that is busy loses ticks, and time
+// goes on. passed is the part of the time that has passed. When ctx ends the rest are closed at once.
+func closeSpread(ctx context.Context, sockets []*socket, ticks <-chan time.Time, passed func() float64) {
+	for from := 0; from < len(sockets); {
+		to := len(sockets)
+		if part := passed(); part < 1 && ctx.Err() == nil {
+			to = max(from, int(float64(len(sockets))*part))
+		}
+		for _, one := range sockets[from:to] {
+			go one.close(websocket.CloseServiceRestart, "the server restarts, connect again") // may wait for a slow reader
+		}
+		if from = to; from == len(sockets) {
+			return
+		}
+		select {
+		case <-ticks:
+		case <-ctx.Done():
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -89,6 +90,21 @@ func (s *Server) copyOf(tb testing.TB, template string) (url string) {
 
 func (s *Server) create(ctx context.Context, name, template string) error {
 	return s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template)
+}
+
+// Lock takes a table of a database away from everybody until release or the test's end: who reads or writes it waits.
+func Lock(tb testing.TB, url, table string) (release func()) {
+	tb.Helper()
+	conn, err := pgx.Connect(tb.Context(), url)
+	if err == nil {
+		_, err = conn.Exec(tb.Context(), "BEGIN; LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE")
+	}
+	if err != nil {
+		tb.Fatalf("storetest: lock %s: %v", table, err)
+	}
+	release = sync.OnceFunc(func() { _ = conn.Close(context.Background()) }) // which ends the transaction
+	tb.Cleanup(release)
+	return release
 }
 
 // Stop ends the server as an administrator would: what runs is broken off, what was answered is kept.
