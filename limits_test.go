@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -78,4 +79,46 @@ func TestNodesShareRateLimits(t *testing.T) {
 		return p.b.ask("mallory", setSeen, nil).code() == "RATE_LIMITED"
 	})
 	p.b.must("alice", setSeen, nil, nil)
+}
+
+// What would keep a server busy for long is refused before anything is executed, with its cost and the limit.
+func TestDearQueriesAreRefused(t *testing.T) {
+	n := startNode(t, nodeOptions{redis: "embedded"})
+	aliased := func(times int, field string) string {
+		var query strings.Builder
+		query.WriteString("{viewer{")
+		for i := range times {
+			fmt.Fprintf(&query, "a%d:%s ", i, field)
+		}
+		return query.String() + "}}"
+	}
+	const message = `messages(first:100){edges{node{body author{key name avatarUrl}}}}`
+	for name, query := range map[string]string{
+		"a page in a page":        `{viewer{conversations(first:100){edges{node{` + message + `}}}}}`,
+		"pages of last messages":  aliased(30, `conversations(first:100){edges{node{lastMessage{body author{key}}}}}`),
+		"many explanations":       aliased(30, `badgeExplained{part items{id at count clearedBy}}`),
+		"many pages of feeds":     aliased(30, `homeFeed(first:100){edges{node{id body author{id key name}}}}`),
+		"a page in each of nodes": `query($i:[ID!]!){nodes(ids:$i){... on Conversation{` + message + `}}}`,
+	} {
+		ids := make([]string, 100)
+		for i := range ids {
+			ids[i] = "conversation:0000001"
+		}
+		got := n.ask("alice", query, map[string]any{"i": ids})
+		if got.code() != "INVALID" || len(got.Errors) != 1 || !strings.HasPrefix(got.Errors[0].Message, "query: costs ") ||
+			!strings.Contains(got.Errors[0].Message, "up to 30000 are allowed") {
+			t.Errorf("%s: %s %v: want INVALID with cost and limit", name, got.code(), got.Errors)
+		}
+	}
+	for name, query := range map[string]string{
+		"a whole screen": `{viewer{badges{version total{display}} homeFeed(first:50){edges{node{id body author{key name avatarUrl}}}}
+			liveBoard(first:50){edges{node{id title}}} notifications(first:50){edges{node{id actors{key}}}}
+			conversations(first:50){edges{node{id lastMessage{body author{key}}}}}}}`,
+		"conversations with messages": `{viewer{conversations(first:20){edges{node{` + strings.Replace(message, "100", "20", 1) + `}}}}}`,
+		"an explanation":              `{viewer{badgeExplained{part items{id at count clearedBy}}}}`,
+	} {
+		if got := n.ask("alice", query, nil); len(got.Errors) > 0 {
+			t.Errorf("%s: %v", name, got.Errors)
+		}
+	}
 }

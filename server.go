@@ -195,7 +195,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		Shape: transport.Shape{
 			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
 		},
-		QueryCacheBytes: int64(cfg.QueryCache), AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
+		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, QueryCacheBytes: int64(cfg.QueryCache), AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
 	s.connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
 	s.http = &http.Server{

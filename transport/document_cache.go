@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
-	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // What a document takes in memory beside its text, measured: a name with its place, a value with its place.
@@ -23,7 +22,7 @@ type documentCache struct {
 }
 
 type cachedDocument struct {
-	doc   *ast.QueryDocument
+	doc   *document
 	bytes int64
 }
 
@@ -37,7 +36,7 @@ func newDocumentCache(most int, bytes int64) *documentCache {
 	return c
 }
 
-func (c *documentCache) get(text string) *ast.QueryDocument {
+func (c *documentCache) get(text string) *document {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, _ := c.byLRU.Get(text)
@@ -46,7 +45,7 @@ func (c *documentCache) get(text string) *ast.QueryDocument {
 
 // add remembers a document and answers the one to use: of several that were parsed from one text at once all get the
 // same. One that is larger than the whole cache is not remembered.
-func (c *documentCache) add(text string, doc *ast.QueryDocument, parts int) *ast.QueryDocument {
+func (c *documentCache) add(text string, doc *document, parts int) *document {
 	size := int64(documentBytes + len(text) + parts*partBytes)
 	c.mu.Lock()
 	defer c.mu.Unlock()

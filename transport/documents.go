@@ -28,12 +28,25 @@ type documents struct {
 	first  []core.Rule // nearly linear in the document
 	second []core.Rule // quadratic: only for documents in which all else is right
 	cache  *documentCache
+	costs  costs
+	dear   int // an operation that costs more is refused
+}
+
+// document is one that can be executed, with the costs of its operations, in their order.
+type document struct {
+	*ast.QueryDocument
+	costs []cost
+}
+
+// costOf is what an operation of the document costs with these variables.
+func (d *document) costOf(operation *ast.OperationDefinition, variables map[string]any) int {
+	return d.costs[slices.Index(d.Operations, operation)].in(variables)
 }
 
 func newDocuments(cfg Config) *documents {
 	d := &documents{
 		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,
-		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes),
+		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights}, dear: cfg.QueryCost,
 	}
 	for name, rule := range validationRules(cfg.Introspection).GetInner() {
 		one := core.Rule{Name: name, RuleFunc: rule}
@@ -71,7 +84,7 @@ func validationRules(suggestions bool) *rules.Rules {
 }
 
 // prepare gives the document of a text, or the errors that refuse it, at most maxErrors.
-func (d *documents) prepare(text string) (*ast.QueryDocument, gqlerror.List) {
+func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	if known := d.cache.get(text); known != nil {
 		return known, nil
 	}
@@ -94,7 +107,11 @@ func (d *documents) prepare(text string) (*ast.QueryDocument, gqlerror.List) {
 			return nil, faults
 		}
 	}
-	return d.cache.add(text, doc, parts), nil
+	ready := &document{QueryDocument: doc, costs: make([]cost, len(doc.Operations))}
+	for i, operation := range doc.Operations {
+		ready.costs[i] = d.costs.operation(operation)
+	}
+	return d.cache.add(text, ready, parts), nil
 }
 
 // enoughErrors ends a walk over a document.

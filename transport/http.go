@@ -122,7 +122,7 @@ type answering struct {
 func (q *queries) execute(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, params *graphql.RawParams, to answering,
 ) {
-	operation, faults := createOperation(ctx, exec, q.documents, params)
+	operation, price, faults := createOperation(ctx, exec, q.documents, params)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(ctx, operation), withCodes(faults))
 		q.respond(w, to.accepted, response)
@@ -137,7 +137,7 @@ func (q *queries) execute(
 		writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: a mutation needs POST"))
 		return
 	}
-	if err := q.cfg.Limits.Operation(ctx, to.address, operation, 1); err != nil {
+	if err := q.cfg.Limits.Operation(ctx, to.address, operation, price); err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}

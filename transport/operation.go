@@ -69,13 +69,13 @@ func (o *operation) start(params *graphql.RawParams) {
 		o.failWith(err)
 		return
 	}
-	parsed, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, o.socket.sockets.documents, params)
+	parsed, price, faults := createOperation(graphql.StartOperationTrace(o.ctx), exec, o.socket.sockets.documents, params)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(o.ctx, parsed), withCodes(faults))
 		o.fail(response.Errors)
 		return
 	}
-	if err := o.socket.sockets.cfg.Limits.Operation(o.ctx, o.socket.address, parsed, 1); err != nil {
+	if err := o.socket.sockets.cfg.Limits.Operation(o.ctx, o.socket.address, parsed, price); err != nil {
 		o.failWith(err)
 		return
 	}

@@ -52,10 +52,13 @@ type Config struct {
 	IngestBodyLimit  int64         // bytes of a body with the scope ingest; default 1 MB
 	QueryTokens      int           // tokens of a GraphQL document; default 1,000
 	Shape            Shape         // the form of a GraphQL document
-	QueryCache       int           // documents kept parsed and validated; default 1,000
-	QueryCacheBytes  int64         // bytes of them, roughly; default 32 MB
-	AnswerLimit      int           // bytes of an answer; default 4 MB
-	WriteTimeout     time.Duration // a client has so long to take an answer; default 30 s
+
+	QueryCost       int            // what one operation may cost, about a microsecond each; default 30,000
+	Weights         map[string]int // of fields that cost more than others, by Type.field
+	QueryCache      int            // documents kept parsed and validated; default 1,000
+	QueryCacheBytes int64          // bytes of them, roughly; default 32 MB
+	AnswerLimit     int            // bytes of an answer; default 4 MB
+	WriteTimeout    time.Duration  // a client has so long to take an answer; default 30 s
 
 	Log *slog.Logger // default slog.Default()
 }
@@ -69,6 +72,7 @@ func (c Config) withDefaults() Config {
 	c.IngestBodyLimit = cmp.Or(c.IngestBodyLimit, 1<<20)
 	c.QueryTokens = cmp.Or(c.QueryTokens, 1000)
 	c.Shape = c.Shape.withDefaults()
+	c.QueryCost = cmp.Or(c.QueryCost, 30_000)
 	c.QueryCache = cmp.Or(c.QueryCache, 1000)
 	c.QueryCacheBytes = cmp.Or(c.QueryCacheBytes, 32<<20)
 	c.AnswerLimit = cmp.Or(c.AnswerLimit, answerLimit)

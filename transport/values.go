@@ -14,24 +14,33 @@ import (
 
 // createOperation prepares the document and reads the variables. Beyond what the executor does it takes variables only as
 // the specification coerces them, where that takes a text for a number or a number for a text, and says what is wrong in
-// words of its own where that speaks of another value than was sent.
-func createOperation(ctx context.Context, exec graphql.GraphExecutor, documents *documents, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+// words of its own where that speaks of another value than was sent. It refuses what is too dear, and answers the price of the rest.
+func createOperation(
+	ctx context.Context, exec graphql.GraphExecutor, documents *documents, params *graphql.RawParams,
+) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
 	doc, faults := documents.prepare(params.Query)
 	if len(faults) > 0 {
-		return &graphql.OperationContext{RawQuery: params.Query, OperationName: params.OperationName}, faults
+		return &graphql.OperationContext{RawQuery: params.Query, OperationName: params.OperationName}, 0, faults
 	}
-	operation, faults := exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc), params)
+	operation, faults = exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc.QueryDocument), params)
 	if operation.Operation == nil {
-		return operation, gqlerror.List{unnamed(doc, params.OperationName)}
+		return operation, 0, gqlerror.List{unnamed(doc.QueryDocument, params.OperationName)}
 	}
 	for _, variable := range operation.Operation.VariableDefinitions {
 		value, given := params.Variables[variable.Variable]
 		place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
 		if fault := wrongValue(documents.schema, variable.Type, value, place); given && fault != nil {
-			return operation, gqlerror.List{fault}
+			return operation, 0, gqlerror.List{fault}
 		}
 	}
-	return operation, faults
+	if len(faults) > 0 {
+		return operation, 0, faults
+	}
+	if price = doc.costOf(operation.Operation, operation.Variables); price > documents.dear {
+		return operation, price, asList(services.Errorf(services.Invalid,
+			"query: costs %d, up to %d are allowed: ask for fewer items (first) or fewer fields", price, documents.dear))
+	}
+	return operation, price, nil
 }
 
 // unnamed says why a document does not tell which operation to run.

@@ -1,0 +1,98 @@
+package transport
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+const costSDL = `
+type Query {
+  viewer: Viewer!
+  nodes(ids: [ID!]!): [Item]!
+  plain: [Item!]!
+  dear: Int!
+}
+type Viewer { items(first: Int = 20, after: String): Items! pages(first: Int!): Items! name: String! }
+type Items { edges: [Edge!]! pageInfo: Info! total: Int! }
+type Edge { node: Item! cursor: String! }
+type Info { more: Boolean! }
+type Item { id: ID! tags: [String!]! parts: [Item!]! items(first: Int = 5): Items! }
+`
+
+// costOf is what a query costs with its variables.
+func costOf(t *testing.T, query string, variables map[string]any) int {
+	t.Helper()
+	schema := gqlparser.MustLoadSchema(&ast.Source{Input: costSDL})
+	doc, faults := gqlparser.LoadQuery(schema, query)
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	return costs{weights: map[string]int{"Query.dear": 500, "Item.parts": 10}}.operation(doc.Operations[0]).in(variables)
+}
+
+func TestCost(t *testing.T) {
+	list := func(n int) []any { return make([]any, n) }
+	for _, test := range []struct {
+		name, query string
+		variables   map[string]any
+		want        int
+	}{
+		{"a leaf", `{ __typename }`, nil, 1},
+		{"an object and a leaf", `{ viewer { name } }`, nil, 2 + 1},
+		{"a field with a weight of its own", `{ dear }`, nil, 500},
+		{"each alias", `{ a: dear b: dear c: dear }`, nil, 1500},
+		{"a page of the default length", `{ viewer { items { edges { cursor } } } }`, nil, 2 + 2 + 20*(2+1)},
+		{"a page of another", `{ viewer { items(first: 100) { edges { cursor } } } }`, nil, 2 + 2 + 100*(2+1)},
+		{"what stands beside the list is there once", `{ viewer { items(first: 100) { total pageInfo { more } } } }`, nil, 2 + 2 + 1 + 3},
+		{"a page in a page", `{ viewer { items(first: 10) { edges { node { items(first: 7) { edges { cursor } } } } } } }`, nil, 2 + 2 + 10*(2+2+2+7*3)},
+		{"a page as long as a variable says", `query($n: Int!) { viewer { pages(first: $n) { edges { cursor } } } }`, map[string]any{"n": json.Number("50")}, 2 + 2 + 50*3},
+		{"the same in Go's words", `query($n: Int!) { viewer { pages(first: $n) { edges { cursor } } } }`, map[string]any{"n": int64(50)}, 2 + 2 + 50*3},
+		{"a variable in a variable", `query($n: Int!, $m: Int!) { viewer { pages(first: $n) { edges { node { items(first: $m) { edges { cursor } } } } } } }`,
+			map[string]any{"n": 3, "m": 4}, 2 + 2 + 3*(2+2+2+4*3)},
+		{"no value for a variable", `query($n: Int) { viewer { items(first: $n) { edges { cursor } } } }`, nil, 2 + 2 + 20*3},
+		{"null", `{ viewer { items(first: null) { edges { cursor } } } }`, nil, 2 + 2 + 20*3},
+		{"more than a page can have", `{ viewer { items(first: 1000000) { edges { cursor } } } }`, nil, 2 + 2 + 100*3},
+		{"less than nothing", `{ viewer { items(first: -5) { edges { cursor } } } }`, nil, 2 + 2},
+		{"ids", `{ nodes(ids: ["a", "b", "c"]) { id } }`, nil, 3 * (2 + 1)},
+		{"one id for a list", `{ nodes(ids: "a") { id } }`, nil, 2 + 1},
+		{"ids of a variable", `query($i: [ID!]!) { nodes(ids: $i) { id } }`, map[string]any{"i": list(100)}, 100 * 3},
+		{"ids below ids", `query($i: [ID!]!) { nodes(ids: $i) { parts { id } } }`, map[string]any{"i": list(4)}, 4 * (2 + 10*(10+1))},
+		{"the schema", `{ __schema { types { fields { name } } } }`, nil, 2 + 2 + 2 + 1},
+		{"a list of unknown length", `{ plain { id tags } }`, nil, 10 * (2 + 1 + 1)},
+		{"a fragment, each time", `{ a: viewer { ...V } b: viewer { ...V } } fragment V on Viewer { name items(first: 2) { edges { cursor } } }`, nil, 2 * (2 + 1 + 2 + 2*3)},
+		{"an inline fragment in a page", `{ viewer { items(first: 3) { ... on Items { edges { cursor } } } } }`, nil, 2 + 2 + 3*3},
+	} {
+		if got := costOf(t, test.query, test.variables); got != test.want {
+			t.Errorf("%s: costs %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// A product of many pages stops at a bound instead of running over.
+func TestCostDoesNotRunOver(t *testing.T) {
+	query := `{ viewer { items(first: 100) { edges { node {`
+	end := `}}}}}`
+	for range 8 {
+		query += ` items(first: 100) { edges { node {`
+		end += `}}}`
+	}
+	if got := costOf(t, query+" id "+end, nil); got != manyOf {
+		t.Errorf("ten pages in each other cost %d: want %d", got, int(manyOf))
+	}
+}
+
+func BenchmarkCost(b *testing.B) {
+	schema := gqlparser.MustLoadSchema(&ast.Source{Input: costSDL})
+	doc, faults := gqlparser.LoadQuery(schema, `query($n: Int!) { viewer { name pages(first: $n) { edges { node { id items { edges { cursor } } } } } } }`)
+	if faults != nil {
+		b.Fatal(faults)
+	}
+	price, variables := costs{}.operation(doc.Operations[0]), map[string]any{"n": 20}
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = price.in(variables)
+	}
+}
