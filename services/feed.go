@@ -45,7 +45,8 @@ const MaxBodyCharacters = 5000
 // CheckBody says whether a text can be the body of a post: 1 to 5,000 characters that are not all white space.
 func CheckBody(body string) error { return CheckFilled("body", body, MaxBodyCharacters) }
 
-// Retention is how many of the newest posts a home feed lists and counts.
+// Retention is how many of the newest posts a home feed lists. The number of new ones goes as far, and farther where more is
+// shown in full; it has them all, also those that other posts have pushed off the list.
 const Retention = 300
 
 // FeedEntry is one line of a home feed: a post, and whether it counts as new for this reader. One's own

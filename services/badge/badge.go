@@ -62,6 +62,7 @@ type Service struct {
 	visits   *visits
 	behind   behind
 	known    *lastKnown
+	beyond   *beyond
 
 	fallbacks fallbackVersions
 }
@@ -80,6 +81,7 @@ func New(cfg Config) *Service {
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, mirror: cfg.Mirror, clock: cfg.Clock, log: cfg.Log,
 		caps: cfg.Caps, expiry: cfg.Expiry, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		beyond: newBeyond(),
 	}
 	s.sources = s.factSources()
 	return s

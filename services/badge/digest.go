@@ -42,19 +42,16 @@ func (s *Service) Digest(ctx context.Context, user services.UserNumber, since ti
 }
 
 func (s *Service) digestHomeFeed(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
-	entries, err := s.store.HomeFeed(ctx, user, services.MaxPostID, services.Retention)
+	before := max(services.PostIDAt(since), 1) - 1
+	entries, err := s.store.UnreadFeed(ctx, user, before, services.Retention)
 	if err != nil {
 		return err
 	}
 	posts := map[services.UserNumber]int{}
-	count := 0
 	for _, entry := range entries {
-		if entry.Counts && entry.Post >= services.PostIDAt(since) {
-			posts[entry.Author]++
-			count++
-		}
+		posts[entry.Author]++
 	}
-	brings(digest, services.SourceHomeFeed, "", count, services.Retention)
+	brings(digest, services.SourceHomeFeed, "", len(entries), services.Retention)
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}

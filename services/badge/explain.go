@@ -59,19 +59,16 @@ func clearing(mutation, input string) string {
 const mostExplained = 1000
 
 func (s *Service) explainHomeFeed(ctx context.Context, of explained) ([]services.Explanation, error) {
-	seen := of.seen[store.HomePage]
-	entries, err := s.store.HomeFeed(ctx, of.user, services.MaxPostID, services.Retention)
+	entries, err := s.store.UnreadFeed(ctx, of.user, of.seen[store.HomePage], min(s.caps.feedLimit(), mostExplained))
 	if err != nil {
 		return nil, err
 	}
 	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: of.badges.HomeFeed}
 	for _, entry := range entries {
-		if entry.Counts && entry.Post > seen {
-			id := services.GlobalID(services.PostType, entry.Post.String())
-			explanation.Items = append(explanation.Items, services.Item{
-				ID: id, At: entry.Post.Time(), Count: 1, ClearedBy: clearedBy("markHomeFeedSeen", "upTo", id),
-			})
-		}
+		id := services.GlobalID(services.PostType, entry.Post.String())
+		explanation.Items = append(explanation.Items, services.Item{
+			ID: id, At: entry.Post.Time(), Count: 1, ClearedBy: clearedBy("markHomeFeedSeen", "upTo", id),
+		})
 	}
 	return []services.Explanation{explanation}, nil
 }

@@ -90,11 +90,12 @@ func (s *Service) feedFacts(ctx context.Context, user services.UserNumber, docum
 	if err != nil {
 		return err
 	}
-	count, err := s.store.CountNew(ctx, user, seen, services.Retention+1)
+	limit := s.caps.feedLimit()
+	count, err := s.store.CountNew(ctx, user, seen, limit+1)
 	if err != nil {
 		return err
 	}
-	document.FeedCount, document.FeedMore = min(count, services.Retention), count > services.Retention
+	document.FeedCount, document.FeedMore = min(count, limit), count > limit
 	return nil
 }
 

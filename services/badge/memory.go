@@ -17,6 +17,7 @@ func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, d
 	}
 	s.withHeads(ctx, documents)
 	s.withPulled(ctx, documents)
+	s.withBeyond(ctx, users, documents)
 	s.withLive(documents)
 }
 

@@ -43,16 +43,24 @@ func (v *view) passed(boundaries int64) { v.shared += uint64(max(0, boundaries))
 
 func exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
 
-// homeFeed is what was published since the feed was looked at: what was pushed, and what this node has in memory.
+// homeFeed is what was published since the feed was looked at: what was pushed, and what this node has in memory; or what SQL
+// has, where the inbox ends before the new posts do.
 func (v *view) homeFeed(badges *services.Badges) {
 	pulled := v.document.PulledCount
 	v.learned(pulled.Sequence)
 	value, more := v.document.FeedCount+pulled.New, v.document.FeedMore || pulled.More || pulled.Behind
+	if v.document.UnreadKnown {
+		value, more = v.document.Unread, false
+	}
 	precision := services.Exact
 	if more || value > services.Retention {
-		precision = services.AtLeast
+		limit := v.caps.feedLimit()
+		if more || value > limit {
+			precision = services.AtLeast
+		}
+		value = min(value, limit)
 	}
-	badges.HomeFeed = services.NewCount(min(value, services.Retention), precision, time.Time{})
+	badges.HomeFeed = services.NewCount(value, precision, time.Time{})
 }
 
 // notifications are the unseen groups of the last days, by category. They leave day by day.

@@ -62,7 +62,14 @@ func (s *Service) newest(ctx context.Context, reader services.UserNumber) (newes
 			return 0, nil, err
 		}
 	}
-	for _, entry := range page.Entries {
+	entries := page.Entries
+	if len(entries) == changeEntries && !slices.ContainsFunc(entries, func(entry services.FeedEntry) bool { return entry.Counts }) {
+		// Nobody but the reader, or authors followed just now, are among the newest: the new ones are further down.
+		if entries, err = s.store.UnreadFeed(ctx, reader, page.Seen, changeEntries); err != nil {
+			return 0, nil, err
+		}
+	}
+	for _, entry := range entries {
 		if entry.Post <= page.Seen || len(authors) == changeAuthors {
 			break
 		}

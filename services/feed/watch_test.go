@@ -80,6 +80,20 @@ func TestAWatcherIsToldWhoseTheNewPostsAre(t *testing.T) {
 	}
 }
 
+// Own posts do not hide whose posts are new.
+func TestAWatcherWhoPostsMuchIsToldWhoseTheNewPostsAre(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	last := n.publish(author, "new")
+	n.Posts(reader, services.Retention+changeEntries)
+	n.Must(n.fan.Refill(t.Context(), reader))
+	n.Quiet(n.fan)
+	newest, authors, err := n.newest(t.Context(), reader)
+	if err != nil || newest != last || !slices.Equal(authors, []services.UserNumber{author}) {
+		t.Errorf("the newest is %s of %v, %v; want %s", newest, authors, err, last)
+	}
+}
+
 // Who is slow is told the latest, once; and the channel ends with the badges.
 func TestASlowWatcherIsToldTheLatest(t *testing.T) {
 	n := served(t)

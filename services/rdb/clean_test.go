@@ -44,9 +44,12 @@ func TestTrimInboxes(t *testing.T) {
 		if shown.Wholeness != Whole || shown.Floor != 30 || shown.Unlisted != 30 || len(shown.Entries) != 300 {
 			v.Errorf("%d entries above %d, %d", len(shown.Entries), shown.Floor, shown.Unlisted)
 		}
-		// What falls below the new floor is known for trimmed, and not listed again.
-		if late := v.add(v.stamp(), counted(30)); late.Status != Same {
+		// What falls below the new floor is known for trimmed, and not listed again; the number is another where it counts.
+		if late := v.add(v.stamp(), counted(30)); late.Status != Applied || len(v.snapshot().Entries) != 300 {
 			v.Errorf("a late post below the floor: %+v", late)
+		}
+		if late := v.add(v.stamp(), listed(30)); late.Status != Same {
+			v.Errorf("a late post below the floor that does not count: %+v", late)
 		}
 		v.lose(badgeKey(reader), inboxKey(reader))
 		v.build(FeedFacts{Entries: append(posts(1, 310, counted), posts(311, 320, listed)...)})

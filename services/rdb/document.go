@@ -33,6 +33,8 @@ type Document struct {
 	Seen          services.PostID
 	FeedCount     int
 	FeedMore      bool                        // FeedCount or more
+	Unread        int                         // of the whole feed, counted in SQL because FeedCount or more of Pulled are not all
+	UnreadKnown   bool                        // Unread was counted
 	Pulled        []services.FollowedAuthor   // whose posts are not in FeedCount, in no order
 	PulledCount   services.PulledCount        // what a node knows of Pulled when it renders
 	Hosts         []services.FollowedAuthor   // whose shows are on the board, in no order

@@ -29,10 +29,13 @@ const (
 // ceil(limit / depth)-th greatest of these lie at least limit posts, so that nothing older can be on the page.
 // depth is small when many are followed, so that whoever follows 2,000 reads little more than the page. bound
 // keeps a single author who posts without end to limit posts as well.
-const newestOfSources = `, page AS MATERIALIZED (
+//
+// among is a condition on a source a, and on id, that the posts meet besides; "" for none.
+func newestOfSources(among string) string {
+	return `, page AS MATERIALIZED (
 	SELECT CAST($3 AS BIGINT) AS size, 1 + 2 * CAST($3 AS BIGINT) / count(*) AS depth FROM sources
 ), marks AS MATERIALIZED (
-	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND id < $2 AND ` + feedPost + `
+	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND id < $2 ` + among + ` AND ` + feedPost + `
 		ORDER BY id DESC LIMIT 1 OFFSET (SELECT depth - 1 FROM page)) AS mark
 	FROM sources a
 ), floors AS MATERIALIZED (
@@ -40,14 +43,18 @@ const newestOfSources = `, page AS MATERIALIZED (
 		LIMIT 1 OFFSET (SELECT (size - 1) / depth FROM page)), 0) AS floor
 ), ranges AS MATERIALIZED (
 	SELECT a.author, a.since, a.pull, COALESCE((SELECT id FROM posts
-		WHERE posts.author = a.author AND posts.pull = a.pull AND id < $2 AND id >= floors.floor AND ` + feedPost + `
+		WHERE posts.author = a.author AND posts.pull = a.pull AND id < $2 ` + among + ` AND id >= floors.floor AND ` + feedPost + `
 		ORDER BY id DESC LIMIT 1 OFFSET (SELECT size - 1 FROM page)), floors.floor) AS bound
 	FROM sources a CROSS JOIN floors
 )
-SELECT p.id, p.author, CASE WHEN p.author <> $1 AND p.id > r.since THEN 1 ELSE 0 END
-FROM ranges r CROSS JOIN posts p
-WHERE p.author = r.author AND p.pull = r.pull AND p.id >= r.bound AND p.id < $2 AND ` + feedPost + `
+SELECT p.id, p.author, CASE WHEN p.author <> $1 AND p.id > a.since THEN 1 ELSE 0 END
+FROM ranges a CROSS JOIN posts p
+WHERE p.author = a.author AND p.pull = a.pull AND p.id >= a.bound AND p.id < $2 ` + among + ` AND ` + feedPost + `
 ORDER BY p.id DESC LIMIT $3`
+}
+
+// counting is met by what counts for the reader and is newer than $4.
+const counting = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 THEN a.since ELSE $4 END`
 
 const countOfSources = `
 SELECT count(*) FROM (
@@ -58,9 +65,11 @@ SELECT count(*) FROM (
 ) AS counted`
 
 var (
-	homeFeed = newStatement("home feed", `WITH `+ofAll+newestOfSources)
+	homeFeed = newStatement("home feed", `WITH `+ofAll+newestOfSources(""))
 
-	inboxFeed = newStatement("home feed of an inbox", `WITH `+ofInbox+newestOfSources)
+	inboxFeed = newStatement("home feed of an inbox", `WITH `+ofInbox+newestOfSources(""))
+
+	unreadFeed = newStatement("new posts of a home feed", `WITH `+ofAll+newestOfSources(counting))
 
 	newestOfFeed = newStatement("newest post of a home feed", `WITH `+ofAll+`
 SELECT COALESCE(max(newest), 0) FROM (
@@ -84,7 +93,7 @@ SELECT COALESCE(max(newest), 0) FROM (
 // the newest first, at most limit. Own posts and those from before the follow do not count. What it costs grows with the
 // number followed and with limit, not with how much the authors have written.
 func (s *Store) HomeFeed(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) ([]services.FeedEntry, error) {
-	return s.feed(ctx, homeFeed, reader, before, limit)
+	return s.feed(ctx, homeFeed, limit, reader, before)
 }
 
 // NewestOfFeed is the newest post that HomeFeed lists now, 0 when it lists none.
@@ -95,15 +104,21 @@ func (tx *Tx) NewestOfFeed(ctx context.Context, reader services.UserNumber) (new
 
 // InboxFeed lists what of HomeFeed is in the reader's inbox: the pushed posts, and his own whatever their way.
 func (s *Store) InboxFeed(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) ([]services.FeedEntry, error) {
-	return s.feed(ctx, inboxFeed, reader, before, limit)
+	return s.feed(ctx, inboxFeed, limit, reader, before)
 }
 
-func (s *Store) feed(ctx context.Context, st statement, reader services.UserNumber, before services.PostID, limit int) ([]services.FeedEntry, error) {
+// UnreadFeed lists the posts that CountNew counts, the newest first, at most limit.
+func (s *Store) UnreadFeed(ctx context.Context, reader services.UserNumber, seen services.PostID, limit int) ([]services.FeedEntry, error) {
+	return s.feed(ctx, unreadFeed, limit, reader, services.MaxPostID, seen)
+}
+
+// feed reads entries by a statement whose third parameter is the limit; more are those after it.
+func (s *Store) feed(ctx context.Context, st statement, limit int, reader services.UserNumber, before services.PostID, more ...any) ([]services.FeedEntry, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
 	var entries []services.FeedEntry
-	err := s.each(ctx, st, []any{reader, before, limit}, func(scan func(...any) error) error {
+	err := s.each(ctx, st, append([]any{reader, before, limit}, more...), func(scan func(...any) error) error {
 		var entry services.FeedEntry
 		err := scan(&entry.Post, &entry.Author, &entry.Counts)
 		entries = append(entries, entry)

@@ -55,6 +55,16 @@ func (m *feedModel) countNew(seen services.PostID, limit int) (count int) {
 	return count
 }
 
+// unread is what countNew counts.
+func (m *feedModel) unread(seen services.PostID, limit int) (entries []services.FeedEntry) {
+	for _, entry := range m.listed() {
+		if entry.Counts && entry.Post > seen && len(entries) < limit {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
 func (m *feedModel) newestCounting(upTo services.PostID) services.PostID {
 	for _, entry := range m.listed() {
 		if entry.Counts && entry.Post <= upTo {
@@ -97,6 +107,8 @@ func TestFeedAgainstModel(t *testing.T) {
 			}
 			equal(t, must(b.CountNew(b.ctx, m.reader, seen, limit))(t), m.countNew(seen, limit))
 			equal(t, must(b.CountNew(b.ctx, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			equal(t, must(b.UnreadFeed(b.ctx, m.reader, seen, limit))(t), m.unread(seen, limit))
+			equal(t, must(b.UnreadFeed(b.ctx, m.reader, 0, 1000))(t), m.unread(0, 1000))
 			m.checkNewest(b, t)
 			m.inbox = true
 			for _, before := range []services.PostID{before, services.MaxPostID} {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/fanout"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -36,5 +37,16 @@ func (w *World) SetMode(author services.UserNumber, mode services.AuthorMode) {
 		}
 		_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
 		return err
+	})
+}
+
+// PostAs publishes under an id that was made before.
+func (w *World) PostAs(author services.UserNumber, id services.PostID) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *store.Tx) error {
+		if err := insert(ctx, tx, author, id); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, fanout.FanOutJob(id))
 	})
 }

@@ -221,12 +221,7 @@ func (w *World) Unfollow(author services.UserNumber, readers ...services.UserNum
 func (w *World) Post(author services.UserNumber) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
-	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if err := insert(ctx, tx, author, id); err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, fanout.FanOutJob(id))
-	})
+	w.PostAs(author, id)
 	return id
 }
 

@@ -11,8 +11,8 @@ if not counts or id <= d.fq then
   if redis.call('ZSCORE', KEYS[2], entry:sub(1, 18) .. (counts and '-' or '+')) then return { 3 } end
 end
 if id <= d.floor then
-  if not counts or id <= d.ft then return { 2 } end
-  d.ft = id
+  if not counts or id <= d.ft and not trimmed(d, entry) then return { 2 } end
+  if id > d.ft then d.ft = id end
 else
   if redis.call('ZADD', KEYS[2], 0, entry) == 0 then return { 2 } end
   if not counts and id > d.fq then d.fq = id end

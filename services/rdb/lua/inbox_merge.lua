@@ -11,6 +11,6 @@ if ARGV[2] == '1' then fence(KEYS[1], d) end
 local added, ft = name(KEYS[1], 'F', ARGV[3]) and 1 or 0, d.ft
 if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end
 added = added + add(KEYS[2], d, 5)
-if added == 0 and d.ft == ft then return { 2 } end
+if added == 0 and d.ft == ft and not d.beyond then return { 2 } end
 trim(KEYS[2], d)
 return save(KEYS[1], KEYS[2], KEYS[3], d)

@@ -34,3 +34,10 @@ local function counted(b, on, d)
   redis.call('HSET', b, 'n', n, 'fc', string.format('%d', count) .. more)
   return nodes(on, { 1, n, 0 })
 end
+
+-- Whether a post may be among those that count and were trimmed: nodes go on counting them in SQL, once for each version, so
+-- that a change of them is a new version although the inbox does not hold them.
+local function trimmed(d, entry)
+  local id = entry:sub(1, 13)
+  return id > d.T and id <= d.ft and id <= d.floor
+end

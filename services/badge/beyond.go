@@ -1,0 +1,85 @@
+package badge
+
+import (
+	"context"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// feedLimit is how far new posts are counted: as far as a feed lists them, and farther where more is shown in full.
+func (c Caps) feedLimit() int {
+	return max(services.Retention, c.of(services.SourceHomeFeed)+1, c.of(CapTotal)+1)
+}
+
+// beyond remembers, of readers whose inbox does not hold all their new posts, how many there are. An inbox keeps the newest
+// posts, the reader's own among them: who posts much would be told of fewer new ones than there are.
+type beyond struct {
+	mu    sync.Mutex
+	users *lru.LRU[services.UserNumber, counted]
+}
+
+// counted is a number of new posts, and the versions of what it was counted for: every change of it raises one of them.
+type counted struct {
+	n, pulled uint64
+	unread    int
+}
+
+// beyondKept is of how many readers the number is remembered.
+const beyondKept = 20_000
+
+func newBeyond() *beyond {
+	users, err := lru.NewLRU[services.UserNumber, counted](beyondKept, nil)
+	if err != nil {
+		panic("badge: " + err.Error()) // only for sizes below 1
+	}
+	return &beyond{users: users}
+}
+
+func (b *beyond) of(user services.UserNumber, document *rdb.Document) (unread int, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	had, known := b.users.Get(user)
+	return had.unread, known && had.n == document.N && had.pulled == document.PulledCount.Sequence
+}
+
+func (b *beyond) keep(user services.UserNumber, document *rdb.Document) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.users.Add(user, counted{document.N, document.PulledCount.Sequence, document.Unread})
+}
+
+// withBeyond goes on counting in SQL where an inbox ends before the new posts do. It does so once for each version of a
+// document; where SQL does not answer in time the number stays AT_LEAST what the inbox has.
+func (s *Service) withBeyond(ctx context.Context, users []services.UserNumber, documents []rdb.Document) {
+	limit := s.caps.feedLimit()
+	var group errgroup.Group
+	group.SetLimit(cap(s.fallback))
+	for i := range documents {
+		document, user := &documents[i], users[i]
+		more := document.FeedMore || document.PulledCount.More
+		if !document.Ready || !more || document.FeedCount+document.PulledCount.New >= limit {
+			continue
+		}
+		if document.Unread, document.UnreadKnown = s.beyond.of(user, document); document.UnreadKnown {
+			continue
+		}
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, s.patience)
+			defer cancel()
+			unread, err := s.store.CountNew(ctx, user, document.Seen, limit+1)
+			if err != nil {
+				s.log.Debug("new posts beyond an inbox were not counted", "error", err)
+				return nil
+			}
+			document.Unread, document.UnreadKnown = unread, true
+			s.beyond.keep(user, document)
+			return nil
+		})
+	}
+	_ = group.Wait() // what fails leaves the number as it is
+}

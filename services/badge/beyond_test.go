@@ -1,0 +1,150 @@
+package badge
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store/storetest"
+)
+
+// agrees holds that the number, what explains it and the facts are all so many, whoever's node is asked.
+func (n node) agrees(user services.UserNumber, want int, precision services.Precision) *services.Badges {
+	n.TB.Helper()
+	badges := n.feed(user, want, precision)
+	if items := n.explained(user)["HOME_FEED"]; len(items) != want {
+		n.TB.Errorf("%d items explain a number of %d", len(items), want)
+	}
+	facts, err := n.ReadFacts(n.TB.Context(), user)
+	n.Must(err)
+	if facts.HomeFeed.Value != want {
+		n.TB.Errorf("the facts say %d, want %d", facts.HomeFeed.Value, want)
+	}
+	other := newNode(n.AnotherNode())
+	other.caps = n.caps
+	other.feed(user, want, precision)
+	return badges
+}
+
+// Who posts much is told of every new post of others, although their own fill the inbox: the number goes on beyond the list,
+// through deletions, late arrivals, marks and unfollows, each of which is a newer version.
+func TestOwnPostsTakeNoRoomInTheNumber(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, reader := n.fan(0)
+		other := n.Strangers(1)[0]
+		n.Follow(other, reader)
+		n.Quiet(n.World.Fanout)
+		ids := append(n.Posts(author, 40), n.Posts(other, 3)...)
+		late := n.IDs.Next()
+		n.Posts(reader, services.Retention+40)
+		n.Must(n.World.Fanout.Refill(t.Context(), reader))
+		n.Quiet(n.World.Fanout)
+		before := n.agrees(reader, 43, services.Exact).Version
+		for _, step := range []struct {
+			what string
+			do   func()
+			want int
+		}{
+			{"a deletion beyond the list", func() { n.Delete(ids[5]) }, 42},
+			{"a new post", func() { n.Post(author) }, 43},
+			{"a post that arrives late, beyond the list", func() { n.PostAs(author, late) }, 44},
+			{"a mark beyond the list", func() { n.seen(reader, ids[10]) }, 34},
+			{"an unfollow", func() { n.Unfollow(other, reader) }, 31},
+			{"a mark of everything", func() { n.seen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour))) }, 0},
+		} {
+			t.Log(step.what)
+			step.do()
+			n.Quiet(n.World.Fanout)
+			now := n.agrees(reader, step.want, services.Exact).Version
+			if now <= before {
+				t.Errorf("%s: version %s after %s", step.what, now, before)
+			}
+			before = now
+		}
+	})
+}
+
+// Of somebody who follows nobody but a person with 300 and more new posts, as many are explained as the number says, although
+// own posts stand among the newest 300.
+func TestAsManyAreExplainedAsTheNumberSays(t *testing.T) {
+	n := served(t)
+	author, reader := n.fan(0)
+	n.Posts(author, 150)
+	n.Posts(reader, 18)
+	n.Posts(author, 250)
+	n.Must(n.World.Fanout.Refill(t.Context(), reader))
+	n.Quiet(n.World.Fanout)
+	n.agrees(reader, services.Retention, services.AtLeast)
+}
+
+// Where more than 300 is shown in full, more is counted.
+func TestTheNumberReachesItsCap(t *testing.T) {
+	n := served(t)
+	author, reader := n.fan(0)
+	n.Posts(author, 500)
+	n.Must(n.World.Fanout.Refill(t.Context(), reader))
+	for limit, want := range map[int]struct {
+		value     int
+		precision services.Precision
+		display   string
+	}{
+		99:  {300, services.AtLeast, "99+"},
+		299: {300, services.AtLeast, "299+"},
+		450: {451, services.AtLeast, "450+"},
+		999: {500, services.Exact, "500"},
+	} {
+		n.Service = New(Config{Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Mirror: n.Mirror, Clock: n.Clock, Log: n.Log,
+			Caps: Caps{services.SourceHomeFeed: limit}})
+		if got := n.agrees(reader, want.value, want.precision).HomeFeed; got.Display != want.display {
+			t.Errorf("with a cap of %d %q is shown, want %q", limit, got.Display, want.display)
+		}
+	}
+}
+
+// The number beyond the list costs SQL once for each version of the document: a warm read is one round trip and no statement.
+func TestTheNumberBeyondTheListIsRemembered(t *testing.T) {
+	var statements atomic.Int64
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: storetest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
+	author, reader := n.fan(0)
+	n.Posts(author, 43)
+	n.Posts(reader, services.Retention+40)
+	n.Must(n.World.Fanout.Refill(t.Context(), reader))
+	n.Quiet(n.World.Fanout)
+	n.feed(reader, 43, services.Exact)
+	before := statements.Load()
+	ctx, trips := rdb.WithRoundTrips(t.Context())
+	badges, err := n.Read(ctx, reader)
+	if err != nil || badges.HomeFeed.Value != 43 || trips.Count() != 1 || statements.Load() != before {
+		t.Errorf("%+v, %v, after %d round trips and %d statements", badges.HomeFeed, err, trips.Count(), statements.Load()-before)
+	}
+	n.Must(n.Store.Close())
+	n.feed(reader, 43, services.Exact)
+	if got := n.restarted().read(reader).HomeFeed; got.Precision != services.AtLeast || got.Value > 43 {
+		t.Errorf("without SQL, on a node that has not counted: %+v", got)
+	}
+}
+
+// What a digest says others brought is not pushed out by own posts either.
+func TestOwnPostsTakeNoRoomInTheDigest(t *testing.T) {
+	n := served(t)
+	author, reader := n.fan(0)
+	since := n.Clock.Now().Add(-time.Second)
+	n.Posts(author, 43)
+	n.Posts(reader, services.Retention+40)
+	n.seen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour)))
+	digest, err := n.Digest(t.Context(), reader, since)
+	n.Must(err)
+	for _, part := range digest.Parts {
+		if part.Source == services.SourceHomeFeed && (part.Count.Value != 43 || len(digest.Authors) != 1) {
+			t.Errorf("the digest has %+v of %v", part.Count, digest.Authors)
+		}
+	}
+	if len(digest.Parts) == 0 || !strings.HasPrefix(string(digest.Parts[0].Source), "HOME") {
+		t.Errorf("the digest has %+v", digest.Parts)
+	}
+}
