@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -48,6 +49,10 @@ func (s *server) metrics() http.Handler {
 	counter("replays_delivered_total", "Times that replays were put into a list of a live board.", s.fanout.ReplaysDelivered)
 	counter("unread_clamped_total", "Numbers of unread messages that were found below nought. It stays 0.", s.fanout.Clamped)
 	gauge("badge_audit_lap_seconds", "How long the audit had been in its lap at this node's last turn: more than audit-every says that it does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
+	gauge("clock_ahead_seconds", "By how much this node's clock is ahead of the database's; negative when it is behind. 0 on SQLite, which has no clock of its own.", func() float64 {
+		ahead, _ := s.fanout.ClockAhead()
+		return ahead.Seconds()
+	})
 	gauge("redis_refuses_writes", "1 while Redis answers and takes no writes: counts are STALE then.", func() float64 {
 		if s.redis.RefusesWrites() {
 			return 1
@@ -118,12 +123,25 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(fanoutLag, prometheus.GaugeValue, lag.Oldest.Seconds())
 }
 
+// clockTolerance is by how much a node's clock may differ from the database's while the node takes traffic.
+const clockTolerance = 2 * time.Second
+
+// clockText says by how much this node's clock is off.
+func clockText(ahead time.Duration) string {
+	where := "ahead of"
+	if ahead < 0 {
+		where = "behind"
+	}
+	return fmt.Sprintf("this node's clock is %s %s the database's", ahead.Abs().Round(time.Millisecond), where)
+}
+
 // readiness answers whether this node takes traffic.
 type readiness struct {
 	yes     atomic.Bool
-	knows   func() bool   // whether it has read what it serves from memory
-	refuses func() bool   // whether SQL takes no writes: somebody else may have room
-	remark  func() string // on what a node that takes traffic cannot do; "" for nothing
+	knows   func() bool                              // whether it has read what it serves from memory
+	refuses func() bool                              // whether SQL takes no writes: somebody else may have room
+	ahead   func() (ahead time.Duration, known bool) // of this node's clock, before the database's
+	remark  func() string                            // on what a node that takes traffic cannot do; "" for nothing
 }
 
 func (r *readiness) set(yes bool) { r.yes.Store(yes) }
@@ -142,5 +160,14 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "not ready: the database takes no writes", http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = io.WriteString(w, "ready\n"+r.remark())
+	ahead, known := r.ahead()
+	if known && ahead.Abs() > clockTolerance {
+		http.Error(w, "not ready: "+clockText(ahead), http.StatusServiceUnavailable)
+		return
+	}
+	text := "ready\n"
+	if known {
+		text += clockText(ahead) + "\n"
+	}
+	_, _ = io.WriteString(w, text+r.remark())
 }

@@ -10,19 +10,12 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"tidings/services"
 	"tidings/services/fanout"
 )
-
-// stepClock is the machine's clock and what a test has let pass besides.
-type stepClock struct{ ahead atomic.Int64 }
-
-func (c *stepClock) Now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
-func (c *stepClock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
 // node is a whole server in this process, on a port of its own.
 type node struct {
@@ -40,6 +33,7 @@ type nodeOptions struct {
 	manual          bool
 	change          func(*Config)
 	carrying        func(*fanout.Config)
+	ahead           time.Duration // of its clock, before the machine's
 }
 
 // startNode starts a node in development mode; the test's end drains it.
@@ -55,6 +49,7 @@ func startNode(tb testing.TB, options nodeOptions) *node {
 		options.change(&cfg)
 	}
 	n := &node{tb: tb, clock: &stepClock{}}
+	n.clock.advance(options.ahead)
 	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	var changes []func(*fanout.Config)
 	if options.carrying != nil {

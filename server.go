@@ -177,6 +177,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return nil, errors.Join(err, s.redis.Close(), s.store.Close())
 	}
 	s.ready.knows = s.mirror.ShowsReady
+	s.ready.ahead = s.fanout.ClockAhead
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	s.limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.redis, Clock: s.clock, Log: log})

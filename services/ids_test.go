@@ -127,10 +127,31 @@ func TestObserve(t *testing.T) {
 	if id := ids.Next(); id <= ahead {
 		t.Errorf("%s is not after the one seen, %s", id, ahead)
 	}
-	poison := PostIDAt(now.Add(time.Hour))
+	poison := PostIDAt(now.Add(25 * time.Hour))
 	ids.Observe(poison)
 	if id := ids.Next(); id >= poison {
-		t.Errorf("an id from an hour ahead was followed: %s", id)
+		t.Errorf("an id from more than a day ahead was followed: %s", id)
+	}
+}
+
+// A node whose clock is off makes the ids that the database's clock gives it, still in order; and its time never falls behind
+// what it has made or seen.
+func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
+	real := time.UnixMilli(1_800_000_000_000)
+	clock := &handClock{now: real.Add(time.Hour)}
+	ids := NewIDClock(clock, 1)
+	ids.SetAhead(time.Hour)
+	if first := ids.Next(); !first.Time().Equal(real.UTC()) || !ids.Now().Equal(real.UTC()) {
+		t.Errorf("an hour ahead of %s the id is of %s and the time %s", real.UTC(), first.Time(), ids.Now())
+	}
+	ids.SetAhead(apart / 2) // which is the way of a message
+	last := ids.Next()
+	if !last.Time().Equal(clock.now.UTC()) {
+		t.Errorf("as good as right at %s the id is of %s", clock.now.UTC(), last.Time())
+	}
+	clock.now = real.Add(-time.Hour)
+	if next := ids.Next(); next <= last || ids.Now().Before(last.Time()) {
+		t.Errorf("after the clock was set back %s follows %s, and the time is %s", next, last, ids.Now())
 	}
 }
 

@@ -109,6 +109,7 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 	if err := CheckURL("replayUrl", replayURL); err != nil {
 		return s, false, err
 	}
+	unsaid := at.IsZero()
 	if at, err = s.moment("at", at, now); err != nil {
 		return s, false, err
 	}
@@ -117,6 +118,9 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 	case ShowCancelled:
 		return s, false, s.cancelled()
 	case ShowLive:
+		if unsaid && at.Before(s.StartedAt) { // by the clock of the node that was told of the start
+			at = s.StartedAt
+		}
 		if at.Before(s.StartedAt) {
 			return s, false, Errorf(Invalid, "at: %s is before %s started, %s", showTime(at), s.GlobalID(), showTime(s.StartedAt))
 		}

@@ -65,6 +65,7 @@ type Fanout struct {
 	slots    chan struct{} // of rebuilds
 	rebuilt  rebuildCounts
 	stale    staleViews
+	skew     skew
 	paces    paces
 	inDoubt  inDoubt
 	inFlight inFlight

@@ -34,16 +34,21 @@ type Heartbeat struct{ fanout *Fanout }
 // Heartbeat makes this node's heartbeat.
 func (f *Fanout) Heartbeat() *Heartbeat { return &Heartbeat{fanout: f} }
 
-// Begin frees what a process of the same name held that is no more, and makes this node known. It comes before the workers.
+// Begin frees what a process of the same name held that is no more, makes this node known, and lets its ids follow those that
+// are there. It comes before the workers.
 func (h *Heartbeat) Begin(ctx context.Context) error {
 	freed, err := h.fanout.store.FreeOwnJobs(ctx)
 	if freed > 0 {
 		h.fanout.log.Info("the process before did not end well: its jobs are done again", "jobs", freed)
 	}
-	if err == nil {
-		_, err = h.fanout.store.Beat(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	nodes, err := h.fanout.store.Beat(ctx)
+	if err != nil {
+		return err
+	}
+	return h.fanout.followClocks(ctx, nodes)
 }
 
 // Run beats until ctx ends, and then takes this node off the list. It outlives the workers.
@@ -72,6 +77,11 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	nodes, err := f.store.Beat(ctx)
 	if err != nil {
 		return err
+	}
+	if len(nodes) > 0 { // alone on the database, this node makes the greatest post itself
+		if err := f.followClocks(ctx, nodes); err != nil {
+			return err
+		}
 	}
 	if err := f.inDoubt.giveBack(ctx, f); err != nil {
 		return err

@@ -59,7 +59,7 @@ func New(cfg Config) *Service {
 	}
 }
 
-// maxSkew is how far ahead of this node's clock a place may lie: other nodes' clocks differ.
+// maxSkew is how far ahead of this node's time a place may lie: other nodes' clocks differ.
 const maxSkew = time.Minute
 
 // MarkSeen is the op by which a reader has looked at their feed up to a place. 0 is the newest post that the feed holds when
@@ -90,11 +90,12 @@ func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.U
 		return tx.NewestOfFeed(ctx, reader)
 	}
 	name := services.GlobalID(services.PostType, upTo.String())
-	if limit := services.PostIDAt(s.clock.Now().Add(maxSkew)); upTo > limit {
-		return 0, services.Errorf(services.Invalid, "upTo: %s is in the future", name)
-	}
 	_, err := tx.Post(ctx, upTo)
-	if services.CodeOf(err) == services.NotFound {
+	switch {
+	case services.CodeOf(err) != services.NotFound: // what is there is not in the future, whatever the clock says
+	case upTo > services.PostIDAt(s.ids.Now().Add(maxSkew)):
+		err = services.Errorf(services.Invalid, "upTo: %s is in the future", name)
+	default:
 		err = services.Errorf(services.NotFound, "upTo: there is no %s", name)
 	}
 	return upTo, err

@@ -17,7 +17,7 @@ func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *
 	return &fanout.Op{
 		Name: "scheduleShow", Actor: host, Input: fmt.Sprintf("%q %q %s", draft.Title, draft.CoverURL, timeText(&draft.PlannedAt)),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			show, err := services.ScheduleShow(s.ids.Next(), host, draft, tx.Now)
+			show, err := services.ScheduleShow(s.ids.Next(), host, draft, s.now(tx))
 			if err != nil {
 				return nil, err
 			}
@@ -99,7 +99,7 @@ func (s *Service) change(name string, host services.UserNumber, id services.Post
 			if err := tx.OwnShow(ctx, host, "showId", id, before.Host, err); err != nil {
 				return nil, err
 			}
-			after, changed, err := transition(before, tx.Now)
+			after, changed, err := transition(before, s.now(tx))
 			if err != nil || !changed {
 				return []string{before.GlobalID()}, err
 			}
@@ -108,6 +108,15 @@ func (s *Service) change(name string, host services.UserNumber, id services.Post
 		},
 		Own: s.mirror.RefreshShows, View: ownShows,
 	}
+}
+
+// now is the time of a transaction, and no earlier than what this node has made or seen: a clock that was set back makes
+// nothing be told of the future.
+func (s *Service) now(tx *store.Tx) time.Time {
+	if latest := s.ids.Now(); latest.After(tx.Now) {
+		return latest
+	}
+	return tx.Now
 }
 
 // textOf and timeText tell a value from none, for idempotency.

@@ -109,7 +109,7 @@ func (s *Service) factual(ctx context.Context, viewer services.UserNumber, after
 // reach catches memory up with the version of a session, which field named; INVALID for one that no node can have made.
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
-	if session.Made.Time().After(s.clock.Now().Add(maxSkew)) {
+	if session.Made.Time().After(s.ids.Now().Add(maxSkew)) {
 		return never
 	}
 	err := s.mirror.CatchUpShows(ctx, session.Version)

@@ -102,6 +102,12 @@ func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 			if err != nil {
 				return nil, err
 			}
+			// Whatever the clocks say: no post that is there already is newer than the follow.
+			greatest, err := tx.GreatestPost(ctx)
+			if err != nil {
+				return nil, err
+			}
+			s.ids.Observe(greatest)
 			created, err := tx.InsertFollow(ctx, services.Edge{Follower: follower, Followee: followee, Since: s.ids.Next()})
 			if err != nil {
 				return nil, err

@@ -35,6 +35,7 @@ var (
 // Node is a process that shares this database, as its last heartbeat shows it.
 type Node struct {
 	Name   string
+	Self   bool          // it is the one that asks
 	Silent time.Duration // since its last heartbeat, by the database's clock
 	Ahead  time.Duration // of its clock before the database's, less what the heartbeat took on its way
 }
@@ -52,6 +53,7 @@ func (s *Store) Beat(ctx context.Context) (nodes []Node, err error) {
 		var node Node
 		var silent, ahead int64
 		err := scan(&node.Name, &silent, &ahead)
+		node.Self = node.Name == s.node
 		node.Silent, node.Ahead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
 		nodes = append(nodes, node)
 		return err

@@ -30,6 +30,8 @@ var (
 
 	postsByID = newStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
+	greatestPost = newStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
+
 	authorPosts = newStatement("an author's posts", `SELECT id FROM posts
 		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 )
@@ -47,6 +49,23 @@ func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
 		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
 	}
 	return err
+}
+
+// GreatestPost is the greatest id of all posts, 0 when there is none, as this transaction first saw it. A new post's is greater
+// whatever the clocks say, or else it would be older than what has been seen.
+func (tx *Tx) GreatestPost(ctx context.Context) (services.PostID, error) {
+	if tx.greatest == 0 {
+		if _, err := tx.one(ctx, greatestPost, nil, &tx.greatest); err != nil {
+			return 0, err
+		}
+	}
+	return tx.greatest, nil
+}
+
+// GreatestPost is the greatest id of all posts, 0 when there is none.
+func (s *Store) GreatestPost(ctx context.Context) (greatest services.PostID, err error) {
+	_, err = s.one(ctx, greatestPost, nil, &greatest)
+	return greatest, err
 }
 
 // DeletePost takes a post out of everything; its row stays. It returns the post as it is now. deleted is false when

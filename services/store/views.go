@@ -66,19 +66,19 @@ func (tx *Tx) RemoveViewItem(ctx context.Context, view services.View, item strin
 	return err
 }
 
-// TouchView notes that a user looked at a view, up to a time, the zero time for all that is in it. The time never goes
-// back; what stands is answered. INVALID for a time that is in the future and beyond the newest item.
-func (tx *Tx) TouchView(ctx context.Context, user services.UserNumber, view services.View, upTo time.Time) (services.ViewAccess, error) {
+// TouchView notes that a user looked at a view, up to a time, the zero time for the newest item that is in it: what a clock
+// says would hide what comes with an earlier time. The time never goes back; what stands is answered. INVALID for a time that
+// is after latest, the greatest that a clock can say by now, and beyond the newest item.
+func (tx *Tx) TouchView(ctx context.Context, user services.UserNumber, view services.View, upTo, latest time.Time) (services.ViewAccess, error) {
 	var newest int64
 	if _, err := tx.one(ctx, newestViewItem, []any{view.Code, view.ID}, &newest); err != nil {
 		return services.ViewAccess{}, err
 	}
-	head := fromMicros(max(newest, micros(tx.Now)))
-	if upTo.After(head) {
+	if upTo.After(fromMicros(max(newest, micros(tx.Now), micros(latest)))) {
 		return services.ViewAccess{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
 	}
 	if upTo.IsZero() {
-		upTo = head
+		upTo = fromMicros(newest)
 	}
 	var stands int64
 	_, err := tx.one(ctx, raisePosition, []any{user, view.Code, view.ID, upTo, tx.Now}, &stands)

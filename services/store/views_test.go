@@ -36,7 +36,7 @@ func (b *bundle) removeItem(view services.View, item string) {
 func (b *bundle) touch(user services.UserNumber, view services.View, upTo time.Time) (access services.ViewAccess) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
-		access, err = tx.TouchView(b.ctx, user, view, upTo)
+		access, err = tx.TouchView(b.ctx, user, view, upTo, tx.Now)
 		return err
 	})
 	return access
@@ -78,10 +78,12 @@ func TestTouchView(t *testing.T) {
 		b.clock.advance(time.Second)
 		equal(b.t, b.touch(1, news, at(20)), services.ViewAccess{View: news, UpTo: at(50), LastAccessAt: b.clock.Now()}) // never back
 		equal(b.t, b.touch(2, news, at(20)).UpTo, at(20))
-		equal(b.t, b.touch(2, news, time.Time{}).UpTo, b.clock.Now()) // all there is
+		b.addItem(news, "the newest", at(30))
+		equal(b.t, b.touch(2, news, time.Time{}).UpTo, at(30)) // all there is, whatever the time
 		ahead := b.clock.Now().Add(time.Second)
-		touch := func(tx *store.Tx) error { _, err := tx.TouchView(b.ctx, 2, news, ahead); return err }
+		touch := func(tx *store.Tx) error { _, err := tx.TouchView(b.ctx, 2, news, ahead, tx.Now); return err }
 		coded(b.t, b.Write(b.ctx, touch), services.Invalid)
+		b.write(func(tx *store.Tx) error { _, err := tx.TouchView(b.ctx, 4, news, ahead, ahead); return err })
 		b.addItem(news, "of a clock that is ahead", ahead)
 		equal(b.t, b.touch(2, news, ahead).UpTo, ahead)
 		equal(b.t, b.touch(3, news, time.Time{}).UpTo, ahead)

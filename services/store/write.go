@@ -21,6 +21,8 @@ type Tx struct {
 	began   time.Time // the first function's Now, and never later than the clock: jobs are due then
 	grouped []NewJob  // to be added at its end
 	logged  bool      // something was appended to the log
+
+	greatest services.PostID // see GreatestPost
 	runner
 }
 

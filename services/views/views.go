@@ -56,7 +56,7 @@ func (s *Service) Add(view services.View, item string, at time.Time) (*fanout.Op
 	}
 	reported := services.ViewItem{Item: item, At: at.UTC().Truncate(time.Millisecond)}
 	return s.onItem("addViewItem", view, item, at.UTC().String(), func(ctx context.Context, tx *store.Tx) error {
-		if at.After(tx.Now.Add(clocksDiffer)) {
+		if at.After(tx.Now.Add(clocksDiffer)) && at.After(s.fanout.Now().Add(clocksDiffer)) {
 			return services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
 		_, err := tx.AddViewItem(ctx, view, reported)
@@ -99,7 +99,7 @@ func (s *Service) onItem(name string, view services.View, item, more string, cha
 }
 
 // Touch is the op by which a user looks at a view: what happened up to a time is no longer new for him, without one
-// everything that is in it. INVALID for a time that is in the future and beyond the newest item.
+// everything that is in it now. INVALID for a time that is in the future and beyond the newest item.
 func (s *Service) Touch(user services.UserNumber, view services.View, upTo *time.Time) (*fanout.Op, error) {
 	if err := view.Check(); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (s *Service) Touch(user services.UserNumber, view services.View, upTo *time
 	return &fanout.Op{
 		Name: "touchView", Actor: user, Input: fmt.Sprintf("%q", []string{view.Code, view.ID, input}),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			_, err := tx.TouchView(ctx, user, view, until)
+			_, err := tx.TouchView(ctx, user, view, until, s.fanout.Now())
 			return nil, err
 		},
 	}, nil

@@ -1,0 +1,61 @@
+package fanout
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"tidings/services/store"
+)
+
+// skew is by how much this node's clock is ahead of the database's, as its heartbeats show it. What a heartbeat takes on its
+// way makes the clock look behind: the greatest of the last few is nearest to the truth.
+type skew struct {
+	mu     sync.Mutex
+	recent [16]time.Duration
+	noted  int
+}
+
+func (s *skew) note(ahead time.Duration) (estimate time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recent[s.noted%len(s.recent)] = ahead
+	s.noted++
+	return s.estimate()
+}
+
+// estimate is called with mu held, when something was noted.
+func (s *skew) estimate() time.Duration {
+	greatest := s.recent[0]
+	for _, ahead := range s.recent[:min(s.noted, len(s.recent))] {
+		greatest = max(greatest, ahead)
+	}
+	return greatest
+}
+
+// ClockAhead is by how much this node's clock is ahead of the database's, negative when it is behind. It is known from the
+// first heartbeat on; on SQLite, whose clock is this node's, never.
+func (f *Fanout) ClockAhead() (ahead time.Duration, known bool) {
+	f.skew.mu.Lock()
+	defer f.skew.mu.Unlock()
+	if f.skew.noted == 0 {
+		return 0, false
+	}
+	return f.skew.estimate(), true
+}
+
+// Now is this node's time, corrected by the database's clock and not before anything that it has made or seen; see
+// services.IDClock.
+func (f *Fanout) Now() time.Time { return f.ids.Now() }
+
+// followClocks lets this node's ids follow the database's clock and the greatest post, whoever made it.
+func (f *Fanout) followClocks(ctx context.Context, nodes []store.Node) error {
+	for _, node := range nodes {
+		if node.Self {
+			f.ids.SetAhead(f.skew.note(node.Ahead))
+		}
+	}
+	greatest, err := f.store.GreatestPost(ctx)
+	f.ids.Observe(greatest)
+	return err
+}
