@@ -76,6 +76,7 @@ func newBoards(nodes []*node, flush func()) *boards {
 	for i := range 2 {
 		b.readers = append(b.readers, fmt.Sprintf("b%d-reader%d", number, i))
 	}
+	nodes[0].people(slices.Concat(b.hosts, b.readers)...)
 	b.begin = b.note()
 	return b
 }

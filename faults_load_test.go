@@ -50,6 +50,7 @@ func newLoad(tb testing.TB, retries bool, url func() string) *load {
 	for i := range 6 {
 		person := fmt.Sprintf("%s-%c", l.run, 'a'+i)
 		l.people, l.doors[person] = append(l.people, person), &sync.Mutex{}
+		l.meet(person)
 	}
 	return l
 }

@@ -24,6 +24,14 @@ func (l *load) watchAll(url string) []*watch {
 	return watches
 }
 
+// meet makes somebody, whose own token does so.
+func (l *load) meet(person string) {
+	l.tb.Helper()
+	if code := l.mutate(person, `{viewer{user{key}}}`, nil, nil); code != "" {
+		l.tb.Fatalf("%s comes: %s", person, code)
+	}
+}
+
 // witness follows somebody who has published a number of posts, of which he has seen the first two; an old device of
 // his reports the first one as seen again and again. Whoever reads his badges, at any moment and from whatever engine,
 // must get the number of the others.
@@ -51,12 +59,14 @@ func newWitness(l *load, posts int) *witness {
 		}
 		return data.R.Post.ID
 	}
+	l.meet(author)
 	must(w.name, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author})
 	var ids []string
 	for range posts + 2 {
 		ids = append(ids, must(author, `mutation($key:String){r:publishPost(input:{body:"old",idempotencyKey:$key}){post{id}}}`, nil))
 	}
 	w.first = ids[0]
+	l.meet(author)
 	must(w.name, `mutation($key:String,$p:ID){markHomeFeedSeen(input:{upTo:$p,idempotencyKey:$key}){badges{version}}}`, map[string]any{"p": ids[1]})
 	converge(l.tb, convergence, func() error {
 		got, err := l.badgesOf(w.name)

@@ -51,6 +51,7 @@ func newWorld(n *node, flush func()) *world {
 		w.people = append(w.people, person)
 		w.follows[person] = map[string]int{}
 	}
+	n.people(w.people...)
 	return w
 }
 

@@ -1,19 +1,22 @@
 package main
 
-// people makes users as a host application does, which tells of each.
+import "tidings/services/store"
+
+// people makes users, as the host application does by naming them.
 func (n *node) people(keys ...string) {
 	n.tb.Helper()
-	events := make([]any, len(keys))
-	for i, key := range keys {
-		events[i] = map[string]any{"setProfile": map[string]any{"as": "user:" + key}}
+	err := n.store.Write(n.tb.Context(), func(tx *store.Tx) error {
+		_, err := tx.EnsureUsers(n.tb.Context(), keys)
+		return err
+	})
+	if err != nil {
+		n.tb.Fatal(err)
 	}
-	var data struct {
-		Ingest struct{ Results []struct{ Error any } }
-	}
-	n.must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": events}, &data)
-	for i, result := range data.Ingest.Results {
-		if result.Error != nil {
-			n.tb.Fatalf("%s: %v", keys[i], result.Error)
-		}
-	}
+}
+
+// follow lets somebody follow a user, who is made if there is none.
+func (n *node) follow(as, whom string) {
+	n.tb.Helper()
+	n.people(whom)
+	n.must(as, `mutation($u:ID!){follow(input:{userId:$u}){badges{total{value}}}}`, map[string]any{"u": "user:" + whom}, nil)
 }

@@ -308,11 +308,6 @@ func (n *node) publish(as, body string) string {
 	return data.PublishPost.Post.ID
 }
 
-func (n *node) follow(as, whom string) {
-	n.tb.Helper()
-	n.must(as, `mutation($u:ID!){follow(input:{userId:$u}){badges{total{value}}}}`, map[string]any{"u": "user:" + whom}, nil)
-}
-
 func (n *node) markFeedSeen(as, upTo string) badges {
 	n.tb.Helper()
 	var place any

@@ -27,6 +27,7 @@ func TestNodeStartsWithoutRedis(t *testing.T) {
 		}
 		return data.Viewer.Badges
 	}
+	mutation("author", `{viewer{user{key}}}`) // whose own token makes them
 	mutation("reader", `mutation{follow(input:{userId:"user:author"}){user{id}}}`)
 	mutation("author", `mutation{publishPost(input:{body:"one"}){post{id}}}`)
 	if got := shown(); got.HomeFeed.Value != 1 || got.HomeFeed.Precision != "STALE" {

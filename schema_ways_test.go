@@ -245,14 +245,15 @@ func (s shape) selection(name string, depth int) string {
 	case "INTERFACE", "UNION":
 		text := "{__typename"
 		for _, object := range slices.Sorted(slices.Values(s.objects(name))) {
-			text += " ... on " + object + s.fields(object, depth, object+"_")
+			text += " ... on " + object + s.fields(object, depth, s.objects(name))
 		}
 		return text + "}"
 	}
-	return s.fields(name, depth, "")
+	return s.fields(name, depth, nil)
 }
 
-func (s shape) fields(object string, depth int, alias string) string {
+// fields selects the fields of an object, which stands beside others: a field whose type is another there has a name of its own.
+func (s shape) fields(object string, depth int, others []string) string {
 	text := "{__typename"
 	for _, field := range s.types[object].Fields {
 		kind := field.Type.named()
@@ -261,12 +262,20 @@ func (s shape) fields(object string, depth int, alias string) string {
 		if needs || kind == "Badges" || kind == "BadgeCount" || !leaf && depth == 0 {
 			continue
 		}
-		if text += " "; alias != "" {
-			text += alias + field.Name + ":"
+		text += " "
+		if slices.ContainsFunc(others, func(other string) bool { return s.differs(other, field) }) {
+			text += object + "_" + field.Name + ":"
 		}
 		text += field.Name + s.selection(kind, depth-1)
 	}
 	return text + "}"
+}
+
+// differs says that an object has a field of the same name and of another type.
+func (s shape) differs(object string, field shapeField) bool {
+	return slices.ContainsFunc(s.types[object].Fields, func(other shapeField) bool {
+		return other.Name == field.Name && other.Type.text() != field.Type.text()
+	})
 }
 
 // volatile are the fields whose values differ from one answer to the next.

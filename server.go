@@ -173,7 +173,10 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return ""
 	}
 	root := s.wire(changes)
-	if err = s.fanout.BeginActivity(ctx); err != nil {
+	if err = s.fanout.BeginActivity(ctx); err == nil && cfg.Development() {
+		_, err = root.Social.Make(ctx, web.People)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.redis.Close(), s.store.Close())
 	}
 	s.ready.knows = s.mirror.ShowsReady

@@ -16,6 +16,7 @@ func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
 	var conversation struct {
 		C struct{ Conversation struct{ ID string } }
 	}
+	n.people("reader", "other")
 	n.must("author", `mutation{c:createConversation(input:{kind:GROUP,memberIds:["user:reader","user:other"]}){conversation{id}}}`, nil, &conversation)
 	say := func() {
 		n.must("author", `mutation($c:ID!){s:sendMessage(input:{conversationId:$c,body:"hm"}){message{id}}}`,

@@ -20,6 +20,7 @@ func den(t *testing.T, n *node, owner string, members ...string) (room string, s
 	for i, member := range members {
 		keys[i] = "user:" + member
 	}
+	n.people(members...)
 	n.must(owner, `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"den",memberIds:$m}){conversation{id}}}`, map[string]any{"m": keys}, &data)
 	room = data.CreateConversation.Conversation.ID
 	say = func(n *node) {

@@ -16,7 +16,7 @@ func (r *adminResolver) Cleaner(ctx context.Context, obj *graph.Admin) (*graph.C
 }
 
 func (r *adminResolver) Author(ctx context.Context, obj *graph.Admin, userID string) (*graph.AuthorAudience, error) {
-	number, err := r.mentioned(ctx, "userId", userID)
+	number, err := r.number(ctx, "userId", userID)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (r *mutationResolver) RecountBadges(ctx context.Context, input graph.Recoun
 	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
 		return nil, err
 	}
-	user, err := r.mentioned(ctx, "userId", input.UserID)
+	user, err := r.number(ctx, "userId", input.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (r *mutationResolver) PinAuthorMode(ctx context.Context, input graph.PinAut
 	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
 		return nil, err
 	}
-	author, err := r.mentioned(ctx, "userId", input.UserID)
+	author, err := r.number(ctx, "userId", input.UserID)
 	if err != nil {
 		return nil, err
 	}

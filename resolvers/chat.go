@@ -162,22 +162,6 @@ func (r *Resolver) inConversation(ctx context.Context, conversationID string, ke
 	return &graph.ConversationPayload{Conversation: conversation, Badges: badges}, err
 }
 
-// numbers are the users of global ids, who exist once they are named.
-func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]services.UserNumber, error) {
-	const most = 500
-	if len(ids) > most {
-		return nil, services.Errorf(services.Invalid, "%s: up to %d are allowed, got %d", field, most, len(ids))
-	}
-	users := make([]services.UserNumber, len(ids))
-	for i, id := range ids {
-		var err error
-		if users[i], err = r.number(ctx, field, id); err != nil {
-			return nil, err
-		}
-	}
-	return users, nil
-}
-
 // mark is what markConversationRead says.
 func mark(upTo, token *string) (mark chat.Mark, err error) {
 	if token != nil {

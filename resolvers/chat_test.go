@@ -12,6 +12,7 @@ import (
 // talk makes a conversation of its creator and others and answers its id.
 func (a *api) talk(kind, creator string, others ...string) string {
 	a.t.Helper()
+	a.Named(others...)
 	ids := []string{}
 	for _, other := range others {
 		ids = append(ids, "user:"+other)
@@ -103,6 +104,7 @@ func TestTwoAndThreeAreFive(t *testing.T) {
 func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	a := newAPI(t)
 	group := a.talk("GROUP", "a", "b", "c")
+	a.Named("stranger")
 	first := a.say("b", group, "user:a", "user:stranger")
 	second := a.say("b", group)
 	a.wantWaits("two, one mentions", "a", "2+1")
@@ -184,6 +186,7 @@ func TestMembersAlone(t *testing.T) {
 // Whatever is not right gets its code and a word on what is wrong, and changes nothing.
 func TestBadInputInConversations(t *testing.T) {
 	a := newAPI(t)
+	a.Named("d", "e", "f")
 	group, direct, room := a.talk("GROUP", "a", "b", "c"), a.talk("DIRECT", "a", "b"), a.talk("ROOM", "a")
 	message, elsewhere := a.say("a", group), a.say("a", room)
 	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})

@@ -18,6 +18,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
 	}
+	ctx = byHost(ctx)
 	results := make([]graph.IngestResult, len(events))
 	ops, places := make([]*fanout.Op, 0, len(events)), make([]int, 0, len(events))
 	for i, event := range events {
@@ -91,11 +92,17 @@ func (r *Resolver) postEvent(ctx context.Context, event graph.IngestEvent) (*hap
 	switch {
 	case event.PublishPost != nil:
 		op, err := as(ctx, r, event.PublishPost.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			if _, err := r.numbers(ctx, "mentions", event.PublishPost.Mentions); err != nil {
+				return nil, err
+			}
 			return r.publish(actor, event.PublishPost.Body, event.PublishPost.ParentID, event.PublishPost.Mentions)
 		})
 		return &happening{op, "", event.PublishPost.Key}, err
 	case event.EditPost != nil:
 		op, err := as(ctx, r, event.EditPost.As, func(actor services.UserNumber) (*fanout.Op, error) {
+			if _, err := r.numbers(ctx, "mentions", event.EditPost.Mentions); err != nil {
+				return nil, err
+			}
 			return r.edit(actor, event.EditPost.PostID, event.EditPost.Body, event.EditPost.Mentions)
 		})
 		return &happening{op, event.EditPost.PostID, event.EditPost.Key}, err

@@ -9,26 +9,60 @@ import (
 	"tidings/services/feed"
 )
 
-// number is the user of a global id, who exists once he is named.
-func (r *Resolver) number(ctx context.Context, field, id string) (services.UserNumber, error) {
-	key, err := services.ParseUserID(field, id)
-	if err != nil {
-		return 0, err
+type byHostKey struct{}
+
+// byHost says that the host application names the users in what follows: it makes those that there are not.
+func byHost(ctx context.Context) context.Context { return context.WithValue(ctx, byHostKey{}, true) }
+
+// byScope is byHost where the token has the host application's scope, and not the operators' alone.
+func byScope(ctx context.Context) context.Context {
+	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
+		return byHost(ctx)
 	}
-	return r.Social.Number(ctx, key)
+	return ctx
 }
 
-// mentioned is the user of a global id, if he was ever mentioned: naming him here does not make him.
-func (r *Resolver) mentioned(ctx context.Context, field, id string) (services.UserNumber, error) {
-	key, err := services.ParseUserID(field, id)
+// hosts says whether the host application names the users: see byHost.
+func hosts(ctx context.Context) bool { return ctx.Value(byHostKey{}) != nil }
+
+// number is the user of a global id. NOT_FOUND when there is none, but see byHost.
+func (r *Resolver) number(ctx context.Context, field, id string) (services.UserNumber, error) {
+	numbers, err := r.numbers(ctx, field, []string{id})
 	if err != nil {
 		return 0, err
 	}
-	number, known, err := r.Social.Known(ctx, key)
-	if err == nil && !known {
-		err = services.Errorf(services.NotFound, "%s: there is no user %s", field, services.Quote(key))
+	return numbers[0], nil
+}
+
+// numbers are the users of up to 500 global ids, as number finds each: one query for all.
+func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]services.UserNumber, error) {
+	const most = 500
+	if len(ids) > most {
+		return nil, services.Errorf(services.Invalid, "%s: up to %d are allowed, got %d", field, most, len(ids))
 	}
-	return number, err
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		var err error
+		if keys[i], err = services.ParseUserID(field, id); err != nil {
+			return nil, err
+		}
+	}
+	find := r.Social.KnownAll
+	if hosts(ctx) {
+		find = r.Social.Make
+	}
+	known, err := find(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	users := make([]services.UserNumber, len(keys))
+	for i, key := range keys {
+		var ok bool
+		if users[i], ok = known[key]; !ok {
+			return nil, services.NoUser(field, key)
+		}
+	}
+	return users, nil
 }
 
 // pair is the viewer and the other user of a mutation.

@@ -45,6 +45,7 @@ func newAPI(t *testing.T) *api {
 
 func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *api {
 	t.Helper()
+	w.Named("alice", "bob", "carol")
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
 	a.resolver = &Resolver{

@@ -42,7 +42,7 @@ func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageRepo
 	return *graphReport(report), err
 }
 
-func (r *Resolver) sendSiteMessage(title, content string, kind *string, to []string) (*fanout.Op, error) {
+func (r *Resolver) sendSiteMessage(ctx context.Context, title, content string, kind *string, to []string) (*fanout.Op, error) {
 	if n := len(to); n == 0 || n > services.MaxMessageRecipients {
 		return nil, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", services.MaxMessageRecipients, n)
 	}
@@ -54,6 +54,18 @@ func (r *Resolver) sendSiteMessage(title, content string, kind *string, to []str
 		var err error
 		if message.To[i], err = services.ParseUserID("to", id); err != nil {
 			return nil, err
+		}
+	}
+	if hosts(ctx) {
+		return r.Messages.Send(message) // to users who are made if there are none
+	}
+	known, err := r.Social.KnownAll(ctx, message.To)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range message.To {
+		if _, ok := known[key]; !ok {
+			return nil, services.NoUser("to", key)
 		}
 	}
 	return r.Messages.Send(message)
@@ -141,7 +153,7 @@ func (r *Resolver) siteMessageEvent(ctx context.Context, event graph.IngestEvent
 	switch {
 	case event.SendSiteMessage != nil:
 		e := event.SendSiteMessage
-		op, err := r.sendSiteMessage(e.Title, e.Content, e.Type, e.To)
+		op, err := r.sendSiteMessage(ctx, e.Title, e.Content, e.Type, e.To)
 		return &happening{op, "", e.Key}, err
 	case event.EditSiteMessage != nil:
 		e := event.EditSiteMessage

@@ -27,7 +27,7 @@ func (r *mutationResolver) SendSiteMessage(ctx context.Context, input graph.Send
 	if err := r.host(ctx); err != nil {
 		return nil, err
 	}
-	op, err := r.sendSiteMessage(input.Title, input.Content, input.Type, input.To)
+	op, err := r.sendSiteMessage(byScope(ctx), input.Title, input.Content, input.Type, input.To)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegme
 	if err := r.host(ctx); err != nil {
 		return nil, err
 	}
-	number, err := r.number(ctx, "userId", input.UserID)
+	number, err := r.number(byScope(ctx), "userId", input.UserID)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func TestPeopleAnswerWithUserAndBadges(t *testing.T) {
 		code           services.Code
 	}{
 		{"unmute", "user:bob", services.Conflict}, {"mute", "user:alice", services.Invalid}, {"block", "post:1", services.Invalid},
-		{"hideFrom", "user:a b", services.Invalid}, {"unblock", "user:nobody", services.Conflict},
+		{"hideFrom", "user:a b", services.Invalid}, {"unblock", "user:nobody", services.NotFound}, {"unblock", "user:carol", services.Conflict},
 	} {
 		if got := a.about("alice", bad.mutation, bad.user); got.code() != bad.code {
 			t.Errorf("%s %s: %+v, want %s", bad.mutation, bad.user, got, bad.code)
@@ -56,6 +56,7 @@ func TestListsOfRestrictions(t *testing.T) {
 	a := newAPI(t)
 	for list, mutation := range map[string]string{"mutes": "mute", "blocks": "block", "hides": "hideFrom"} {
 		for i := range 5 {
+			a.Named(fmt.Sprint(mutation, i))
 			if got := a.about("alice", mutation, fmt.Sprint("user:", mutation, i)); got.code() != "" {
 				t.Fatalf("%+v", got)
 			}

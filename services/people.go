@@ -130,3 +130,9 @@ func span(least, most int) string {
 	}
 	return fmt.Sprintf("%d to %d", least, most)
 }
+
+// NoUser is the error for a user, named in an argument by their key, who is not there, or not for the caller: the two are
+// not told apart.
+func NoUser(argument, key string) error {
+	return Errorf(NotFound, "%s: there is no user %s", argument, Quote(key))
+}

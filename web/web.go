@@ -19,6 +19,9 @@ import (
 	"sync"
 )
 
+// People are the users of the tour, as whom the page lets anybody act in development mode. They exist from the start.
+var People = []string{"alice", "bob", "carol"}
+
 // GraphiQLConfig says what the GraphiQL page talks to.
 type GraphiQLConfig struct {
 	// Endpoint is the path of GraphQL on the same origin, for requests and for sockets. Empty is /graphql.

@@ -48,8 +48,8 @@ func (d Draft) input() string {
 
 // Publish is the op by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
 // comment or reply a reply; the author of what it answers is notified, and everybody whom it mentions: of the mention
-// alone where he is both. Who is in Mentions exists from then on; @key in the body names whom there is and is text else.
-// NOT_FOUND when the parent is not there, deleted, or hidden from the author. Who blocks the author is not mentioned.
+// alone where he is both. @key in the body names whom there is and is text else.
+// NOT_FOUND when the parent is not there, deleted, or hidden from the author, and for somebody in Mentions who is not there. Who blocks the author is not mentioned.
 func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
@@ -133,11 +133,15 @@ func parentOf(ctx context.Context, tx *store.Tx, author services.UserNumber, id 
 func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserNumber, draft Draft) ([]services.UserNumber, error) {
 	mentioned := map[services.UserNumber]bool{}
 	if len(draft.Mentions) > 0 {
-		numbers, err := tx.EnsureUsers(ctx, draft.Mentions)
+		numbers, err := tx.UserNumbers(ctx, draft.Mentions)
 		if err != nil {
 			return nil, err
 		}
-		for _, number := range numbers {
+		for _, key := range draft.Mentions {
+			number, known := numbers[key]
+			if !known {
+				return nil, services.NoUser("mentions", key)
+			}
 			mentioned[number] = true
 		}
 	}

@@ -1,7 +1,8 @@
 // Package social is people: who follows, mutes, blocks and hides from whom, profiles, and the import of follow graphs.
 //
 // A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the
-// job. Whoever is mentioned by a well-formed key exists from then on: the host application is the authority on users.
+// job. The host application is the authority on users: what it names exists from then on, and so does the user of a token.
+// Nobody else makes users.
 package social
 
 import (
@@ -50,25 +51,49 @@ func New(cfg Config) *Service {
 	}
 }
 
-// Number is the number of the user with the key, who is given one when he is first mentioned.
+// Number is the number of the user with the key, who is made if there is none: it is for the user that a token names.
 func (s *Service) Number(ctx context.Context, key string) (services.UserNumber, error) {
-	if err := services.CheckUserKey(key); err != nil {
-		return 0, err
-	}
-	number, ok, err := s.mirror.Number(ctx, key)
-	if err != nil || ok {
+	if number, ok, err := s.mirror.Number(ctx, key); err != nil || ok {
 		return number, err
 	}
-	err = s.store.Write(ctx, func(tx *store.Tx) error {
-		numbers, err := tx.EnsureUsers(ctx, []string{key})
-		number = numbers[key]
+	made, err := s.Make(ctx, []string{key})
+	return made[key], err
+}
+
+// Make finds users by their keys, and makes those that there are not: it is for the host application, which alone says who
+// there is. INVALID for what is no key.
+func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+	for _, key := range keys {
+		if err := services.CheckUserKey(key); err != nil {
+			return nil, err
+		}
+	}
+	numbers, err := s.KnownAll(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, key := range keys {
+		if _, known := numbers[key]; !known {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) == 0 {
+		return numbers, nil
+	}
+	var made map[string]services.UserNumber
+	err = s.store.Write(ctx, func(tx *store.Tx) (err error) {
+		made, err = tx.EnsureUsers(ctx, missing)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("user %s: %w", key, err)
+		return nil, fmt.Errorf("make %d users: %w", len(missing), err)
 	}
-	s.mirror.KeepNumber(key, number)
-	return number, nil
+	for key, number := range made {
+		numbers[key] = number
+		s.mirror.KeepNumber(key, number)
+	}
+	return numbers, nil
 }
 
 // Known finds a user by key without making him; ok is false when he was never mentioned.

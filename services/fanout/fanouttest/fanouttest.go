@@ -173,7 +173,13 @@ func (w *World) Strangers(count int) []services.UserNumber {
 		w.made++
 		keys[i] = fmt.Sprintf("user%04d", w.made)
 	}
-	users := make([]services.UserNumber, count)
+	return w.Named(keys...)
+}
+
+// Named makes users with these keys, as the host application does by naming them.
+func (w *World) Named(keys ...string) []services.UserNumber {
+	w.TB.Helper()
+	users := make([]services.UserNumber, len(keys))
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		numbers, err := tx.EnsureUsers(ctx, keys)
 		for i, key := range keys {
