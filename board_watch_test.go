@@ -21,12 +21,12 @@ type boardWatch struct {
 
 // boardEvent is an event of it.
 type boardEvent struct {
-	SessionID                               string
-	NewSession, More                        bool
-	WentLive, Ended, Rescheduled, Cancelled []boardShow
-	NewAbove                                int
-	LiveBoard                               count
-	Badges                                  struct {
+	SessionID                                          string
+	NewSession, More                                   bool
+	WentLive, Ended, Scheduled, Rescheduled, Cancelled []boardShow
+	NewAbove                                           int
+	LiveBoard                                          count
+	Badges                                             struct {
 		Version   string
 		LiveBoard count
 		Total     count
@@ -54,7 +54,7 @@ func (n *node) watchBoard(t *testing.T, as, session, since string) boardWatch {
 	}
 	send(t, conn, `{"id":"1","type":"subscribe","payload":{"variables":`+string(variables)+`,"query":`+
 		quoted(`subscription($session:String,$since:String){liveBoardChanged(sessionId:$session,since:$since){sessionId newSession more
-			wentLive{`+showFields+`} ended{`+showFields+`} rescheduled{`+showFields+`} cancelled{`+showFields+`}
+			wentLive{`+showFields+`} ended{`+showFields+`} scheduled{`+showFields+`} rescheduled{`+showFields+`} cancelled{`+showFields+`}
 			newAbove liveBoard{value precision} badges{version liveBoard{value precision} total{value}}}}`)+`}}`)
 	return boardWatch{t, conn}
 }

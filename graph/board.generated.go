@@ -134,6 +134,38 @@ func (ec *executionContext) fieldContext_LiveBoardChange_ended(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _LiveBoardChange_scheduled(ctx context.Context, field graphql.CollectedField, obj *LiveBoardChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LiveBoardChange_scheduled(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Scheduled, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []Show) graphql.Marshaler {
+			return ec.marshalNShow2ᚕtidingsᚋgraphᚐShowᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LiveBoardChange_scheduled(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LiveBoardChange",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Show(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _LiveBoardChange_rescheduled(ctx context.Context, field graphql.CollectedField, obj *LiveBoardChange) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -696,6 +728,11 @@ func (ec *executionContext) _LiveBoardChange(ctx context.Context, sel ast.Select
 			}
 		case "ended":
 			out.Values[i] = ec._LiveBoardChange_ended(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "scheduled":
+			out.Values[i] = ec._LiveBoardChange_scheduled(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -1115,10 +1115,12 @@ type LiveBoardChange struct {
 	SessionID string `json:"sessionId"`
 	// Whether the session that was asked for, or that the first event was of, is over: this is another one, of the board as it was when that ended.
 	NewSession bool `json:"newSession"`
-	// What went live since, as it is now, the newest start first; at most 100, as of each list.
+	// What runs and did not on the board: it went live since, or its host was followed since; as it is now, the newest start first; at most 100, as of each list.
 	WentLive []Show `json:"wentLive"`
 	// What has become a replay since, the newest end first.
 	Ended []Show `json:"ended"`
+	// What is upcoming and was not on the board: scheduled since, or its host was followed since; the soonest first.
+	Scheduled []Show `json:"scheduled"`
 	// What is upcoming still at another time, the soonest first.
 	Rescheduled []Show `json:"rescheduled"`
 	// What was upcoming and is cancelled.

@@ -303,6 +303,7 @@ type ComplexityRoot struct {
 		NewAbove    func(childComplexity int) int
 		NewSession  func(childComplexity int) int
 		Rescheduled func(childComplexity int) int
+		Scheduled   func(childComplexity int) int
 		SessionID   func(childComplexity int) int
 		WentLive    func(childComplexity int) int
 	}
@@ -1686,6 +1687,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LiveBoardChange.Rescheduled(childComplexity), true
+	case "LiveBoardChange.scheduled":
+		if e.ComplexityRoot.LiveBoardChange.Scheduled == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LiveBoardChange.Scheduled(childComplexity), true
 	case "LiveBoardChange.sessionId":
 		if e.ComplexityRoot.LiveBoardChange.SessionID == nil {
 			break
@@ -4562,6 +4569,8 @@ func (ec *executionContext) childFields_LiveBoardChange(ctx context.Context, fie
 		return ec.fieldContext_LiveBoardChange_wentLive(ctx, field)
 	case "ended":
 		return ec.fieldContext_LiveBoardChange_ended(ctx, field)
+	case "scheduled":
+		return ec.fieldContext_LiveBoardChange_scheduled(ctx, field)
 	case "rescheduled":
 		return ec.fieldContext_LiveBoardChange_rescheduled(ctx, field)
 	case "cancelled":

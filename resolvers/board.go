@@ -67,7 +67,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 
 // liveBoardChange reads the hosts of an event, with a loader of its own.
 func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
-	lists := [][]services.Show{change.WentLive, change.Ended, change.Rescheduled, change.Cancelled}
+	lists := [][]services.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserNumber
 	var ids []services.PostID
 	for _, list := range lists {
@@ -88,8 +88,8 @@ func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*gr
 		}
 	}
 	return &graph.LiveBoardChange{
-		SessionID: change.Session.String(), NewSession: change.Replaced, WentLive: shown[0], Ended: shown[1], Rescheduled: shown[2], Cancelled: shown[3],
-		More: change.More, NewAbove: change.NewAbove, LiveBoard: change.Badges.LiveBoard, Badges: *change.Badges,
+		SessionID: change.Session.String(), NewSession: change.Replaced, WentLive: shown[0], Ended: shown[1],
+		Scheduled: shown[2], Rescheduled: shown[3], Cancelled: shown[4], More: change.More, NewAbove: change.NewAbove, LiveBoard: change.Badges.LiveBoard, Badges: *change.Badges,
 	}, nil
 }
 

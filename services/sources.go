@@ -56,6 +56,7 @@ type Badges struct {
 	Announcements Count
 	Conversations ConversationCounts
 	LiveBoard     Count
+	LiveSequence  uint64    // what LiveBoard has counted: see LiveCount; it is not shown
 	Dots          []Dot     // every dot there is, by name
 	Quiet         bool      // it is the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes it next; zero is never

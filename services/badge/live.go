@@ -22,6 +22,7 @@ func (s *Service) withLive(documents []rdb.Document) {
 func (v *view) liveBoard(badges *services.Badges) {
 	live := v.document.LiveCount
 	v.learned(live.Sequence)
+	badges.LiveSequence = live.Sequence
 	badges.LiveBoard = exact(live.New)
 	if live.Behind {
 		badges.LiveBoard = services.NewCount(0, services.Unknown, time.Time{})

@@ -388,7 +388,7 @@ func TestAnOpenBoardWhoseRoomIsTaken(t *testing.T) {
 	}
 	w.Start(show)
 	h.later()
-	badges <- &services.Badges{Version: "3"}
+	badges <- &services.Badges{Version: "3", LiveSequence: 1 << 62}
 	if told := <-changes; told.Session != change.Session || len(told.WentLive) != 1 {
 		t.Errorf("what went live after the new session: %+v", told)
 	}

@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"tidings/services"
 	"tidings/services/mirror"
@@ -14,8 +15,9 @@ const MaxChanged = 100
 // Difference is how a board differs now from what a session froze of it. The shows are as they are now, each list in the
 // order of the board of now; the cancelled have no place there and stand by their ids.
 type Difference struct {
-	WentLive, Ended, Rescheduled, Cancelled []services.Show
-	More                                    bool // some are left out: no list has more than MaxChanged
+	WentLive, Ended, Scheduled, Rescheduled, Cancelled []services.Show
+
+	More bool // some are left out: no list has more than MaxChanged
 }
 
 // difference sorts the moves since a session by what they mean to who looks at its board.
@@ -30,19 +32,27 @@ func difference(moves []mirror.ShowMove) (d Difference) {
 			d.WentLive = append(d.WentLive, move.Is)
 		case is == services.ShowReplay && was != services.ShowReplay:
 			d.Ended = append(d.Ended, move.Is)
+		case is == services.ShowUpcoming && was == "":
+			d.Scheduled = append(d.Scheduled, planned(move.Is))
 		case is == services.ShowUpcoming && was == services.ShowUpcoming && !move.Is.PlannedAt.Equal(move.Was.PlannedAt):
-			d.Rescheduled = append(d.Rescheduled, move.Is)
+			d.Rescheduled = append(d.Rescheduled, planned(move.Is))
 		case is == services.ShowCancelled && was == services.ShowUpcoming:
 			d.Cancelled = append(d.Cancelled, move.Is)
 		}
 	}
-	for _, list := range []*[]services.Show{&d.WentLive, &d.Ended, &d.Rescheduled, &d.Cancelled} {
+	for _, list := range []*[]services.Show{&d.WentLive, &d.Ended, &d.Scheduled, &d.Rescheduled, &d.Cancelled} {
 		slices.SortFunc(*list, byPlace)
 		if len(*list) > MaxChanged {
 			*list, d.More = (*list)[:MaxChanged], true
 		}
 	}
 	return d
+}
+
+// planned is an upcoming show as boards have it: an end that was told before the start is nowhere shown.
+func planned(show services.Show) services.Show {
+	show.EndedAt = time.Time{}
+	return show
 }
 
 func byPlace(a, b services.Show) int {
@@ -61,16 +71,17 @@ func byPlace(a, b services.Show) int {
 func (d Difference) same(other Difference) bool {
 	equal := func(a, b []services.Show) bool {
 		return slices.EqualFunc(a, b, func(a, b services.Show) bool {
-			return a.ID == b.ID && a.Version == b.Version && a.UpdatedAt.Equal(b.UpdatedAt)
+			a.UpdatedAt = b.UpdatedAt // what is not shown may have changed
+			return a == b
 		})
 	}
 	return d.More == other.More && equal(d.WentLive, other.WentLive) && equal(d.Ended, other.Ended) &&
-		equal(d.Rescheduled, other.Rescheduled) && equal(d.Cancelled, other.Cancelled)
+		equal(d.Scheduled, other.Scheduled) && equal(d.Rescheduled, other.Rescheduled) && equal(d.Cancelled, other.Cancelled)
 }
 
 // empty says that the board is as the session froze it.
 func (d Difference) empty() bool {
-	return len(d.WentLive)+len(d.Ended)+len(d.Rescheduled)+len(d.Cancelled) == 0
+	return len(d.WentLive)+len(d.Ended)+len(d.Scheduled)+len(d.Rescheduled)+len(d.Cancelled) == 0
 }
 
 // newAbove counts the moved shows that stand above a place now; the zero place: all that stand anywhere.

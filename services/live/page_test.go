@@ -171,7 +171,7 @@ func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 			moves = append(moves, mirror.ShowMove{Was: was, Is: is})
 			kind := map[string]string{
 				"/LIVE": "live", "UPCOMING/LIVE": "live", "/REPLAY": "ended", "UPCOMING/REPLAY": "ended", "LIVE/REPLAY": "ended",
-				"UPCOMING/CANCELLED": "cancelled",
+				"/UPCOMING": "scheduled", "UPCOMING/CANCELLED": "cancelled",
 			}[fmt.Sprintf("%s/%s", was.Status, is.Status)]
 			if was.Status == services.ShowUpcoming && is.Status == services.ShowUpcoming && !was.PlannedAt.Equal(is.PlannedAt) {
 				kind = "rescheduled"
@@ -179,7 +179,7 @@ func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 			want[kind] = append(want[kind], is.ID)
 		}
 		d := difference(moves)
-		for kind, list := range map[string][]services.Show{"live": d.WentLive, "ended": d.Ended, "rescheduled": d.Rescheduled, "cancelled": d.Cancelled} {
+		for kind, list := range map[string][]services.Show{"live": d.WentLive, "ended": d.Ended, "scheduled": d.Scheduled, "rescheduled": d.Rescheduled, "cancelled": d.Cancelled} {
 			got := ids(list)
 			if !slices.IsSortedFunc(list, byPlace) {
 				t.Fatalf("%s is in no order: %v", kind, list)
@@ -189,7 +189,7 @@ func TestDifferencesAreSortedByWhatTheyMean(t *testing.T) {
 				t.Fatalf("%s: %v, want %v of %+v", kind, got, want[kind], moves)
 			}
 		}
-		if d.empty() != (len(want["live"])+len(want["ended"])+len(want["rescheduled"])+len(want["cancelled"]) == 0) || !d.same(difference(moves)) {
+		if d.empty() != (len(want["live"])+len(want["ended"])+len(want["scheduled"])+len(want["rescheduled"])+len(want["cancelled"]) == 0) || !d.same(difference(moves)) {
 			t.Fatalf("%+v of %+v", d, moves)
 		}
 	})

@@ -68,6 +68,7 @@ type watcher struct {
 	replaced bool // a session that he was told of, or asked for, is over
 	guest    bool // another session has the room of this one: it is not renewed, and whoever shows its pages begins anew
 	renewed  time.Time
+	waits    time.Time // since when the badges are behind; zero: they are not
 }
 
 // wakes is a channel that has a token when there may be something to tell: a show has changed, or it is time to renew.
@@ -113,10 +114,34 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 		w.renewed = now
 	}
 	change = Change{Session: w.session, Replaced: w.replaced, Badges: badges}
+	if w.behind(badges) {
+		return change, push.ErrBehind
+	}
 	moves := s.mirror.MovedSince(w.session.hosts(w.view.hosts), w.session.Version)
+	others, older := w.newHosts()
+	moves = append(moves, others...)
 	change.Difference = difference(moves)
-	change.NewAbove = newAbove(w.top, moves) + w.newHosts()
+	change.NewAbove = newAbove(w.top, moves) + older
 	return change, nil
+}
+
+// badgesWithin is how long a change waits for the badges that count it: the hub renders them as soon as it hears of it, but
+// not more often than its interval, and may find no engine.
+const badgesWithin = 500 * time.Millisecond
+
+// behind says whether badges do not count yet the live shows that this node knows of. They are about to come: the list waits, so
+// that both are told together.
+func (w *watcher) behind(badges *services.Badges) bool {
+	now := w.service.clock.Now()
+	if w.service.mirror.CountLive(w.view.hosts, 0).Sequence <= badges.LiveSequence {
+		w.waits = time.Time{}
+		return false
+	}
+	if w.waits.IsZero() {
+		w.waits = now
+	}
+	waited := now.Sub(w.waits)
+	return waited >= 0 && waited < badgesWithin // a clock may be set back
 }
 
 // follow reads whom the viewer follows and with what the board of the session begins. It makes a new session where there is
@@ -151,8 +176,10 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	return nil
 }
 
-// newHosts counts the shows of hosts who are followed since the session was made that stand above its first one.
-func (w *watcher) newHosts() (count int) {
+// newHosts are the shows of hosts who are followed since the session was made, which had none of them: those that run or are
+// planned, and those that have become replays since. older is how many other replays of theirs stand above the session's first
+// show.
+func (w *watcher) newHosts() (moves []mirror.ShowMove, older int) {
 	var since []services.FollowedAuthor
 	for _, host := range w.view.hosts {
 		if !w.session.has(host.Since) {
@@ -160,15 +187,18 @@ func (w *watcher) newHosts() (count int) {
 		}
 	}
 	if len(since) == 0 {
-		return 0
+		return nil, 0
 	}
 	m := w.service.mirror
 	active, _ := m.ActiveAt(since, m.ShowsVersion(), services.ShowPlace{}, services.Retention)
 	replays, _ := m.ReplaysAt(since, m.ShowsVersion(), services.ShowPlace{}, services.Retention)
 	for _, show := range slices.Concat(active, replays) {
-		if w.top.ID == 0 || show.Place().Before(w.top) {
-			count++
+		switch {
+		case show.Status != services.ShowReplay || show.Version > w.session.Version:
+			moves = append(moves, mirror.ShowMove{Is: show})
+		case w.top.ID == 0 || show.Place().Before(w.top):
+			older++
 		}
 	}
-	return count
+	return moves, older
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+)
+
+// onNodes runs a test of what one node does and another one tells: on two nodes, and on one that is both.
+func onNodes(t *testing.T, test func(t *testing.T, here, there *node)) {
+	t.Run("two nodes", func(t *testing.T) {
+		p := startPair(t, rdbtest.Redis(t), nil)
+		test(t, p.a, p.b)
+	})
+	t.Run("one node, embedded", func(t *testing.T) {
+		n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: "embedded"})
+		test(t, n, n)
+	})
+}
+
+// titles are those of shows.
+func titles(shows []boardShow) (list []string) {
+	for _, show := range shows {
+		list = append(list, show.Title)
+	}
+	return list
+}
+
+// No frame has what went live, or ended, without the number that counts it.
+func TestAStartAndItsNumberAreOneFrame(t *testing.T) {
+	onNodes(t, func(t *testing.T, here, there *node) {
+		here.follow("reader", "ann")
+		const many = 8
+		shows := make([]string, many)
+		for i := range shows {
+			shows[i] = here.schedule("ann", fmt.Sprint(i), here.clock.Now().Add(time.Hour))
+		}
+		converge(t, convergence, func() error {
+			if got := there.board("reader", 20, boardPlace{}).ids(); len(got) != many {
+				return fmt.Errorf("the board has %v", got)
+			}
+			return nil
+		})
+		open := there.watchBoard(t, "reader", "", "")
+		frames := 0
+		reaches := func(what string, want int) {
+			t.Helper()
+			open.until(fmt.Sprint(what, want), func(e boardEvent) bool {
+				frames++
+				if len(e.WentLive) != e.LiveBoard.Value {
+					t.Errorf("%s %d: %v are live, and the number is %d", what, want, titles(e.WentLive), e.LiveBoard.Value)
+				}
+				return len(e.WentLive) == want
+			})
+		}
+		reaches("at first", 0)
+		for i, show := range shows {
+			here.onShow("ann", "startShow", show)
+			reaches("a start", i+1)
+		}
+		for i, show := range shows {
+			here.onShow("ann", "endShow", show)
+			reaches("an end", many-i-1)
+		}
+		if want := 1 + 2*many; frames != want {
+			t.Errorf("%d frames, want one a change: %d", frames, want)
+		}
+	})
+}
+
+// An open board with a live show on top is told of what is scheduled below it, of where that goes, and of what a host has who is
+// followed from now on. An end that is told before its start changes nothing that is shown.
+func TestAnOpenBoardIsToldOfWhatIsNewBelow(t *testing.T) {
+	onNodes(t, func(t *testing.T, here, there *node) {
+		here.follow("reader", "ann")
+		plan := func(host, title string, hours int) string {
+			return here.schedule(host, title, here.clock.Now().Add(time.Duration(hours)*time.Hour))
+		}
+		move := func(host, show string, hours int) {
+			here.must(host, `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
+				map[string]any{"s": show, "at": here.clock.Now().Add(time.Duration(hours) * time.Hour)}, nil)
+		}
+		top, known := plan("ann", "top", 1), plan("ann", "known", 2)
+		here.onShow("ann", "startShow", top)
+		other := plan("eve", "eve's", 3)
+		here.onShow("eve", "startShow", plan("eve", "eve runs", 3))
+		converge(t, convergence, func() error {
+			page := there.board("reader", 20, boardPlace{})
+			if got := page.ids(); !slices.Equal(got, []string{top, known}) || page.Edges[0].Node.Status != "LIVE" {
+				return fmt.Errorf("the board has %v", got)
+			}
+			return nil
+		})
+		open := there.watchBoard(t, "reader", there.board("reader", 20, boardPlace{}).SessionID, "")
+		tells := func(what string, live, scheduled, moved []string) boardEvent {
+			t.Helper()
+			return open.until(what, func(e boardEvent) bool {
+				for _, show := range slices.Concat(e.Scheduled, e.Rescheduled) {
+					if show.EndedAt != nil {
+						t.Errorf("%s: %q is over before it starts", what, show.Title)
+					}
+				}
+				return slices.Equal(titles(e.WentLive), live) && slices.Equal(titles(e.Scheduled), scheduled) && slices.Equal(titles(e.Rescheduled), moved)
+			})
+		}
+		tells("nothing yet", nil, nil, nil)
+		late, later := plan("ann", "late", 5), plan("ann", "later", 6)
+		if told := tells("two are scheduled", nil, []string{"late", "later"}, nil); told.NewAbove != 0 {
+			t.Errorf("%d are above the live show", told.NewAbove)
+		}
+		move("ann", late, 7)
+		tells("one is put off", nil, []string{"later", "late"}, nil)
+		move("ann", known, 8)
+		tells("one of the session is put off", nil, []string{"later", "late"}, []string{"known"})
+		here.onShow("ann", "endShow", late)
+		here.onShow("ann", "endShow", known)
+		here.onShow("ann", "cancelShow", later)
+		tells("a scheduled one is cancelled", nil, []string{"late"}, []string{"known"})
+		here.follow("reader", "eve")
+		told := tells("a host who is followed", []string{"eve runs"}, []string{"eve's", "late"}, []string{"known"})
+		if told.LiveBoard.Value != 1 || told.NewAbove != 1 { // the top one alone counts: it went live after its host was followed
+			t.Errorf("the number is %d, %d are above", told.LiveBoard.Value, told.NewAbove)
+		}
+		move("eve", other, 9)
+		tells("that host's move", []string{"eve runs"}, []string{"late", "eve's"}, []string{"known"})
+	})
+}
