@@ -2,8 +2,11 @@ package resolvers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"time"
 
 	"tidings/dataloader"
 	"tidings/graph"
@@ -13,12 +16,37 @@ import (
 
 const maxEvents = 500
 
+// timeOfEvent is what each event adds to the time of its batch.
+const timeOfEvent = 10 * time.Millisecond
+
+// withTimeFor is the context of a batch, whose deadline grows with its events.
+func withTimeFor(ctx context.Context, events int) (context.Context, context.CancelFunc) {
+	deadline, limited := ctx.Deadline()
+	if !limited || ctx.Err() != nil {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*timeOfEvent))
+}
+
+// sendFewer tells the host of a batch that used up its time what helps.
+func sendFewer(ctx context.Context, events int, err error) error {
+	if events > 1 && services.IsUnavailable(err) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return services.Wrapf(services.Unavailable, err, "events: %d events used up their time before they were done: send fewer at once", events)
+	}
+	return err
+}
+
 // ingest does every event in one commit and answers for each by itself.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
 	}
 	ctx = byHost(ctx)
+	ctx, cancel := withTimeFor(ctx, len(events))
+	defer cancel()
+	if err := r.Social.Meet(ctx, named(events)); err != nil {
+		return nil, sendFewer(ctx, len(events), err)
+	}
 	results := make([]graph.IngestResult, len(events))
 	ops, places := make([]*fanout.Op, 0, len(events)), make([]int, 0, len(events))
 	for i, event := range events {
@@ -38,6 +66,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	defer dataloader.From(ctx).Forget()
 	for k, err := range r.Fanout.Commit(ctx, ops...) {
 		i := places[k]
+		err = sendFewer(ctx, len(events), err)
 		switch ids := ops[k].IDs(); {
 		case err != nil:
 			results[i] = r.ingestFailure(err)
@@ -151,6 +180,37 @@ func (r *Resolver) notificationEvent(ctx context.Context, event graph.IngestEven
 		return &happening{op, "", mark.Key}, err
 	}
 	return nil, nil
+}
+
+// named are the keys of the users whom the events name by their ids. Each exists once it is named.
+func named(events []graph.IngestEvent) (keys []string) {
+	note := func(id string) {
+		if key, err := services.ParseUserID("", id); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	for _, event := range events {
+		fields := reflect.ValueOf(event)
+		for i := range fields.NumField() {
+			if fields.Field(i).IsNil() {
+				continue
+			}
+			what := fields.Field(i).Elem()
+			for _, field := range []string{"As", "UserID", "UserIds", "MemberIds", "MentionIds"} {
+				switch ids := what.FieldByName(field); {
+				case !ids.IsValid():
+				case ids.Kind() == reflect.String:
+					note(ids.String())
+				case ids.Kind() == reflect.Slice && ids.Len() <= maxEvents:
+					for k := range ids.Len() {
+						note(ids.Index(k).String())
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // things counts what an event names: every field of the event is a thing that may have happened.

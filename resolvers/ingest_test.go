@@ -1,10 +1,13 @@
 package resolvers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/services"
 )
@@ -152,6 +155,28 @@ func TestABatchKeepsTheOrderTold(t *testing.T) {
 	}
 }
 
+// Comments of one batch are notified of in the order told, though their ids are of one millisecond.
+func TestCommentsOfABatchAreInOrder(t *testing.T) {
+	a := newAPI(t)
+	posts := []string{a.publish("alice"), a.publish("alice"), a.publish("alice"), a.publish("alice")}
+	var events []event
+	order := []int{2, 0, 3, 1}
+	for _, i := range order {
+		events = append(events, event{"publishPost": event{"as": fmt.Sprint("user:friend", i), "body": "hello", "parentId": posts[i]}})
+	}
+	if got := a.ingest(events...); got.at("ingest", "results", len(order)-1, "error") != nil {
+		t.Fatalf("%+v", got)
+	}
+	a.Quiet(a.Fanout)
+	got := a.must("alice", `{ viewer { notifications(first: 4) { edges { node { subject { id } } } } } }`, nil)
+	for place := range order {
+		want := posts[order[len(order)-1-place]]
+		if id := got.at("viewer", "notifications", "edges", place, "node", "subject", "id"); id != want {
+			t.Fatalf("place %d of the list has %v, want %s: %v", place, id, want, got.Data)
+		}
+	}
+}
+
 func TestIngestIsTheHostsAlone(t *testing.T) {
 	a := newAPI(t)
 	got := a.as("bob", ingestQuery, map[string]any{"events": []event{publish("user:alice")}})
@@ -202,3 +227,32 @@ func TestEventsChangeWhatStands(t *testing.T) {
 		t.Errorf("the policy: %+v", got)
 	}
 }
+
+// The time of a batch grows with its events, also when the client goes away; once it is over the host is told what helps.
+func TestTheTimeOfABatchGrows(t *testing.T) {
+	ctx, leave := context.WithTimeout(t.Context(), time.Second)
+	alone, _ := ctx.Deadline()
+	longer, cancel := withTimeFor(ctx, 500)
+	leave()
+	if deadline, limited := longer.Deadline(); !limited || deadline.Sub(alone) != 5*time.Second || longer.Err() != nil {
+		t.Errorf("500 events have %s more, %v", deadline.Sub(alone), longer.Err())
+	}
+	late := services.Errorf(services.Unavailable, "of the test")
+	if err := sendFewer(longer, 500, late); err != late {
+		t.Errorf("in time: %v", err)
+	}
+	cancel()
+	over, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	if err := sendFewer(over, 500, late); !services.IsUnavailable(err) || !strings.Contains(err.Error(), "500 events used up their time before they were done: send fewer at once") {
+		t.Errorf("late: %v", err)
+	}
+	if err := sendFewer(over, 1, late); err != late {
+		t.Errorf("one event, late: %v", err)
+	}
+	if err := sendFewer(over, 500, errOther); err != errOther {
+		t.Errorf("another error: %v", err)
+	}
+}
+
+var errOther = errors.New("of the test")

@@ -73,6 +73,13 @@ func (f *Fanout) Commit(ctx context.Context, ops ...*Op) (errs []error) {
 	return errs
 }
 
+// Of more ops than ownAtMost the actors' own views are brought up to date by the jobs, but for what needs no SQL and the
+// first few reads: one by one they would cost PostgreSQL several round trips each.
+const (
+	ownAtMost = 20
+	ownReads  = 3
+)
+
 // runOwn does the actors' own views, in order for one actor and side by side for several.
 func (f *Fanout) runOwn(ctx context.Context, ops []*Op, errs []error) {
 	byActor := map[services.UserNumber][]*Op{}
@@ -84,6 +91,9 @@ func (f *Fanout) runOwn(ctx context.Context, ops []*Op, errs []error) {
 	// The fact is safe: a client that goes away must not leave its own view behind.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.Own)
 	defer cancel()
+	if len(ops) > ownAtMost {
+		ctx = store.LimitReads(ctx, ownReads)
+	}
 	var group errgroup.Group
 	group.SetLimit(8)
 	for _, list := range byActor {

@@ -80,7 +80,7 @@ func (f *Fanout) ChangeShow(ctx context.Context, tx *store.Tx, before, after ser
 		after.Pull = mode == services.AuthorHuge
 	}
 	if after.Status == services.ShowLive && before.Status != services.ShowLive {
-		after.LiveStamp = f.ids.Next()
+		after.LiveStamp = tx.NewID(f.ids)
 	}
 	after, former, err := f.tell(ctx, tx, before, after)
 	if err != nil {

@@ -67,12 +67,11 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 			if err != nil {
 				return nil, err
 			}
-			greatest, err := tx.GreatestPost(ctx)
+			id, err := tx.NewIDAfterPosts(ctx, s.ids)
 			if err != nil {
 				return nil, err
 			}
-			s.ids.Observe(greatest)
-			post = services.Post{ID: s.ids.Next(), Author: author, Kind: services.PostKindPost, Parent: draft.Parent, Body: draft.Body, UpdatedAt: tx.Now}
+			post = services.Post{ID: id, Author: author, Kind: services.PostKindPost, Parent: draft.Parent, Body: draft.Body, UpdatedAt: tx.Now}
 			if post.Parent != 0 {
 				post.Kind = parent.Kind.AnswerKind()
 			}

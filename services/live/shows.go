@@ -17,7 +17,7 @@ func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *
 	return &fanout.Op{
 		Name: "scheduleShow", Actor: host, Input: fmt.Sprintf("%q %q %s", draft.Title, draft.CoverURL, timeText(&draft.PlannedAt)),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			show, err := services.ScheduleShow(s.ids.Next(), host, draft, s.now(tx))
+			show, err := services.ScheduleShow(tx.NewID(s.ids), host, draft, s.now(tx))
 			if err != nil {
 				return nil, err
 			}

@@ -140,6 +140,12 @@ func (m *Mirror) RememberedNumber(key string) (number services.UserNumber, ok bo
 	return m.numbers.one(key)
 }
 
+// KnowsNumber says that the number of a key is in memory.
+func (m *Mirror) KnowsNumber(key string) bool {
+	_, known := m.numbers.one(key)
+	return known
+}
+
 // KeepNumber remembers the number that a user was given.
 func (m *Mirror) KeepNumber(key string, number services.UserNumber) { m.numbers.keep(key, number) }
 

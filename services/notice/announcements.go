@@ -34,7 +34,7 @@ func (s *Service) Publish(draft Draft) (*fanout.Op, error) {
 	}
 	return s.shared("publishAnnouncement", fmt.Sprintf("%+v", draft), func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
 		a := services.Announcement{
-			ID: s.ids.Next(), Title: draft.Title, Content: draft.Content, CreatedAt: tx.Now, UpdatedAt: tx.Now,
+			ID: tx.NewID(s.ids), Title: draft.Title, Content: draft.Content, CreatedAt: tx.Now, UpdatedAt: tx.Now,
 			StartsAt: draft.StartsAt, EndsAt: draft.EndsAt,
 		}
 		if a.StartsAt.IsZero() {

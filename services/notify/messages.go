@@ -79,7 +79,7 @@ func (s *Messages) Send(m NewMessage) (*fanout.Op, error) {
 			if err != nil {
 				return nil, err
 			}
-			message := services.SiteMessage{ID: s.ids.Next(), Type: m.Type, Title: m.Title, Content: m.Content}
+			message := services.SiteMessage{ID: tx.NewID(s.ids), Type: m.Type, Title: m.Title, Content: m.Content}
 			if err := tx.InsertSiteMessage(ctx, message, ""); err != nil {
 				return nil, err
 			}

@@ -156,7 +156,7 @@ func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restric
 	if err != nil {
 		return false, nil, err
 	}
-	r.Made = s.ids.Next()
+	r.Made = tx.NewID(s.ids)
 	created, ended, err = tx.Restrict(ctx, r)
 	switch {
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"tidings/services"
@@ -96,6 +97,42 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 	return numbers, nil
 }
 
+// Meet gives a number to each of some users who has none yet, all of them at once, so that Number knows them after it. A
+// key that is not fit is passed over.
+func (s *Service) Meet(ctx context.Context, keys []string) error {
+	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return services.CheckUserKey(key) != nil || s.mirror.KnowsNumber(key)
+	})
+	if len(fresh) == 0 {
+		return nil
+	}
+	numbers, err := s.store.UserNumbers(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	fresh = slices.DeleteFunc(fresh, func(key string) bool {
+		number, known := numbers[key]
+		if known {
+			s.mirror.KeepNumber(key, number)
+		}
+		return known
+	})
+	if len(fresh) == 0 {
+		return nil
+	}
+	err = s.store.Write(ctx, func(tx *store.Tx) (err error) {
+		numbers, err = tx.EnsureUsers(ctx, fresh)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%d users: %w", len(fresh), err)
+	}
+	for key, number := range numbers {
+		s.mirror.KeepNumber(key, number)
+	}
+	return nil
+}
+
 // Known finds a user by key without making him; ok is false when he was never mentioned.
 func (s *Service) Known(ctx context.Context, key string) (number services.UserNumber, ok bool, err error) {
 	return s.mirror.Number(ctx, key)
@@ -127,13 +164,11 @@ func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 			if err != nil {
 				return nil, err
 			}
-			// Whatever the clocks say: no post that is there already is newer than the follow.
-			greatest, err := tx.GreatestPost(ctx)
+			since, err := tx.NewIDAfterPosts(ctx, s.ids) // no post that is there already is newer than the follow
 			if err != nil {
 				return nil, err
 			}
-			s.ids.Observe(greatest)
-			created, err := tx.InsertFollow(ctx, services.Edge{Follower: follower, Followee: followee, Since: s.ids.Next()})
+			created, err := tx.InsertFollow(ctx, services.Edge{Follower: follower, Followee: followee, Since: since})
 			if err != nil {
 				return nil, err
 			}

@@ -19,7 +19,7 @@ const (
 var (
 	insertConversation = newStatement("insert a conversation", `INSERT INTO conversations
 		(id, kind, pair, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before)
-		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0)`)
+		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // see insertUsers
 
 	conversationByPair = newStatement("a direct conversation", `SELECT id FROM conversations WHERE pair = $1`)
 
@@ -65,9 +65,8 @@ type NewConversation struct {
 // CreateConversation makes a conversation with its members, all of whom have read everything. A DIRECT one is there
 // once for its two: created is false when there is one, which may be closed.
 func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (id services.ConversationID, created bool, err error) {
-	var last int64
 	// The counter's lock also keeps two of the same pair apart.
-	if _, err := tx.one(ctx, lockCounter, []any{"conversations"}, &last); err != nil {
+	if _, err := tx.run(ctx, lockCounter, "conversations"); err != nil {
 		return 0, false, err
 	}
 	var pair any
@@ -79,11 +78,12 @@ func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (i
 		}
 		pair = name
 	}
-	id = services.ConversationID(last + 1)
-	if _, err := tx.run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.Now); err != nil {
+	last, err := tx.raise(ctx, "conversations", 1)
+	if err != nil {
 		return 0, false, err
 	}
-	if _, err := tx.run(ctx, setCounter, "conversations", last+1); err != nil {
+	id = services.ConversationID(last)
+	if _, err := tx.run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.Now); err != nil {
 		return 0, false, err
 	}
 	_, err = tx.AddMembers(ctx, services.Conversation{ID: id}, wanted.Members)

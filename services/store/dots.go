@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"math/bits"
+	"slices"
 
 	"tidings/services"
 )
@@ -25,7 +26,7 @@ var (
 
 	segmentBits = newStatement("segments", `SELECT name, bit FROM segments WHERE {in name $1 TEXT}`)
 
-	insertSegments = newInsertion("insert segments", "segments", "name TEXT, bit BIGINT", "")
+	insertSegments = newInsertion("insert segments", "segments", "name TEXT, bit BIGINT", "ON CONFLICT DO NOTHING")
 
 	setSegments = newStatement("set a user's segments", `INSERT INTO user_segments AS s (user_number, ver, segments) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number) DO UPDATE SET segments = excluded.segments, ver = CASE WHEN s.segments = excluded.segments THEN s.ver
@@ -79,19 +80,26 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 	if err != nil || len(known) == len(names) {
 		return union(known), err
 	}
-	var given int64
-	if _, err := tx.one(ctx, lockCounter, []any{"segments"}, &given); err != nil {
+	if _, err := tx.run(ctx, lockCounter, "segments"); err != nil {
 		return 0, err
 	}
 	// Whoever had the lock before may have given some of them meanwhile.
 	if known, err = tx.segmentBits(ctx, names); err != nil {
 		return 0, err
 	}
-	var fresh [][]any
+	var lacking []string
 	for _, name := range names {
-		if _, ok := known[name]; ok {
-			continue
+		if known[name] == 0 && !slices.Contains(lacking, name) {
+			lacking = append(lacking, name)
 		}
+	}
+	given, err := tx.raise(ctx, "segments", len(lacking))
+	if err != nil {
+		return 0, err
+	}
+	given -= int64(len(lacking))
+	var fresh [][]any
+	for _, name := range lacking {
 		if given >= services.MaxSegments {
 			return 0, services.Errorf(services.Conflict, "segments: %s would be segment %d, up to %d are allowed",
 				services.Quote(name), given+1, services.MaxSegments)
@@ -100,10 +108,7 @@ func (tx *Tx) SegmentBits(ctx context.Context, names []string) (services.Segment
 		known[name] = 1 << given
 		given++
 	}
-	if _, err := tx.insert(ctx, insertSegments, fresh); err != nil {
-		return 0, err
-	}
-	_, err = tx.run(ctx, setCounter, "segments", given)
+	_, err = tx.insert(ctx, insertSegments, fresh)
 	return union(known), err
 }
 

@@ -27,6 +27,9 @@ func fault(what string, err error) error {
 	if _, known := errors.AsType[*services.Error](err); known {
 		return err
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the operation used up its time before it was done: try again")
+	}
 	if unavailable(err) {
 		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the database does not answer")
 	}

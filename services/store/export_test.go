@@ -30,7 +30,7 @@ func (r runner) lines(ctx context.Context, text string, args []any) (lines []str
 		return nil, err
 	}
 	defer found.Close()
-	columns, err := found.Columns()
+	columns, err := found.(interface{ Columns() ([]string, error) }).Columns()
 	if err != nil {
 		return nil, err
 	}
@@ -89,3 +89,11 @@ var Fault = fault
 
 // RefusesWrites says of an error that the engine takes no writes.
 var RefusesWrites = refusesWrites
+
+// Columns has a name for each value of the rows, none where there are no rows.
+func (h *heldRows) Columns() ([]string, error) {
+	if len(h.rows) == 0 {
+		return nil, nil
+	}
+	return make([]string, len(h.rows[0])), nil
+}

@@ -162,16 +162,20 @@ func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserNumber, r
 		return nil, err
 	}
 	reach := map[group]services.PostID{}
+	var groups []group // in an order that is the same whenever this runs
 	for _, id := range read.IDs {
 		p, found := places[id]
 		if !found {
 			return nil, services.Errorf(services.NotFound, "ids: %s is not a notification of yours", services.GlobalID(services.NotificationType, id.String()))
 		}
+		if reach[p.group] == 0 {
+			groups = append(groups, p.group)
+		}
 		reach[p.group] = max(reach[p.group], id)
 	}
-	list := make(rows, 0, len(reach))
-	for g, place := range reach {
-		list = append(list, []any{g.category, g.subject, g.bucket, place})
+	list := make(rows, 0, len(groups))
+	for _, g := range groups {
+		list = append(list, []any{g.category, g.subject, g.bucket, reach[g]})
 	}
 	if _, err := b.change(ctx, user, readGroups, user, list, int64(read.Gen)); err != nil {
 		return nil, err

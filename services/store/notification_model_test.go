@@ -97,6 +97,14 @@ func named(cause, other store.Cause) bool {
 	return cause == other || cause.Actor == 0 && cause.Category == other.Category && cause.Subject == other.Subject
 }
 
+// postOf is the post that is a cause: posts of one time are in the order of their ids.
+func postOf(c store.Cause) services.PostID {
+	if c.Category == services.CategoryMention {
+		return c.Subject
+	}
+	return c.Object
+}
+
 func byName(a, b store.Cause) int {
 	return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Object, b.Object))
 }
@@ -116,7 +124,9 @@ func (m *panelModel) apply(now time.Time, causes []store.Cause) {
 			fresh = append(fresh, c)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b store.Cause) int { return cmp.Or(facts[a].Compare(facts[b]), byName(a, b)) })
+	slices.SortFunc(fresh, func(a, b store.Cause) int {
+		return cmp.Or(facts[a].Compare(facts[b]), cmp.Compare(postOf(a), postOf(b)), byName(a, b))
+	})
 	for _, c := range fresh {
 		m.head = max(m.head+1, services.FirstPlace(now, m.me))
 		m.known[c], m.heads[c.Category], changed[c.Category] = &told{m.head, facts[c], true}, m.head, true

@@ -24,6 +24,14 @@ func (c Cause) compare(d Cause) int {
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
 
+// post is the post that is the cause, whose id is finer than its time; 0 where there is none.
+func (c Cause) post() services.PostID {
+	if c.Category == services.CategoryMention {
+		return c.Subject
+	}
+	return c.Object
+}
+
 // groupSpan is how long causes of one subject gather in one group, counted from 1970 on. It divides a day, so that a
 // group belongs to one day.
 const groupSpan = 12 * time.Hour
@@ -282,7 +290,9 @@ func (b *boxes) compare(ctx context.Context, supported map[Cause]support, known 
 
 // place gives new causes their places, in the order in which they happened.
 func (b *boxes) place(missing []raised) {
-	slices.SortFunc(missing, func(x, y raised) int { return cmp.Or(cmp.Compare(x.at, y.at), x.Cause.compare(y.Cause)) })
+	slices.SortFunc(missing, func(x, y raised) int {
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
+	})
 	for i := range missing {
 		r := &missing[i]
 		h := b.heads[r.Recipient]

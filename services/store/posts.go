@@ -51,15 +51,15 @@ func (tx *Tx) InsertPost(ctx context.Context, post services.Post) error {
 	return err
 }
 
-// GreatestPost is the greatest id of all posts, 0 when there is none, as this transaction first saw it. A new post's is greater
-// whatever the clocks say, or else it would be older than what has been seen.
-func (tx *Tx) GreatestPost(ctx context.Context) (services.PostID, error) {
-	if tx.greatest == 0 {
-		if _, err := tx.one(ctx, greatestPost, nil, &tx.greatest); err != nil {
-			return 0, err
-		}
+// NewIDAfterPosts makes an id that is greater than those of all posts, whatever the clocks say: a post with a lesser one
+// would be older than what has been seen.
+func (tx *Tx) NewIDAfterPosts(ctx context.Context, ids *services.IDClock) (services.PostID, error) {
+	var greatest services.PostID
+	if _, err := tx.one(ctx, greatestPost, nil, &greatest); err != nil {
+		return 0, err
 	}
-	return tx.greatest, nil
+	ids.Observe(greatest)
+	return tx.NewID(ids), nil
 }
 
 // GreatestPost is the greatest id of all posts, 0 when there is none.

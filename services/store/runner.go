@@ -3,13 +3,25 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
+	"sync/atomic"
+
+	"tidings/services"
 )
 
 // queryer sends SQL somewhere: to a pool, to a transaction, to SQLite's one writing connection.
 type queryer interface {
-	query(ctx context.Context, text string, args []any) (*sql.Rows, error)
+	query(ctx context.Context, text string, args []any) (found, error)
 	exec(ctx context.Context, text string, args []any) (sql.Result, error)
+}
+
+// found are the rows that a query finds.
+type found interface {
+	Next() bool
+	Scan(into ...any) error
+	Err() error
+	Close() error
 }
 
 // runner runs statements and gives their errors a meaning. Both Store, for reading, and Tx are one.
@@ -28,17 +40,17 @@ func (r runner) tell(st statement) {
 // each calls scan for every row. scan gets the row's Scan.
 func (r runner) each(ctx context.Context, st statement, args []any, scan func(into func(...any) error) error) error {
 	r.tell(st)
-	found, err := r.db.query(ctx, st.text[r.dialect], r.dialect.bind(args))
+	rows, err := r.db.query(ctx, st.text[r.dialect], r.dialect.bind(args))
 	if err != nil {
 		return fault(st.name, err)
 	}
-	defer found.Close()
-	for found.Next() {
-		if err := scan(found.Scan); err != nil {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows.Scan); err != nil {
 			return fault(st.name, err)
 		}
 	}
-	return fault(st.name, found.Err())
+	return fault(st.name, rows.Err())
 }
 
 // one reads the first row, if there is one.
@@ -84,10 +96,39 @@ func (r runner) insert(ctx context.Context, ins insertion, all [][]any) (inserte
 	return inserted, nil
 }
 
+type readsLeft struct{}
+
+// LimitReads lets the Store answer so many more reads of a context on PostgreSQL, and make no write. After them it answers
+// UNAVAILABLE without asking: whoever asks for many at once can do without the rest.
+func LimitReads(ctx context.Context, reads int) context.Context {
+	left := &atomic.Int64{}
+	left.Store(int64(reads))
+	return context.WithValue(ctx, readsLeft{}, left)
+}
+
+var errTooManyReads = services.Errorf(services.Unavailable, "there were too many reads at once")
+
+func mayRead(ctx context.Context) error {
+	if left, limited := ctx.Value(readsLeft{}).(*atomic.Int64); limited && left.Add(-1) < 0 {
+		return errTooManyReads
+	}
+	return nil
+}
+
+func mayWrite(ctx context.Context) error {
+	if ctx.Value(readsLeft{}) != nil {
+		return errTooManyReads
+	}
+	return nil
+}
+
 // pool reads from PostgreSQL; its driver keeps prepared statements by itself.
 type pool struct{ db *sql.DB }
 
-func (p pool) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+func (p pool) query(ctx context.Context, text string, args []any) (found, error) {
+	if err := mayRead(ctx); err != nil {
+		return nil, err
+	}
 	return p.db.QueryContext(ctx, text, args...)
 }
 
@@ -98,7 +139,7 @@ func (p pool) exec(ctx context.Context, text string, args []any) (sql.Result, er
 // transaction writes to PostgreSQL.
 type transaction struct{ tx *sql.Tx }
 
-func (t transaction) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+func (t transaction) query(ctx context.Context, text string, args []any) (found, error) {
 	return t.tx.QueryContext(ctx, text, args...)
 }
 
@@ -126,7 +167,7 @@ func (p *preparedPool) statement(ctx context.Context, text string) (*sql.Stmt, e
 	return made, nil
 }
 
-func (p *preparedPool) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+func (p *preparedPool) query(ctx context.Context, text string, args []any) (found, error) {
 	st, err := p.statement(ctx, text)
 	if err != nil {
 		return nil, err
@@ -159,10 +200,20 @@ func (p *preparedConn) statement(ctx context.Context, text string) (*sql.Stmt, e
 	return made, err
 }
 
-// A statement that is interrupted takes SQLite's whole transaction with it, and with it the others of the
-// group. So a caller's deadline ends his wait in the queue and never a statement.
-func (p *preparedConn) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
-	ctx = context.WithoutCancel(ctx)
+// timely lets a caller's deadline end what they do before a statement and never within one: a statement that is
+// interrupted takes SQLite's whole transaction with it, and with it the others of the group.
+func timely(ctx context.Context) (context.Context, error) {
+	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+		return ctx, err
+	}
+	return context.WithoutCancel(ctx), nil
+}
+
+func (p *preparedConn) query(ctx context.Context, text string, args []any) (found, error) {
+	ctx, err := timely(ctx)
+	if err != nil {
+		return nil, err
+	}
 	st, err := p.statement(ctx, text)
 	if err != nil {
 		return nil, err
@@ -171,7 +222,10 @@ func (p *preparedConn) query(ctx context.Context, text string, args []any) (*sql
 }
 
 func (p *preparedConn) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
-	ctx = context.WithoutCancel(ctx)
+	ctx, err := timely(ctx)
+	if err != nil {
+		return nil, err
+	}
 	st, err := p.statement(ctx, text)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ type Config struct {
 	Clock    services.Clock // nil is the machine's
 	Log      *slog.Logger   // nil is none
 
-	// Trace is told the name of each statement before it runs, by any goroutine; nil is nobody.
+	// Trace is told the name of each statement before it runs, or of a batch on PostgreSQL when it is committed, by any
+	// goroutine; nil is nobody.
 	Trace func(statement string)
 }
 

@@ -15,9 +15,10 @@ var (
 
 	lockCounter = newStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
 
-	setCounter = newStatement("set a counter", `UPDATE counters SET value = $2 WHERE name = $1`)
+	raiseCounter = newStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
 
-	insertUsers = newInsertion("insert users", "users", "number BIGINT, key TEXT", "")
+	// Under the counter's lock there is never a conflict. But in a batch a key may be new to two functions until the next pass.
+	insertUsers = newInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
 	setProfile = newStatement("set a profile", `UPDATE users
 		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url), updated_at = $4
@@ -43,8 +44,7 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 	if _, missing := lacking(keys, numbers); !missing {
 		return numbers, nil // a key was given twice
 	}
-	var last int64
-	if _, err := tx.one(ctx, lockCounter, []any{"users"}, &last); err != nil {
+	if _, err := tx.run(ctx, lockCounter, "users"); err != nil {
 		return nil, err
 	}
 	// Whoever had the lock before may have numbered some of them meanwhile.
@@ -52,17 +52,28 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 		return nil, err
 	}
 	fresh, _ := lacking(keys, numbers)
+	if len(fresh) == 0 {
+		return numbers, nil
+	}
+	last, err := tx.raise(ctx, "users", len(fresh))
+	if err != nil {
+		return nil, err
+	}
+	last -= int64(len(fresh))
 	newRows := make([][]any, len(fresh))
 	for i, key := range fresh {
 		last++
 		newRows[i] = []any{last, key}
 		numbers[key] = services.UserNumber(last)
 	}
-	if _, err := tx.insert(ctx, insertUsers, newRows); err != nil {
-		return nil, err
-	}
-	_, err = tx.run(ctx, setCounter, "users", last)
+	_, err = tx.insert(ctx, insertUsers, newRows)
 	return numbers, err
+}
+
+// raise adds to a counter and answers what it is then. Others wait until this transaction ends.
+func (tx *Tx) raise(ctx context.Context, counter string, by int) (value int64, err error) {
+	_, err = tx.one(ctx, raiseCounter, []any{counter, by}, &value)
+	return value, err
 }
 
 // lacking lists the keys that have no number yet, each once.

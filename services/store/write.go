@@ -18,11 +18,10 @@ type Tx struct {
 	// is one microsecond later, so that what happens in a batch sorts in the order in which it was told.
 	Now time.Time
 
-	began   time.Time // the first function's Now, and never later than the clock: jobs are due then
-	grouped []NewJob  // to be added at its end
-	logged  bool      // something was appended to the log
-
-	greatest services.PostID // see GreatestPost
+	newID   func(next func() services.PostID) services.PostID // nil: each is a new one
+	began   time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
+	grouped []NewJob                                          // to be added at its end
+	logged  bool                                              // something was appended to the log
 	runner
 }
 
@@ -46,6 +45,15 @@ func (s *Store) newTx(functions int, db queryer) *Tx {
 	}
 }
 
+// NewID makes an id for what this transaction writes down. Of a function that is run again it is the same, where its
+// transaction is: whatever goes into a statement comes from arguments, from reads, from Now or from here.
+func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
+	if tx.newID == nil {
+		return ids.Next()
+	}
+	return tx.newID(ids.Next)
+}
+
 // Write runs fn in a transaction and returns after the commit is on disk. An error of fn undoes everything and is
 // returned as it is; a panic does too and becomes INTERNAL. fn may run more than once, so it must touch only tx
 // and what it sets afresh, and it must not call the Store. UNAVAILABLE when the engine did not do it: after a lost
@@ -55,7 +63,9 @@ func (s *Store) Write(ctx context.Context, fn func(tx *Tx) error) error {
 }
 
 // WriteAll runs the functions one after the other in one transaction, each at a time of its own: one that fails is undone
-// alone, and errs has its error at its place. When the commit fails every place has that error. See Write for the rest.
+// alone, and errs has its error at its place. When the commit fails every place has that error. On PostgreSQL their
+// statements go out together, for which each function must do the same with the same answers: what it writes comes from
+// its arguments, from what it reads, from Now and NewID. See Write for the rest.
 func (s *Store) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	if len(fns) == 0 {
 		return nil
@@ -85,8 +95,20 @@ func repeat(err error, n int) []error {
 const writeTries = 6
 
 func (s *Store) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
+	if err := mayWrite(ctx); err != nil {
+		return repeat(err, len(fns))
+	}
 	for try := 1; ; try++ {
-		errs, again := s.tryPostgres(ctx, fns, try == writeTries)
+		var errs []error
+		again := false
+		if len(fns) > 1 {
+			var err error
+			if errs, err = s.tryTogether(ctx, fns, try == writeTries); err != nil {
+				errs, again = repeat(err, len(fns)), conflicting(err) && try < writeTries
+			}
+		} else {
+			errs, again = s.tryPostgres(ctx, fns[0], try == writeTries)
+		}
 		if !again {
 			return errs
 		}
@@ -108,38 +130,26 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryPostgres runs one transaction. again says that it gave way to another one; not on the last try.
-func (s *Store) tryPostgres(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
+// tryPostgres runs one function in a transaction. again says that it gave way to another one; not on the last try.
+func (s *Store) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
+	end := func(err error) ([]error, bool) { return []error{err}, conflicting(err) && !last }
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return repeat(fault("begin", err), len(fns)), false
+		return []error{fault("begin", err)}, false
 	}
 	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
-	tx := s.newTx(len(fns), transaction{dbTx})
-	errs = make([]error, len(fns))
-	for i, fn := range fns {
-		errs[i], err = s.part(ctx, tx, fn, len(fns) > 1)
-		tx.Now = tx.Now.Add(time.Microsecond)
-		if !last && (conflicting(errs[i]) || conflicting(err)) {
-			return errs, true
-		}
-		if err != nil {
-			return repeat(err, len(fns)), false
-		}
-	}
-	if len(fns) == 1 && errs[0] != nil {
-		return errs, false
+	tx := s.newTx(1, transaction{dbTx})
+	if err := s.call(fn, tx); err != nil {
+		return end(err)
 	}
 	if err := tx.enqueueGrouped(ctx); err != nil {
-		return repeat(err, len(fns)), conflicting(err) && !last
+		return end(err)
 	}
-	if err := dbTx.Commit(); err != nil {
-		return repeat(fault("commit", err), len(fns)), conflicting(err) && !last
-	}
-	if tx.logged {
+	err = dbTx.Commit()
+	if err == nil && tx.logged {
 		s.tellLogged()
 	}
-	return errs, false
+	return end(fault("commit", err))
 }
 
 const (
@@ -148,12 +158,9 @@ const (
 	release   = "RELEASE SAVEPOINT part"
 )
 
-// part runs one function, with a savepoint around it unless it is alone. failed is its own error; err is an error of the
-// transaction, with which nothing of it stands.
-func (s *Store) part(ctx context.Context, tx *Tx, fn func(*Tx) error, guarded bool) (failed, err error) {
-	if !guarded {
-		return s.call(fn, tx), nil
-	}
+// part runs one function with a savepoint around it. failed is its own error; err is an error of the transaction, with
+// which nothing of it stands.
+func (s *Store) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
 	if err := tx.control(ctx, savepoint); err != nil {
 		return nil, err
 	}
@@ -189,6 +196,9 @@ func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) 
 
 // control runs a statement that has no parameters and no name.
 func (tx *Tx) control(ctx context.Context, text string) error {
+	if tx.dialect == sqlite { // what is undone is undone in any case
+		ctx = context.WithoutCancel(ctx)
+	}
 	_, err := tx.db.exec(ctx, text, nil)
 	return fault(text, err)
 }
@@ -197,9 +207,13 @@ func (tx *Tx) control(ctx context.Context, text string) error {
 func (s *Store) call(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.log.Error("a write panicked", "cause", cause, "stack", string(debug.Stack()))
-			err = services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")
+			err = s.panicked(cause)
 		}
 	}()
 	return fn(tx)
+}
+
+func (s *Store) panicked(cause any) error {
+	s.log.Error("a write panicked", "cause", cause, "stack", string(debug.Stack()))
+	return services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")
 }

@@ -173,7 +173,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 		tx := w.store.newTx(len(r.fns), w.conn)
 		r.errs = make([]error, len(r.fns))
 		for i, fn := range r.fns {
-			failed, err := w.store.part(r.ctx, tx, fn, true)
+			failed, err := w.store.part(r.ctx, tx, fn)
 			if err != nil {
 				fail(gaveUp(failed, err))
 				return true
@@ -181,7 +181,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			r.errs[i] = failed
 			tx.Now = tx.Now.Add(time.Microsecond)
 		}
-		if err := tx.enqueueGrouped(r.ctx); err != nil {
+		if err := tx.enqueueGrouped(context.WithoutCancel(r.ctx)); err != nil {
 			fail(err)
 			return true
 		}

@@ -1,0 +1,263 @@
+package resolvers
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store/storetest"
+)
+
+// told has the ids that events of a test have made, by the kind of event.
+type told map[string][]string
+
+// pick answers the i-th id of a kind, around and around.
+func (t told) pick(kind string, i int) string {
+	if ids := t[kind]; len(ids) > 0 {
+		return ids[i%len(ids)]
+	}
+	return "post:0000000000001"
+}
+
+// kindOfEvent makes the i-th event of a kind.
+type kindOfEvent struct {
+	name string
+	make func(t told, i int) event
+}
+
+// by is who does the i-th event of a kind, with whatever else it says.
+func by(people, i int, more event) event {
+	more["as"] = fmt.Sprint("user:u", i%people)
+	return more
+}
+
+// eventKinds are all kinds, in an order in which each finds what it needs. So many people do them.
+func eventKinds(people int, now time.Time) []kindOfEvent {
+	other := func(i int) string { return fmt.Sprint("user:u", (i+1+i/people)%people) }
+	simple := func(name string, more func(t told, i int) event) kindOfEvent {
+		return kindOfEvent{name, func(t told, i int) event { return event{name: by(people, i, more(t, i))} }}
+	}
+	on := func(name, field, kind string) kindOfEvent {
+		return simple(name, func(t told, i int) event { return event{field: t.pick(kind, i)} })
+	}
+	user := func(name string) kindOfEvent {
+		return simple(name, func(_ told, i int) event { return event{"userId": other(i)} })
+	}
+	host := func(name string, more func(t told, i int) event) kindOfEvent {
+		return kindOfEvent{name, func(t told, i int) event { return event{name: more(t, i)} }}
+	}
+	plain := func(name string) kindOfEvent {
+		return simple(name, func(told, int) event { return event{} })
+	}
+	return []kindOfEvent{
+		simple("publishPost", func(t told, i int) event {
+			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{other(i)}}
+			if i%3 == 0 && len(t["publishPost"]) > 0 {
+				post["parentId"] = t.pick("publishPost", i)
+			}
+			return post
+		}),
+		user("follow"), user("mute"), user("unmute"), user("hideFrom"), user("unhideFrom"),
+		on("likePost", "postId", "publishPost"), on("unlikePost", "postId", "publishPost"),
+		simple("editPost", func(t told, i int) event {
+			return event{"postId": t.pick("publishPost", i), "body": fmt.Sprint("mended ", i), "mentions": []string{other(i)}}
+		}),
+		simple("setProfile", func(_ told, i int) event { return event{"name": fmt.Sprint("N", i)} }),
+		plain("markHomeFeedSeen"), plain("markNotificationsSeen"), plain("markAllRead"), plain("undoMarkAllRead"),
+		simple("markNotificationsRead", func(told, int) event { return event{"all": true} }),
+		simple("createConversation", func(_ told, i int) event {
+			kind := []string{"DIRECT", "GROUP", "ROOM"}[i%3]
+			return event{"kind": kind, "memberIds": []string{other(i)}}
+		}),
+		simple("sendMessage", func(t told, i int) event {
+			return event{"conversationId": t.pick("createConversation", i), "body": "hello", "mentionIds": []string{other(i)}}
+		}),
+		on("joinConversation", "conversationId", "createConversation"),
+		simple("addMembers", func(t told, i int) event {
+			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{other(i + 1)}}
+		}),
+		on("enterConversation", "conversationId", "createConversation"), on("leaveConversation", "conversationId", "createConversation"),
+		on("markConversationRead", "conversationId", "createConversation"), on("markConversationUnread", "fromMessageId", "sendMessage"),
+		simple("muteConversation", func(t told, i int) event {
+			return event{"conversationId": t.pick("createConversation", i), "muted": i%2 == 0}
+		}),
+		on("recallMessage", "messageId", "sendMessage"),
+		simple("removeMembers", func(t told, i int) event {
+			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{other(i)}}
+		}),
+		on("quitConversation", "conversationId", "createConversation"),
+		simple("scheduleShow", func(_ told, i int) event {
+			return event{"title": "show", "plannedAt": now.Add(time.Duration(i+60) * time.Minute).Format(time.RFC3339)}
+		}),
+		on("remindMe", "showId", "scheduleShow"),
+		simple("rescheduleShow", func(t told, i int) event { return event{"showId": t.pick("scheduleShow", i), "title": "another"} }),
+		on("startShow", "showId", "scheduleShow"), on("endShow", "showId", "scheduleShow"),
+		simple("setReplay", func(t told, i int) event {
+			return event{"showId": t.pick("scheduleShow", i), "replayUrl": "https://example.com/r"}
+		}),
+		on("cancelShow", "showId", "scheduleShow"), plain("markLiveBoardSeen"),
+		host("sendSiteMessage", func(_ told, i int) event {
+			return event{"title": "t", "content": "c", "to": []string{other(i), other(i + 1)}}
+		}),
+		host("editSiteMessage", func(t told, i int) event {
+			return event{"siteMessageId": t.pick("sendSiteMessage", i), "title": fmt.Sprint("t", i)}
+		}),
+		simple("markSiteMessagesRead", func(told, int) event { return event{"all": true} }),
+		simple("markSiteMessagesUnread", func(t told, i int) event { return event{"ids": []string{t.pick("sendSiteMessage", i)}} }),
+		host("publishAnnouncement", func(_ told, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
+		host("editAnnouncement", func(t told, i int) event {
+			return event{"announcementId": t.pick("publishAnnouncement", i), "title": fmt.Sprint("b", i)}
+		}),
+		plain("markAnnouncementsRead"),
+		host("withdrawAnnouncement", func(t told, i int) event { return event{"announcementId": t.pick("publishAnnouncement", i)} }),
+		host("raiseDot", func(_ told, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		simple("clearDot", func(_ told, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		host("setSegments", func(_ told, i int) event {
+			return event{"userId": other(i), "segments": []string{fmt.Sprint("s", i%3)}}
+		}),
+		simple("setDisplayPolicy", func(told, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
+		host("addViewItem", func(_ told, i int) event {
+			return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i), "at": now.Format(time.RFC3339)}
+		}),
+		simple("touchView", func(told, int) event { return event{"code": "orders", "id": "o1"} }),
+		host("removeViewItem", func(_ told, i int) event { return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i)} }),
+		on("deletePost", "postId", "publishPost"), user("block"), user("unblock"), user("unfollow"),
+	}
+}
+
+// tell sends events and keeps the ids that they made. No event may end for want of the database.
+func (a *api) tell(t told, kinds []string, events []event) (answers []string) {
+	a.t.Helper()
+	got := a.ingest(events...)
+	if len(got.Errors) > 0 {
+		a.t.Fatalf("%+v", got.Errors)
+	}
+	for i := range events {
+		code := fmt.Sprint(got.at("ingest", "results", i, "error", "code"))
+		answers = append(answers, code)
+		if code == string(services.Unavailable) || code == string(services.Internal) {
+			a.t.Fatalf("%v: %v\n%s", events[i], got.at("ingest", "results", i), a.log)
+		}
+		if id, made := got.at("ingest", "results", i, "id").(string); made && len(t[kinds[i]]) < maxEvents {
+			t[kinds[i]] = append(t[kinds[i]], id)
+		}
+	}
+	return answers
+}
+
+// On PostgreSQL 500 events of one kind, or of any mixture, take at most 30 round trips.
+func TestRoundTripsOfABatch(t *testing.T) {
+	url, trips := storetest.CountTrips(t, storetest.Postgres(t))
+	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)
+	const most = 30
+	made := told{}
+	kinds := eventKinds(50, a.Clock.Now())
+	for _, kind := range kinds {
+		names, events := make([]string, maxEvents), make([]event, maxEvents)
+		for i := range events {
+			names[i], events[i] = kind.name, kind.make(made, i)
+		}
+		trips.Take()
+		began := time.Now()
+		answers := a.tell(made, names, events)
+		n := trips.Take()
+		t.Logf("%-24s %3d round trips %s %v", kind.name, n, time.Since(began).Round(time.Millisecond), tally(answers))
+		if n > most {
+			t.Errorf("%d events of %s took %d round trips, want %d at most", maxEvents, kind.name, n, most)
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3 {
+		names, events := make([]string, maxEvents), make([]event, maxEvents)
+		for i := range events {
+			kind := kinds[random.IntN(len(kinds))]
+			names[i], events[i] = kind.name, kind.make(made, random.IntN(200))
+		}
+		trips.Take()
+		began := time.Now()
+		answers := a.tell(made, names, events)
+		n := trips.Take()
+		t.Logf("a mixture: %d round trips %s %v", n, time.Since(began).Round(time.Millisecond), tally(answers))
+		if n > most {
+			t.Errorf("a mixture of %d events took %d round trips, want %d at most", maxEvents, n, most)
+		}
+	}
+}
+
+// A batch on PostgreSQL, whose events go out together, ends as it does on SQLite, where one follows the other: few people do
+// everything with the same few things, so that each event meets what others of its batch have left.
+func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
+	const people, batch = 5, 70
+	for seed := range uint64(4) {
+		one := newAPIOn(t, fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), 3, 5)
+		together := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: storetest.Postgres(t)}), 3, 5)
+		apis := []*api{one, together}
+		kinds := eventKinds(people, one.Clock.Now())
+		made := []told{{}, {}}
+		random := rand.New(rand.NewPCG(seed, 3))
+		for round := range 6 {
+			chosen, places := make([]kindOfEvent, batch), make([]int, batch)
+			names := make([]string, batch)
+			for i := range chosen {
+				chosen[i], places[i] = kinds[random.IntN(len(kinds))], random.IntN(12)
+				if round == 0 { // there is something to begin with
+					chosen[i] = kinds[[]int{0, 15, 27, 35, 39}[i%5]]
+				}
+				names[i] = chosen[i].name
+			}
+			var answers [2][]string
+			for k, a := range apis {
+				events := make([]event, batch)
+				for i := range events {
+					events[i] = chosen[i].make(made[k], places[i])
+				}
+				answers[k] = a.tell(made[k], names, events)
+				a.Quiet(a.Fanout)
+				if left := a.Fanout.UpdateStaleViews(t.Context()); left > 0 {
+					t.Fatalf("the views of %d users are stale", left)
+				}
+			}
+			for i := range batch {
+				if answers[0][i] != answers[1][i] {
+					t.Fatalf("seed %d, round %d, event %d, %s %d: one by one %s, together %s", seed, round, i, names[i], places[i], answers[0][i], answers[1][i])
+				}
+			}
+			for user := range people {
+				key := fmt.Sprint("u", user)
+				if alone, both := one.shown(key), together.shown(key); alone != both {
+					t.Fatalf("seed %d, round %d, %s is shown one by one\n%s, together\n%s", seed, round, key, alone, both)
+				}
+			}
+			one.Clock.Advance(time.Second)
+			together.Clock.Advance(time.Second)
+		}
+	}
+}
+
+// shown is what a user is shown of everything, but for ids that are of the time of their making.
+func (a *api) shown(key string) string {
+	a.t.Helper()
+	got := a.must(key, `{ viewer {
+		badges { total { value } homeFeed { value precision } notifications { like { value } comment { value } mention { value } follow { value } reminder { value } }
+			siteMessages { total { value } } announcements { value } conversations { total { value } mentions { value } } dots { name lit } }
+		homeFeed(first: 50) { edges { node { body } } }
+		conversations(first: 50) { edges { node { id unread { value } mentions { value } } } }
+		notifications(first: 50) { edges { node { category subject { body } actors { id } actorCount seen read } } }
+		announcements(first: 50) { edges { node { title unread } } }
+	} }`, nil)
+	text, err := json.Marshal(got.Data)
+	a.Must(err)
+	return string(text)
+}
+
+func tally(answers []string) map[string]int {
+	counts := map[string]int{}
+	for _, answer := range answers {
+		counts[answer]++
+	}
+	return counts
+}

@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// answer is what PostgreSQL answered to a statement: its rows, how many it changed, or why it could not.
+type answer struct {
+	rows    [][]any
+	changed int64
+	err     error
+}
+
+// step is a statement that a function ran.
+type step struct {
+	name, text string
+	args       []any
+	answer     *answer // nil: it is not known yet
+	believed   bool    // the answer is that of the last pass
+	certain    bool    // the answer is an error that came when all before it was settled; it is not provoked again
+}
+
+func (s step) same(text string, args []any) bool {
+	return s.text == text && reflect.DeepEqual(s.args, args)
+}
+
+var errWaits = errors.New("store: the answer to a statement is not known yet")
+
+// player answers the statements of a function with what is known from the last pass, and notes them for the next.
+type player struct {
+	before  []step // what the function did last
+	sure    bool   // the functions before this one are settled
+	follows bool   // up to here it does the same
+	steps   []step
+	waits   bool
+	name    string                               // of the next statement
+	live    func(text string, args []any) answer // asks PostgreSQL at once, if set
+}
+
+func (p *player) note(name string) { p.name = name }
+
+// believes says that the function did what it did last, with answers of the last pass alone.
+func (p *player) believes() bool {
+	for _, step := range p.steps {
+		if !step.believed {
+			return false
+		}
+	}
+	return p.follows
+}
+
+// next answers a statement. One whose rows nobody knows ends the run of the function.
+func (p *player) next(text string, args []any, rows bool) answer {
+	now := step{name: p.name, text: text, args: args}
+	p.name = ""
+	if p.live != nil {
+		got := p.live(text, args)
+		now.answer, now.believed = &got, true
+		p.steps = append(p.steps, now)
+		return got
+	}
+	if n := len(p.steps); n < len(p.before) && p.before[n].same(text, args) {
+		had := p.before[n]
+		failed := had.answer != nil && had.answer.err != nil
+		now.certain = failed && p.follows && (had.certain || had.believed && p.sure)
+		if !failed || now.certain {
+			now.answer = had.answer
+		}
+		now.believed = p.follows && (had.believed || now.certain)
+	} else {
+		p.follows = false
+	}
+	p.steps = append(p.steps, now)
+	switch {
+	case now.answer != nil:
+		return *now.answer
+	case rows:
+		p.waits = true
+		panic(errWaits)
+	}
+	return answer{changed: guess(text, args)}
+}
+
+// guess is how many rows a statement changes if all goes well: one, or as many as it inserts.
+func guess(text string, args []any) int64 {
+	if strings.HasPrefix(text, "INSERT") && strings.Contains(text, "unnest(") && len(args) > 0 {
+		return int64(reflect.ValueOf(args[0]).Len())
+	}
+	return 1
+}
+
+func (p *player) query(_ context.Context, text string, args []any) (found, error) {
+	got := p.next(text, args, true)
+	return &heldRows{rows: got.rows}, got.err
+}
+
+func (p *player) exec(_ context.Context, text string, args []any) (sql.Result, error) {
+	got := p.next(text, args, false)
+	return driver.RowsAffected(got.changed), got.err
+}
+
+// readAnswer reads the answer to the next statement of a pass.
+func readAnswer(results pgx.BatchResults) (got answer) {
+	rows, err := results.Query()
+	if err != nil {
+		return answer{err: err}
+	}
+	defer rows.Close()
+	for rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return answer{err: err}
+		}
+		for i, value := range values {
+			if values[i], err = plain(value); err != nil {
+				return answer{err: err}
+			}
+		}
+		got.rows = append(got.rows, values)
+	}
+	got.err, got.changed = rows.Err(), rows.CommandTag().RowsAffected()
+	return got
+}
+
+// plain is a value as database/sql would have it.
+func plain(value any) (any, error) {
+	switch v := value.(type) {
+	case nil, int64, float64, bool, string, []byte:
+		return v, nil
+	case int16:
+		return int64(v), nil
+	case int32:
+		return int64(v), nil
+	case driver.Valuer: // a numeric
+		return v.Value()
+	}
+	return nil, fmt.Errorf("store: an unknown type of value, %T", value)
+}
+
+// heldRows are rows that were read before they are asked for.
+type heldRows struct {
+	rows [][]any
+	row  []any
+}
+
+func (h *heldRows) Next() bool {
+	if len(h.rows) == 0 {
+		return false
+	}
+	h.row, h.rows = h.rows[0], h.rows[1:]
+	return true
+}
+
+func (h *heldRows) Close() error { return nil }
+func (h *heldRows) Err() error   { return nil }
+
+// Scan converts as database/sql does, for the types that the store scans into.
+func (h *heldRows) Scan(into ...any) error {
+	if len(into) != len(h.row) {
+		return fmt.Errorf("store: %d columns are scanned into %d", len(h.row), len(into))
+	}
+	for i, value := range h.row {
+		if err := assign(into[i], value); err != nil {
+			return fmt.Errorf("store: column %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func assign(into, value any) error {
+	if scanner, ok := into.(sql.Scanner); ok {
+		return scanner.Scan(value)
+	}
+	to := reflect.ValueOf(into).Elem()
+	if to.Kind() == reflect.Interface {
+		to.Set(reflect.ValueOf(&value).Elem())
+		return nil
+	}
+	switch v := value.(type) {
+	case int64:
+		switch {
+		case to.CanInt() && !to.OverflowInt(v):
+			to.SetInt(v)
+			return nil
+		case to.CanUint() && v >= 0 && !to.OverflowUint(uint64(v)):
+			to.SetUint(uint64(v))
+			return nil
+		case to.Kind() == reflect.Bool && (v == 0 || v == 1):
+			to.SetBool(v == 1)
+			return nil
+		case to.CanFloat():
+			to.SetFloat(float64(v))
+			return nil
+		}
+	case string:
+		switch {
+		case to.Kind() == reflect.String:
+			to.SetString(v)
+			return nil
+		case to.CanInt() || to.CanUint(): // a numeric
+			number := sql.Null[int64]{}
+			if err := number.Scan(v); err != nil {
+				return err
+			}
+			return assign(into, number.V)
+		}
+	case bool:
+		if to.Kind() == reflect.Bool {
+			to.SetBool(v)
+			return nil
+		}
+	case []byte:
+		if to.Kind() == reflect.Slice {
+			to.SetBytes(append([]byte{}, v...))
+			return nil
+		}
+	}
+	return fmt.Errorf("%T does not fit into %s", value, to.Type())
+}

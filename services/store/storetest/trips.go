@@ -1,0 +1,94 @@
+package storetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Trips counts the round trips of all connections that go through it to a PostgreSQL server: how often a client asked and
+// waited for the end of the answer.
+type Trips struct {
+	listener net.Listener
+	config   *pgx.ConnConfig
+	count    atomic.Int64
+	work     sync.WaitGroup
+}
+
+// CountTrips puts a counter between a database of this machine and its clients, which use the URL that it answers. It
+// ends with the test.
+func CountTrips(tb testing.TB, database string) (through string, trips *Trips) {
+	tb.Helper()
+	config, err := pgx.ParseConfig(database)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t := &Trips{listener: listener, config: config}
+	t.work.Go(t.accept)
+	tb.Cleanup(func() {
+		_ = listener.Close()
+		t.work.Wait()
+	})
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", url.PathEscape(config.User), listener.Addr(), config.Database), t
+}
+
+// Take answers how many round trips there were since it was asked last.
+func (t *Trips) Take() int { return int(t.count.Swap(0)) }
+
+func (t *Trips) accept() {
+	for {
+		client, err := t.listener.Accept()
+		if err != nil {
+			return
+		}
+		network, address := pgconn.NetworkAddress(t.config.Host, t.config.Port)
+		server, err := net.Dial(network, address)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		end := func() {
+			_ = client.Close()
+			_ = server.Close()
+		}
+		t.work.Go(func() {
+			defer end()
+			_, _ = io.Copy(client, server) // it ends with the connection
+		})
+		t.work.Go(func() {
+			defer end()
+			_ = t.forward(server, client) // so does this
+		})
+	}
+}
+
+// forward copies what a client says, message by message. A Sync or a simple query is what it waits after.
+func (t *Trips) forward(server io.Writer, client io.Reader) error {
+	for head := make([]byte, 4); ; head = make([]byte, 5) { // the first message has no type
+		if _, err := io.ReadFull(client, head); err != nil {
+			return err
+		}
+		body := make([]byte, int(binary.BigEndian.Uint32(head[len(head)-4:]))-4)
+		if _, err := io.ReadFull(client, body); err != nil {
+			return err
+		}
+		if len(head) == 5 && (head[0] == 'S' || head[0] == 'Q') {
+			t.count.Add(1)
+		}
+		if _, err := server.Write(append(head, body...)); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,368 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql/driver"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"tidings/services"
+)
+
+// The functions of a batch run one after the other, and on PostgreSQL each statement of each would wait for its answer:
+// thousands of round trips. So a batch goes out in passes. A pass runs every function as far as answers are known, sends
+// the statements of all of them, in the order of the functions, in one round trip, and reads the answers. The next pass
+// undoes it and does the same with the answers that the pass before has brought. Once the functions, run with the answers
+// of a pass, do exactly what was sent in that pass, it is what would have happened one by one, and it is committed.
+//
+// Each pass takes every function past one more statement whose rows it has to know. A statement that only changes rows is
+// not waited for: its count is guessed, and looked at afterwards. Since a pass keeps the order, a function sees what those
+// before it did. A wrong guess costs a pass and is never believed.
+
+// maxPasses is after how many passes without one more function settled the next one is run alone, statement by statement.
+// So others who change the same rows all the time do not keep a batch from its end: what it has locked then stays locked.
+// A batch in which that does not help for so many functions as maxAlone runs statement by statement from there on.
+const (
+	maxPasses = 16
+	maxAlone  = 4
+)
+
+// script is what a function did when it was last run.
+type script struct {
+	steps   []step
+	waits   bool // for the answer of its last step
+	failed  error
+	settled bool // it did what was sent for it, with the answers that this brought
+	grouped []NewJob
+}
+
+// together is a batch on one connection.
+type together struct {
+	store   *Store
+	conn    *pgx.Conn
+	tx      *Tx
+	first   time.Time // the time of the first function
+	fns     []func(*Tx) error
+	scripts []script
+	ids     [][]services.PostID // of each call of NewID, those of all functions
+
+	base    int  // the functions before it stand: they are settled, and a savepoint follows them
+	cut     int  // the next pass puts a savepoint before this function
+	placed  bool // the last pass did, and it is not the base
+	begun   bool // the transaction is
+	aborted bool // the last pass ended with the error of a statement
+	passes  int  // since base moved
+	alones  int  // functions that were run alone
+	singly  bool // the rest runs alone: also where a statement could not be sent, which spoils its own function only
+}
+
+// tryTogether runs the functions of a batch in one transaction. err is an error of the whole, with which nothing stands:
+// also that of a function which gave way to another transaction, unless this is the last try.
+func (s *Store) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, err error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, fault("begin", err)
+	}
+	defer func() { _ = conn.Close() }() // it goes back to the pool
+	err = conn.Raw(func(raw any) error {
+		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), scripts: make([]script, len(fns)+1)}
+		t.first = t.tx.Now
+		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.enqueueGrouped(ctx) })
+		var err error
+		if errs, err = t.run(ctx, last); err != nil && t.rollback() != nil {
+			return errors.Join(err, driver.ErrBadConn) // the pool drops the connection
+		}
+		return err
+	})
+	return errs, fault("write a batch", err)
+}
+
+// rollback ends a transaction that came to nothing. An error says that the connection is of no use any more.
+func (t *together) rollback() error {
+	if t.conn.IsClosed() {
+		return driver.ErrBadConn
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return t.control(ctx, "ROLLBACK")
+}
+
+// control runs statements without parameters in one round trip, also in a transaction that an error has aborted.
+func (t *together) control(ctx context.Context, texts string) error {
+	_, err := t.conn.PgConn().Exec(ctx, texts).ReadAll()
+	return fault(texts, err)
+}
+
+// run makes passes until all functions are settled, and commits.
+func (t *together) run(ctx context.Context, last bool) (errs []error, err error) {
+	for t.play(); !t.settle(); t.play() {
+		if err := cmp.Or(ctx.Err(), t.conflict()); err != nil && (ctx.Err() != nil || !last) {
+			return nil, err
+		}
+		step := t.pass
+		if t.passes++; t.passes > maxPasses || t.singly {
+			step = t.alone
+		}
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	end := len(t.scripts) - 1
+	if failed := t.scripts[end].failed; failed != nil {
+		return nil, failed
+	}
+	if err := t.conflict(); err != nil && !last {
+		return nil, err
+	}
+	tag, err := t.conn.Exec(ctx, "COMMIT")
+	if err == nil && tag.String() != "COMMIT" {
+		err = pgx.ErrTxCommitRollback
+	}
+	if err != nil {
+		return nil, fault("commit", err)
+	}
+	if t.tx.logged {
+		t.store.tellLogged()
+	}
+	errs = make([]error, end)
+	for i, script := range t.scripts {
+		if i < end {
+			errs[i] = script.failed
+		}
+		for _, step := range script.steps {
+			if t.store.trace != nil && step.name != "" {
+				t.store.trace(step.name)
+			}
+		}
+	}
+	return errs, nil
+}
+
+// conflict is the error of the first function that gave way to another transaction.
+func (t *together) conflict() error {
+	for _, script := range t.scripts {
+		if conflicting(script.failed) {
+			return script.failed
+		}
+	}
+	return nil
+}
+
+// play runs the functions that do not stand yet with the answers that there are.
+func (t *together) play() {
+	var grouped []NewJob
+	sure := true // all that is before stands or is settled
+	for i := range t.scripts {
+		if i >= t.base {
+			t.tx.grouped = nil
+			if i == len(t.scripts)-1 { // it adds the jobs of all others
+				t.tx.grouped = grouped
+			}
+			t.scripts[i] = t.playOne(i, &player{before: t.scripts[i].steps, sure: sure, follows: true})
+			sure = sure && t.scripts[i].settled
+		}
+		grouped = append(grouped, t.scripts[i].grouped...)
+	}
+}
+
+func (t *together) playOne(i int, p *player) (now script) {
+	before := t.scripts[i]
+	calls := 0
+	t.tx.Now = t.first.Add(time.Duration(i) * time.Microsecond)
+	t.tx.runner = runner{postgres, p, p.note}
+	t.tx.newID = func(next func() services.PostID) services.PostID {
+		calls++
+		return t.id(i, calls-1, next)
+	}
+	now.failed = t.call(i)
+	now.steps, now.waits = p.steps, p.waits
+	if now.waits {
+		now.failed = nil
+	}
+	if now.failed == nil {
+		now.grouped = t.tx.grouped
+	}
+	sent := t.begun && !before.waits && (before.failed == nil) == (now.failed == nil) && len(before.steps) == len(now.steps)
+	now.settled = sent && !now.waits && p.believes()
+	return now
+}
+
+// call runs a function as Store.call does, and lets it end where it has to wait.
+func (t *together) call(i int) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil && cause != any(errWaits) {
+			err = t.store.panicked(cause)
+		}
+	}()
+	return t.fns[i](t.tx)
+}
+
+// id gives a function ids that are the same in every pass, and rise in the order of the functions.
+func (t *together) id(function, call int, next func() services.PostID) services.PostID {
+	for call >= len(t.ids) {
+		ids := make([]services.PostID, len(t.scripts))
+		for i := range ids {
+			ids[i] = next()
+		}
+		t.ids = append(t.ids, ids)
+	}
+	return t.ids[call][function]
+}
+
+// settle lets those functions stand that are settled and have a savepoint behind them, and says whether all are settled.
+func (t *together) settle() bool {
+	first := t.base
+	for first < len(t.scripts) && t.scripts[first].settled {
+		first++
+	}
+	if t.placed && first >= t.cut && !t.aborted {
+		t.base, t.passes, t.placed = t.cut, 0, false
+	}
+	t.cut = first
+	return first == len(t.scripts)
+}
+
+// undo is what undoes the last pass, as far as it does not stand.
+func (t *together) undo() []string {
+	switch {
+	case !t.begun:
+		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
+	case t.placed:
+		return []string{"ROLLBACK TO SAVEPOINT batch", "RELEASE SAVEPOINT batch", "ROLLBACK TO SAVEPOINT batch"}
+	}
+	return []string{"ROLLBACK TO SAVEPOINT batch"}
+}
+
+// pass sends what the functions did and reads the answers.
+func (t *together) pass(ctx context.Context) error {
+	batch := &pgx.Batch{}
+	var asked []*step
+	queue := func(of *step, text string, args ...any) {
+		batch.Queue(text, args...)
+		asked = append(asked, of)
+	}
+	if !t.aborted { // nothing can be prepared in a transaction that is
+		for _, text := range t.undo() {
+			queue(nil, text)
+		}
+	} else if err := t.controlAll(ctx, t.undo()); err != nil {
+		return err
+	}
+	mark := &step{}
+	for i := t.base; i < len(t.scripts); i++ {
+		if i == t.cut && i > t.base {
+			queue(mark, "SAVEPOINT batch")
+		}
+		script := &t.scripts[i]
+		if script.failed != nil {
+			queue(nil, savepoint)
+		}
+		for k := range script.steps {
+			step := &script.steps[k]
+			step.believed = false
+			if step.answer == nil || step.answer.err == nil {
+				queue(step, step.text, step.args...)
+			}
+		}
+		if script.failed != nil {
+			queue(nil, undo)
+			queue(nil, release)
+		}
+	}
+	err := t.read(t.conn.SendBatch(ctx, batch), asked)
+	t.begun = t.conn.PgConn().TxStatus() != 'I'
+	if err != nil && !services.IsUnavailable(err) && !t.conn.IsClosed() {
+		t.singly = true
+		return nil
+	}
+	t.placed = mark.answer != nil
+	return err
+}
+
+func (t *together) controlAll(ctx context.Context, texts []string) error {
+	for _, text := range texts {
+		if err := t.control(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes the answers of a pass. The error of a statement ends it: what follows was not run.
+func (t *together) read(results pgx.BatchResults, asked []*step) error {
+	t.aborted = false
+	for _, step := range asked {
+		got := readAnswer(results)
+		if got.err != nil {
+			server, ok := errors.AsType[*pgconn.PgError](got.err)
+			if !ok || step == nil || conflicting(got.err) || unavailableState(server.Code) {
+				_ = results.Close() // the error is had
+				return fault("run a batch", got.err)
+			}
+			t.aborted = true
+		}
+		if step != nil {
+			step.answer, step.believed = &got, true
+		}
+		if t.aborted {
+			break
+		}
+	}
+	if err := results.Close(); err != nil && !t.aborted {
+		return fault("run a batch", err)
+	}
+	return nil
+}
+
+// alone runs the next function statement by statement, and lets it stand.
+func (t *together) alone(ctx context.Context) error {
+	if err := t.controlAll(ctx, append(t.undo(), savepoint)); err != nil {
+		return err
+	}
+	t.begun, t.aborted, t.placed = true, false, false
+	i := t.base
+	p := &player{live: func(text string, args []any) answer {
+		batch := &pgx.Batch{}
+		batch.Queue(text, args...)
+		results := t.conn.SendBatch(ctx, batch)
+		got := readAnswer(results)
+		if err := results.Close(); got.err == nil {
+			got.err = err
+		}
+		return got
+	}}
+	t.tx.grouped = nil
+	if i == len(t.scripts)-1 {
+		for _, before := range t.scripts[:i] {
+			t.tx.grouped = append(t.tx.grouped, before.grouped...)
+		}
+	}
+	now := t.playOne(i, p)
+	if conflicting(now.failed) {
+		return now.failed
+	}
+	end := []string{release, "SAVEPOINT batch"}
+	if now.failed != nil {
+		end = append([]string{undo}, end...)
+	}
+	if err := t.controlAll(ctx, end); err != nil {
+		return err
+	}
+	now.settled = true
+	t.scripts[i] = now
+	for k := i + 1; k < len(t.scripts); k++ { // what the last pass did for them was undone
+		for n := range t.scripts[k].steps {
+			t.scripts[k].steps[n].believed = false
+		}
+	}
+	t.base, t.cut, t.passes = i+1, i+1, 0
+	if t.alones++; t.alones == maxAlone {
+		t.singly = true
+	}
+	return nil
+}
