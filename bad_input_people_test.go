@@ -33,12 +33,12 @@ func TestBadRestrictions(t *testing.T) {
 		value     any
 		want      refused
 	}{
-		"following who blocks one":        {"alice", mutFollow, "user:bob", refused{"FORBIDDEN", []string{"userId", "blocks you"}}},
+		"following who blocks one":        {"alice", mutFollow, "user:bob", refused{"NOT_FOUND", []string{`userId: there is no user "bob"`}}},
 		"following whom one blocks":       {"bob", mutFollow, "user:alice", refused{"FORBIDDEN", []string{"userId", "unblock him"}}},
 		"liking a post of who blocks one": {"alice", mutLike, c.post, refused{"NOT_FOUND", []string{"postId: there is no " + c.post}}},
 		"answering it":                    {"alice", mutAnswer, c.post, refused{"NOT_FOUND", []string{"parentId: there is no " + c.post}}},
-		"talking with who blocks one":     {"alice", mutDirect, "user:bob", refused{"FORBIDDEN", []string{"memberIds", "blocks"}}},
-		"talking with whom one blocks":    {"bob", mutDirect, "user:alice", refused{"FORBIDDEN", []string{"memberIds", "blocks"}}},
+		"talking with who blocks one":     {"alice", mutDirect, "user:bob", refused{"NOT_FOUND", []string{`memberIds: there is no user "bob"`}}},
+		"talking with whom one blocks":    {"bob", mutDirect, "user:alice", refused{"NOT_FOUND", []string{`memberIds: there is no user "alice"`}}},
 		"blocking oneself":                {"alice", mutBlock, "user:alice", refused{"INVALID", []string{"userId", "block oneself"}}},
 		"muting oneself":                  {"alice", mutMute, "user:alice", refused{"INVALID", []string{"userId", "mute oneself"}}},
 		"hiding from oneself":             {"alice", mutHide, "user:alice", refused{"INVALID", []string{"userId", "hide posts from oneself"}}},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tidings/services/store/storetest"
 	"tidings/web"
 )
@@ -91,6 +93,77 @@ func TestTheHostMakesUsers(t *testing.T) {
 	for _, key := range strings.Fields("one two three four five six seven eight") {
 		if !n.there(key) {
 			t.Errorf("there is no %s", key)
+		}
+	}
+}
+
+// Somebody who blocks the viewer cannot be told from somebody who is not there, or from anybody else, whatever argument names
+// them, and is not reached: not by a conversation, nor by a mention in one. The other way round it is the same.
+func TestABlockIsNotTold(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	s.owns("sam")
+	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
+	for i, w := range s.others() {
+		blocker, other, nobody := fmt.Sprint("blocker", i), fmt.Sprint("another", i), fmt.Sprint("nobody", i)
+		s.people(blocker, other)
+		s.must(blocker, block, map[string]any{"v": "user:sam"}, nil)
+		got, raw := s.walks(t, w, "sam", "user:"+blocker, blocker)
+		absent, _ := s.walks(t, w, "sam", "user:"+nobody, nobody)
+		present, _ := s.walks(t, w, "sam", "user:"+other, other)
+		if w.path[0].Name == "ingest" { // to the host, an id of nobody makes a user
+			absent = ingestNoUser(w)
+		}
+		if !cmp.Equal(got, absent) && !cmp.Equal(refusals(got), refusals(present)) {
+			t.Errorf("%s tells who blocks: %s", w.name(), raw)
+		}
+	}
+	for _, first := range []string{"sam", "blair"} {
+		as, id := first, map[string]string{"sam": "blair", "blair": "sam"}[first]
+		if first == "sam" {
+			s.must("blair", block, map[string]any{"v": "user:sam"}, nil)
+		}
+		for _, kind := range []string{"DIRECT", "GROUP", "ROOM"} {
+			got := s.ask(as, `mutation($k:ConversationKind!,$v:ID!){createConversation(input:{kind:$k,memberIds:[$v]}){conversation{id}}}`, map[string]any{"k": kind, "v": "user:" + id})
+			refused{"NOT_FOUND", []string{`memberIds: there is no user "` + id + `"`}}.check(t, got)
+		}
+	}
+}
+
+// refusals are the errors of an answer. What it tells when there are none changes with each call.
+func refusals(told any) []any {
+	answer, _ := told.(map[string]any)
+	list := []any{answer["Errors"]}
+	data, _ := answer["Data"].(map[string]any)
+	payload, _ := data["ingest"].(map[string]any)
+	results, _ := payload["results"].([]any)
+	for _, result := range results {
+		list = append(list, result.(map[string]any)["error"])
+	}
+	return list
+}
+
+// ingestNoUser is what an event answers that names somebody who is not there.
+func ingestNoUser(w way) any {
+	message := fmt.Sprintf("%s: there is no user \"*\"", w.in[len(w.in)-1].Name)
+	return map[string]any{"Status": float64(200), "Errors": nil, "Data": map[string]any{"ingest": map[string]any{
+		"__typename": "IngestPayload", "results": []any{map[string]any{"__typename": "IngestResult", "id": nil,
+			"error": map[string]any{"__typename": "IngestError", "code": "NOT_FOUND", "message": message}}},
+	}}}
+}
+
+// A mention in a group that both are in reaches nobody between whom and its author there is a block.
+func TestAMentionDoesNotReachAcrossABlock(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	s.must("alice", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:dave","user:blair","user:sam"]}){conversation{id}}}`, nil, &data)
+	s.must("blair", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"@dave",mentionIds:["user:dave","user:sam"]}){message{id}}}`,
+		map[string]any{"c": data.CreateConversation.Conversation.ID}, nil)
+	s.settle()
+	for as, want := range map[string]int{"dave": 0, "sam": 1} {
+		if got := s.badges(as).Conversations.Mentions.Value; got != want {
+			t.Errorf("%s has %d mentions, want %d", as, got, want)
 		}
 	}
 }

@@ -92,6 +92,19 @@ func (s *secrets) keepPrivate() {
 	}
 	s.must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id}}}`, map[string]any{"t": privateWord}, &data)
 	s.settle()
+	var announced struct {
+		PublishAnnouncement, Future, Gone struct{ Announcement struct{ ID string } }
+	}
+	s.must("host:ingest", `mutation($t:String!,$at:Time!){setSegments(input:{userId:"user:dave",segments:["vip"]}){user{id}}
+		publishAnnouncement(input:{title:$t,content:"c",segments:["vip"]}){announcement{id}}
+		future:publishAnnouncement(input:{title:$t,content:"c",startsAt:$at}){announcement{id}}
+		gone:publishAnnouncement(input:{title:$t,content:"c"}){announcement{id}}}`,
+		map[string]any{"t": privateWord, "at": s.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &announced)
+	s.must("host:ingest", `mutation($v:ID!){withdrawAnnouncement(input:{announcementId:$v}){announcementId}}`, map[string]any{"v": announced.Gone.Announcement.ID}, nil)
+	s.settle()
+	for _, one := range []struct{ Announcement struct{ ID string } }{announced.PublishAnnouncement, announced.Future, announced.Gone} {
+		s.private = append(s.private, one.Announcement.ID)
+	}
 	s.must("dave", `{viewer{notifications{edges{node{id}}}}}`, nil, &data)
 	s.private = append(s.private, data.SendSiteMessage.Message.ID, data.Viewer.Notifications.Edges[0].Node.ID)
 }

@@ -41,6 +41,21 @@ func parsePlace(kind byte, text string) (of, at uint64, err error) {
 	return of, at, nil
 }
 
+// talkText prints a place in a viewer's list of conversations: whose list, and then as placeText.
+func talkText(viewer services.UserNumber, state services.ConversationState) string {
+	place := placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
+	return conversationsCursor.text(viewer, 0) + place
+}
+
+func parseTalk(viewer services.UserNumber, text string) (chat.Place, error) {
+	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
+	if _, err := conversationsCursor.parse("after", viewer, text[:owner]); err != nil {
+		return chat.Place{}, err
+	}
+	at, id, err := parsePlace(conversationCursor, text[owner:])
+	return chat.Place{At: time.UnixMicro(int64(at)), ID: services.ConversationID(id)}, err
+}
+
 // placeIn is the place in the list of one conversation, or start without a cursor.
 func placeIn(kind byte, id services.ConversationID, after *string, start uint64) (uint64, error) {
 	if after == nil {

@@ -12,7 +12,6 @@ import (
 	"tidings/services"
 	"tidings/services/chat"
 	"tidings/services/fanout"
-	"time"
 )
 
 func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversation, first *int, after *string) (*graph.MemberConnection, error) {
@@ -227,14 +226,12 @@ func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversa
 	return r.watchConversation(ctx, viewer, id)
 }
 
-func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.ConversationConnection, error) {
+func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (_ *graph.ConversationConnection, err error) {
 	place := chat.First
 	if after != nil {
-		at, id, err := parsePlace(conversationCursor, *after)
-		if err != nil {
+		if place, err = parseTalk(obj.Number, *after); err != nil {
 			return nil, err
 		}
-		place = chat.Place{At: time.UnixMicro(int64(at)), ID: services.ConversationID(id)}
 	}
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, askers []asker, size int) (*graph.ConversationConnection, error) {
 		return r.readConversations(ctx, obj, askers, place, size)

@@ -26,6 +26,8 @@ const (
 	muteCursor         cursorKind = 24
 	blockCursor        cursorKind = 25
 	hideCursor         cursorKind = 26
+
+	conversationsCursor cursorKind = 27 // begins a longer one
 )
 
 func (k cursorKind) String() string {
@@ -40,6 +42,8 @@ func (k cursorKind) String() string {
 		return "the site messages"
 	case viewCursor:
 		return "the views"
+	case conversationsCursor:
+		return "the conversations"
 	case muteCursor:
 		return "the mutes"
 	case blockCursor:

@@ -125,7 +125,7 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 	}
 	edges := make([]graph.ConversationEdge, len(states))
 	for i, state := range states {
-		edges[i] = graph.ConversationEdge{Cursor: placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID)), Node: graphConversation(state)}
+		edges[i] = graph.ConversationEdge{Cursor: talkText(viewer.Number, state), Node: graphConversation(state)}
 		edges[i].Node.Read = true
 	}
 	info := chatPage(edges, func(e graph.ConversationEdge) string { return e.Cursor }, more)

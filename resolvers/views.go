@@ -14,18 +14,20 @@ func graphView(view services.ViewUnread) graph.View {
 	return graph.View{Code: view.Code, ID: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
 }
 
-// viewPlace prints a place in a list of views, whose order is that of code and id: kind, code, 0, id. It names no
-// viewer, since whoever uses it sees his own list from there on.
-func viewPlace(view services.View) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(string(rune(viewCursor)) + view.Code + "\x00" + view.ID))
+// viewText prints a place in a viewer's list of views, whose order is that of code and id: whose list, code, 0, id.
+func viewText(viewer services.UserNumber, view services.View) string {
+	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
-func parseViewPlace(text string) (services.View, error) {
-	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
+func parseViewText(viewer services.UserNumber, text string) (services.View, error) {
+	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
+	if _, err := viewCursor.parse("after", viewer, text[:owner]); err != nil {
+		return services.View{}, err
+	}
+	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text[owner:])
 	code, id, found := strings.Cut(string(bytes), "\x00")
-	rest, ours := strings.CutPrefix(code, string(rune(viewCursor)))
-	view := services.View{Code: rest, ID: id}
-	if err != nil || !found || !ours || view.Check() != nil {
+	view := services.View{Code: code, ID: id}
+	if err != nil || !found || view.Check() != nil {
 		return services.View{}, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), viewCursor)
 	}
 	return view, nil
@@ -46,7 +48,7 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from services.View
 	if after != nil {
-		if from, err = parseViewPlace(*after); err != nil {
+		if from, err = parseViewText(viewer.Number, *after); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +58,7 @@ func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []
 	}
 	result := &graph.ViewConnection{Edges: make([]graph.ViewEdge, len(page.Views)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}}
 	for i, view := range page.Views {
-		result.Edges[i] = graph.ViewEdge{Cursor: viewPlace(view.View), Node: graphView(view)}
+		result.Edges[i] = graph.ViewEdge{Cursor: viewText(viewer.Number, view.View), Node: graphView(view)}
 	}
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor

@@ -59,7 +59,7 @@ func New(cfg Config) *Service {
 
 // Create is the op that makes a conversation of its creator and others, and answers its id. Two people have one DIRECT:
 // making it again answers the same, and opens it if a block had closed it. INVALID for a title that is too long, or for
-// members that do not fit the kind; FORBIDDEN for a DIRECT one of two of whom one blocks the other.
+// members that do not fit the kind; NOT_FOUND while the creator and one of the others are parted by a block.
 func (s *Service) Create(creator services.UserNumber, kind services.ConversationKind, title string, others []services.UserNumber) (*fanout.Op, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err
@@ -79,10 +79,8 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 	return &fanout.Op{
 		Name: "createConversation", Actor: creator, Input: fmt.Sprint(kind, title, members),
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
-			if kind == services.DirectConversation {
-				if err := talks(ctx, tx, members[0], members[1]); err != nil {
-					return nil, err
-				}
+			if err := meets(ctx, tx, creator, "memberIds", members); err != nil {
+				return nil, err
 			}
 			var created bool
 			id, created, err = tx.CreateConversation(ctx, store.NewConversation{Kind: kind, Title: title, Creator: creator, Members: members})
@@ -106,16 +104,17 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 	}, nil
 }
 
-// talks is FORBIDDEN while one of two blocks the other, which does not change until the transaction ends.
-func talks(ctx context.Context, tx *store.Tx, a, b services.UserNumber) error {
-	if err := tx.HoldRestrictions(ctx, a); err != nil {
+// meets holds that a user may come together with others: NOT_FOUND, as for somebody who is not there, while there is a block
+// between them and one of the others. None changes until the transaction ends.
+func meets(ctx context.Context, tx *store.Tx, user services.UserNumber, argument string, others []services.UserNumber) error {
+	if err := tx.HoldRestrictions(ctx, user); err != nil {
 		return err
 	}
-	blocked, _, err := tx.Blocked(ctx, a, b)
-	if err == nil && blocked {
-		err = services.Errorf(services.Forbidden, "memberIds: there is no DIRECT conversation of two of whom one blocks the other")
+	apart, err := tx.Apart(ctx, user, others)
+	if err != nil || len(apart) == 0 {
+		return err
 	}
-	return err
+	return tx.NoUser(ctx, argument, slices.Min(apart))
 }
 
 func distinct(users []services.UserNumber) []services.UserNumber {

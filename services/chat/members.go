@@ -24,7 +24,7 @@ func (s *Service) Join(user services.UserNumber, id services.ConversationID) *fa
 }
 
 // AddMembers is the op by which a member lets others in. Who is a member already stays as he is. CONFLICT for a DIRECT
-// conversation, and beyond the size of a GROUP.
+// conversation, and beyond the size of a GROUP; NOT_FOUND while the member and one of the others are parted by a block.
 func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*fanout.Op, error) {
 	users, err := named(users)
 	if err != nil {
@@ -36,6 +36,9 @@ func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID,
 		}
 		if c.Kind == services.DirectConversation {
 			return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and stays with its two members", id.GlobalID())
+		}
+		if err := meets(ctx, tx, by, "userIds", users); err != nil {
+			return nil, err
 		}
 		added, err := tx.AddMembers(ctx, c, users)
 		if size := c.Members + len(added); err == nil && c.Kind == services.GroupConversation && size > s.MaxGroup {

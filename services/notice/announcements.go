@@ -197,10 +197,10 @@ type UpTo struct {
 }
 
 // MarkRead is the op by which a user has read the list up to a place. The mark only grows. NOT_FOUND for an announcement
-// that there is not or that has not started, INVALID for a position beyond the end.
+// that there is not, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a position beyond the end.
 func (s *Service) MarkRead(user services.UserNumber, upTo UpTo) *fanout.Op {
 	return s.own("markAnnouncementsRead", user, fmt.Sprint(upTo), func(ctx context.Context, tx *store.Tx) error {
-		position, err := upTo.position(ctx, tx)
+		position, err := upTo.position(ctx, tx, user)
 		if err != nil {
 			return err
 		}
@@ -213,14 +213,18 @@ func (s *Service) MarkRead(user services.UserNumber, upTo UpTo) *fanout.Op {
 	})
 }
 
-func (upTo UpTo) position(ctx context.Context, tx *store.Tx) (uint64, error) {
+func (upTo UpTo) position(ctx context.Context, tx *store.Tx, user services.UserNumber) (uint64, error) {
 	if upTo.Announcement != 0 {
 		found, err := tx.Announcements(ctx, []services.PostID{upTo.Announcement})
 		if err != nil {
 			return 0, err
 		}
+		standing, err := tx.UserNotices(ctx, user)
+		if err != nil {
+			return 0, err
+		}
 		a := found[upTo.Announcement]
-		if a.Position == 0 {
+		if a.Position == 0 || a.Withdrawn || !a.Segments.Reaches(services.SegmentBits(standing.Segments.Bits)) {
 			return 0, services.Errorf(services.NotFound, "upTo: there is no announcement %s",
 				services.GlobalID(services.AnnouncementType, upTo.Announcement.String()))
 		}

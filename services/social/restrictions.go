@@ -183,7 +183,8 @@ func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restr
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// mayFollow is FORBIDDEN while one of two blocks the other, which does not change until the transaction ends.
+// mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND while the followee blocks the follower, as for
+// somebody who is not there. Neither changes until the transaction ends.
 func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.UserNumber) error {
 	if err := tx.HoldRestrictions(ctx, follower); err != nil {
 		return err
@@ -195,7 +196,7 @@ func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.Us
 	case own:
 		return services.Errorf(services.Forbidden, "userId: you block this user: unblock him before you follow him")
 	}
-	return services.Errorf(services.Forbidden, "userId: this user blocks you and cannot be followed")
+	return tx.NoUser(ctx, "userId", followee)
 }
 
 // Hidden answers which of some authors hide the posts and shows that they publish from a viewer: because they hide them from

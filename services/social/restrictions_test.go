@@ -148,7 +148,7 @@ func TestABlockEndsEverything(t *testing.T) {
 			n.showing(fmt.Sprint("somebody else ", when), third, 1, 1)
 			n.unseen(fmt.Sprint("the blocked one ", when), blocked, 0, 0)
 			n.unseen(fmt.Sprint("the blocker ", when), blocker, 1, 1)
-			n.fails("the blocked one follows", n.service.Follow(blocked, blocker), services.Forbidden)
+			n.fails("the blocked one follows", n.service.Follow(blocked, blocker), services.NotFound)
 			n.fails("the blocker follows", n.service.Follow(blocker, blocked), services.Forbidden)
 			n.fails("twice", n.service.Block(blocker, blocked), services.Conflict)
 			n.Quiet(n.Fanout)

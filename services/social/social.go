@@ -149,7 +149,7 @@ func (s *Service) Remembered(key string) (number services.UserNumber, ok bool) {
 }
 
 // Follow is the op by which one user follows another from now on, who is notified. CONFLICT when he does already,
-// INVALID when it is himself, FORBIDDEN while one of the two blocks the other.
+// INVALID when it is himself, FORBIDDEN while they block them, NOT_FOUND while they are blocked.
 func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 	return &fanout.Op{
 		Name: "follow", Actor: follower, Input: fmt.Sprint(followee),

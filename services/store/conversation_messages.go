@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tidings/services"
@@ -39,7 +40,7 @@ var (
 )
 
 // SendMessage adds a message to a conversation and answers both as they are now. The author has read up to it. Of the
-// users mentioned those count who are members and not the author. NOT_FOUND or CONFLICT when he is no member.
+// users mentioned those count who are members, not the author, and not parted from them by a block. NOT_FOUND or CONFLICT when he is no member.
 func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, author services.UserNumber, body string, mentioned []services.UserNumber) (message services.Message, c services.Conversation, reached []services.UserNumber, err error) {
 	found := false
 	minute := micros(tx.Now) / time.Minute.Microseconds()
@@ -78,6 +79,11 @@ func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, autho
 
 func (tx *Tx) mention(ctx context.Context, message services.Message, users []services.UserNumber) ([]services.UserNumber, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
+	apart, err := tx.Apart(ctx, message.Author, users)
+	if err != nil {
+		return nil, err
+	}
+	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserNumber) bool { return slices.Contains(apart, user) })
 	reached, err := tx.numbers(ctx, mentionMembers, conversation, users, message.Author)
 	if err != nil {
 		return nil, err

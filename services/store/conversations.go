@@ -39,10 +39,7 @@ WHERE m.left_at > 0 RETURNING user_number`)
 
 	dropLeases = newStatement("end the leases of members", `DELETE FROM conversation_leases WHERE conversation = $1 AND {in user_number $2 BIGINT}`)
 
-	directBlocks = newStatement("blocks in a direct conversation", `
-SELECT (SELECT count(*) FROM conversation_members m CROSS JOIN conversation_members o CROSS JOIN blocks
-	WHERE m.conversation = cv.id AND o.conversation = cv.id AND blocker = m.user_number AND blocked = o.user_number)
-FROM conversations cv WHERE cv.id = $1 AND cv.kind = 'DIRECT'`)
+	isDirect = newStatement("whether a conversation is direct", `SELECT kind = 'DIRECT' FROM conversations WHERE id = $1`)
 
 	countMembers = newStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
 
@@ -200,19 +197,17 @@ func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user s
 	return m, err
 }
 
-// hasLeft is the error for who has left a conversation. Nobody leaves a DIRECT one: a block closes it for both.
+// hasLeft is the error for who has left a conversation. Nobody leaves a DIRECT one: a block closes it for both, which neither
+// is told of.
 func (tx *Tx) hasLeft(ctx context.Context, id services.ConversationID) error {
-	var blocks int
-	direct, err := tx.one(ctx, directBlocks, []any{id}, &blocks)
-	switch {
-	case err != nil:
+	var direct bool
+	if _, err := tx.one(ctx, isDirect, []any{id}, &direct); err != nil {
 		return err
-	case !direct:
-		return services.Errorf(services.Conflict, "conversationId: you have left %s", id.GlobalID())
-	case blocks > 0:
-		return services.Errorf(services.Forbidden, "conversationId: %s is closed, since one of its two members blocks the other", id.GlobalID())
 	}
-	return services.Errorf(services.Conflict, "conversationId: %s was closed by a block that has ended: createConversation opens it again", id.GlobalID())
+	if direct {
+		return NoConversation(id)
+	}
+	return services.Errorf(services.Conflict, "conversationId: you have left %s", id.GlobalID())
 }
 
 func scanMembership(scan func(...any) error) (m services.Membership, err error) {

@@ -89,6 +89,11 @@ func (s *Store) UserNotices(ctx context.Context, user services.UserNumber) (User
 	return s.userNotices(ctx, user)
 }
 
+// UserNotices reads where a user stands. Without a position its version is 0.
+func (tx *Tx) UserNotices(ctx context.Context, user services.UserNumber) (UserNotices, error) {
+	return tx.userNotices(ctx, user)
+}
+
 func (r runner) userNotices(ctx context.Context, user services.UserNumber) (UserNotices, error) {
 	n := UserNotices{Dots: map[string]uint64{}}
 	err := r.each(ctx, userNotices, []any{user}, func(scan func(...any) error) error {

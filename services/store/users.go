@@ -150,8 +150,12 @@ func (r runner) userNumbers(ctx context.Context, keys []string) (map[string]serv
 
 // Users gives users by their numbers. A number that nobody has is absent.
 func (s *Store) Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
+	return s.users(ctx, numbers)
+}
+
+func (r runner) users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
 	users := make(map[services.UserNumber]services.User, len(numbers))
-	err := s.each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
+	err := r.each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
 		var user services.User
 		var updatedAt int64
 		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL, &updatedAt)

@@ -85,3 +85,25 @@ func (tx *Tx) visible(ctx context.Context, viewer, author services.UserNumber, e
 	}
 	return nil
 }
+
+// A block ends what two users can begin with each other, whoever of them made it.
+var blocksWith = newStatement("blocks between a user and others", `
+SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
+UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
+
+// Apart lists those of some users between whom and one there is a block, whoever of the two made it.
+func (tx *Tx) Apart(ctx context.Context, user services.UserNumber, others []services.UserNumber) ([]services.UserNumber, error) {
+	if len(others) == 0 {
+		return nil, nil
+	}
+	return tx.numbers(ctx, blocksWith, user, others)
+}
+
+// NoUser is services.NoUser for a user whom the caller names and who is there.
+func (tx *Tx) NoUser(ctx context.Context, argument string, user services.UserNumber) error {
+	users, err := tx.users(ctx, []services.UserNumber{user})
+	if err != nil {
+		return err
+	}
+	return services.NoUser(argument, users[user].Key)
+}
