@@ -286,11 +286,14 @@ func TestIdempotencyKeys(t *testing.T) {
 	if other, got := publish("bob", "once", "k1"); len(got.Errors) > 0 || other == first {
 		t.Errorf("bob's key: %s %+v", other, got.Errors)
 	}
-	// What failed is not remembered: the same key may try again.
-	const follow = `mutation($u:ID!){follow(input:{userId:$u,idempotencyKey:"k3"}){user{key}}}`
-	refused{"CONFLICT", []string{"userId"}}.check(t, c.ask("alice", follow, map[string]any{"u": "user:bob"}))
+	// A refusal is remembered like any answer.
+	const follow = `mutation($u:ID!,$k:String!){follow(input:{userId:$u,idempotencyKey:$k}){user{key}}}`
+	for range 2 {
+		refused{"CONFLICT", []string{"userId"}}.check(t, c.ask("alice", follow, map[string]any{"u": "user:bob", "k": "k3"}))
+	}
+	refused{"CONFLICT", []string{"idempotencyKey", `"k3"`}}.check(t, c.ask("alice", follow, map[string]any{"u": "user:carol", "k": "k3"}))
 	for range 3 {
-		c.must("alice", follow, map[string]any{"u": "user:carol"}, nil)
+		c.must("alice", follow, map[string]any{"u": "user:carol", "k": "k4"}, nil)
 	}
 	c.settle()
 	if got := c.walk("alice", 10); len(got) != 5 { // bob's two, her three

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,95 +38,132 @@ func by(people, i int, more event) event {
 
 // eventKinds are all kinds, in an order in which each finds what it needs. So many people do them.
 func eventKinds(people int, now time.Time) []kindOfEvent {
-	other := func(i int) string { return fmt.Sprint("user:u", (i+1+i/people)%people) }
-	simple := func(name string, more func(t told, i int) event) kindOfEvent {
-		return kindOfEvent{name, func(t told, i int) event { return event{name: by(people, i, more(t, i))} }}
-	}
-	on := func(name, field, kind string) kindOfEvent {
-		return simple(name, func(t told, i int) event { return event{field: t.pick(kind, i)} })
-	}
-	user := func(name string) kindOfEvent {
-		return simple(name, func(_ told, i int) event { return event{"userId": other(i)} })
-	}
-	host := func(name string, more func(t told, i int) event) kindOfEvent {
-		return kindOfEvent{name, func(t told, i int) event { return event{name: more(t, i)} }}
-	}
-	plain := func(name string) kindOfEvent {
-		return simple(name, func(told, int) event { return event{} })
-	}
+	m := kindMaker{people, now}
+	return slices.Concat(m.ofPosts(), m.ofConversations(), m.ofShows(), m.ofNotices(), m.ofEnds())
+}
+
+// kindMaker makes kinds of events that so many people do at a time.
+type kindMaker struct {
+	people int
+	now    time.Time
+}
+
+func (m kindMaker) other(i int) string { return fmt.Sprint("user:u", (i+1+i/m.people)%m.people) }
+
+func (m kindMaker) simple(name string, more func(t told, i int) event) kindOfEvent {
+	return kindOfEvent{name, func(t told, i int) event { return event{name: by(m.people, i, more(t, i))} }}
+}
+
+func (m kindMaker) on(name, field, kind string) kindOfEvent {
+	return m.simple(name, func(t told, i int) event { return event{field: t.pick(kind, i)} })
+}
+
+func (m kindMaker) user(name string) kindOfEvent {
+	return m.simple(name, func(_ told, i int) event { return event{"userId": m.other(i)} })
+}
+
+func (m kindMaker) host(name string, more func(t told, i int) event) kindOfEvent {
+	return kindOfEvent{name, func(t told, i int) event { return event{name: more(t, i)} }}
+}
+
+func (m kindMaker) plain(name string) kindOfEvent {
+	return m.simple(name, func(told, int) event { return event{} })
+}
+
+func (m kindMaker) ofPosts() []kindOfEvent {
 	return []kindOfEvent{
-		simple("publishPost", func(t told, i int) event {
-			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{other(i)}}
+		m.simple("publishPost", func(t told, i int) event {
+			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{m.other(i)}}
 			if i%3 == 0 && len(t["publishPost"]) > 0 {
 				post["parentId"] = t.pick("publishPost", i)
 			}
 			return post
 		}),
-		user("follow"), user("mute"), user("unmute"), user("hideFrom"), user("unhideFrom"),
-		on("likePost", "postId", "publishPost"), on("unlikePost", "postId", "publishPost"),
-		simple("editPost", func(t told, i int) event {
-			return event{"postId": t.pick("publishPost", i), "body": fmt.Sprint("mended ", i), "mentions": []string{other(i)}}
+		m.user("follow"), m.user("mute"), m.user("unmute"), m.user("hideFrom"), m.user("unhideFrom"),
+		m.on("likePost", "postId", "publishPost"), m.on("unlikePost", "postId", "publishPost"),
+		m.simple("editPost", func(t told, i int) event {
+			return event{"postId": t.pick("publishPost", i), "body": fmt.Sprint("mended ", i), "mentions": []string{m.other(i)}}
 		}),
-		simple("setProfile", func(_ told, i int) event { return event{"name": fmt.Sprint("N", i)} }),
-		plain("markHomeFeedSeen"), plain("markNotificationsSeen"), plain("markAllRead"), plain("undoMarkAllRead"),
-		simple("markNotificationsRead", func(told, int) event { return event{"all": true} }),
-		simple("createConversation", func(_ told, i int) event {
+		m.simple("setProfile", func(_ told, i int) event { return event{"name": fmt.Sprint("N", i)} }),
+		m.plain("markHomeFeedSeen"), m.plain("markNotificationsSeen"), m.plain("markAllRead"), m.plain("undoMarkAllRead"),
+		m.simple("markNotificationsRead", func(told, int) event { return event{"all": true} }),
+	}
+}
+
+func (m kindMaker) ofConversations() []kindOfEvent {
+	return []kindOfEvent{
+		m.simple("createConversation", func(_ told, i int) event {
 			kind := []string{"DIRECT", "GROUP", "ROOM"}[i%3]
-			return event{"kind": kind, "memberIds": []string{other(i)}}
+			return event{"kind": kind, "memberIds": []string{m.other(i)}}
 		}),
-		simple("sendMessage", func(t told, i int) event {
-			return event{"conversationId": t.pick("createConversation", i), "body": "hello", "mentionIds": []string{other(i)}}
+		m.simple("sendMessage", func(t told, i int) event {
+			return event{"conversationId": t.pick("createConversation", i), "body": "hello", "mentionIds": []string{m.other(i)}}
 		}),
-		on("joinConversation", "conversationId", "createConversation"),
-		simple("addMembers", func(t told, i int) event {
-			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{other(i + 1)}}
+		m.on("joinConversation", "conversationId", "createConversation"),
+		m.simple("addMembers", func(t told, i int) event {
+			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{m.other(i + 1)}}
 		}),
-		on("enterConversation", "conversationId", "createConversation"), on("leaveConversation", "conversationId", "createConversation"),
-		on("markConversationRead", "conversationId", "createConversation"), on("markConversationUnread", "fromMessageId", "sendMessage"),
-		simple("muteConversation", func(t told, i int) event {
+		m.on("enterConversation", "conversationId", "createConversation"), m.on("leaveConversation", "conversationId", "createConversation"),
+		m.on("markConversationRead", "conversationId", "createConversation"), m.on("markConversationUnread", "fromMessageId", "sendMessage"),
+		m.simple("muteConversation", func(t told, i int) event {
 			return event{"conversationId": t.pick("createConversation", i), "muted": i%2 == 0}
 		}),
-		on("recallMessage", "messageId", "sendMessage"),
-		simple("removeMembers", func(t told, i int) event {
-			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{other(i)}}
+		m.on("recallMessage", "messageId", "sendMessage"),
+		m.simple("removeMembers", func(t told, i int) event {
+			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{m.other(i)}}
 		}),
-		on("quitConversation", "conversationId", "createConversation"),
-		simple("scheduleShow", func(_ told, i int) event {
-			return event{"title": "show", "plannedAt": now.Add(time.Duration(i+60) * time.Minute).Format(time.RFC3339)}
+		m.on("quitConversation", "conversationId", "createConversation"),
+	}
+}
+
+func (m kindMaker) ofShows() []kindOfEvent {
+	return []kindOfEvent{
+		m.simple("scheduleShow", func(_ told, i int) event {
+			return event{"title": "show", "plannedAt": m.now.Add(time.Duration(i+60) * time.Minute).Format(time.RFC3339)}
 		}),
-		on("remindMe", "showId", "scheduleShow"),
-		simple("rescheduleShow", func(t told, i int) event { return event{"showId": t.pick("scheduleShow", i), "title": "another"} }),
-		on("startShow", "showId", "scheduleShow"), on("endShow", "showId", "scheduleShow"),
-		simple("setReplay", func(t told, i int) event {
+		m.on("remindMe", "showId", "scheduleShow"),
+		m.simple("rescheduleShow", func(t told, i int) event { return event{"showId": t.pick("scheduleShow", i), "title": "another"} }),
+		m.on("startShow", "showId", "scheduleShow"), m.on("endShow", "showId", "scheduleShow"),
+		m.simple("setReplay", func(t told, i int) event {
 			return event{"showId": t.pick("scheduleShow", i), "replayUrl": "https://example.com/r"}
 		}),
-		on("cancelShow", "showId", "scheduleShow"), plain("markLiveBoardSeen"),
-		host("sendSiteMessage", func(_ told, i int) event {
-			return event{"title": "t", "content": "c", "to": []string{other(i), other(i + 1)}}
+		m.on("cancelShow", "showId", "scheduleShow"), m.plain("markLiveBoardSeen"),
+	}
+}
+
+func (m kindMaker) ofNotices() []kindOfEvent {
+	return []kindOfEvent{
+		m.host("sendSiteMessage", func(_ told, i int) event {
+			return event{"title": "t", "content": "c", "to": []string{m.other(i), m.other(i + 1)}}
 		}),
-		host("editSiteMessage", func(t told, i int) event {
+		m.host("editSiteMessage", func(t told, i int) event {
 			return event{"siteMessageId": t.pick("sendSiteMessage", i), "title": fmt.Sprint("t", i)}
 		}),
-		simple("markSiteMessagesRead", func(told, int) event { return event{"all": true} }),
-		simple("markSiteMessagesUnread", func(t told, i int) event { return event{"ids": []string{t.pick("sendSiteMessage", i)}} }),
-		host("publishAnnouncement", func(_ told, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
-		host("editAnnouncement", func(t told, i int) event {
+		m.simple("markSiteMessagesRead", func(told, int) event { return event{"all": true} }),
+		m.simple("markSiteMessagesUnread", func(t told, i int) event { return event{"ids": []string{t.pick("sendSiteMessage", i)}} }),
+		m.host("publishAnnouncement", func(_ told, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
+		m.host("editAnnouncement", func(t told, i int) event {
 			return event{"announcementId": t.pick("publishAnnouncement", i), "title": fmt.Sprint("b", i)}
 		}),
-		plain("markAnnouncementsRead"),
-		host("withdrawAnnouncement", func(t told, i int) event { return event{"announcementId": t.pick("publishAnnouncement", i)} }),
-		host("raiseDot", func(_ told, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
-		simple("clearDot", func(_ told, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
-		host("setSegments", func(_ told, i int) event {
-			return event{"userId": other(i), "segments": []string{fmt.Sprint("s", i%3)}}
+		m.plain("markAnnouncementsRead"),
+		m.host("withdrawAnnouncement", func(t told, i int) event { return event{"announcementId": t.pick("publishAnnouncement", i)} }),
+		m.host("raiseDot", func(_ told, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		m.simple("clearDot", func(_ told, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		m.host("setSegments", func(_ told, i int) event {
+			return event{"userId": m.other(i), "segments": []string{fmt.Sprint("s", i%3)}}
 		}),
-		simple("setDisplayPolicy", func(told, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
-		host("addViewItem", func(_ told, i int) event {
-			return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i), "at": now.Format(time.RFC3339)}
+		m.simple("setDisplayPolicy", func(told, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
+		m.host("addViewItem", func(_ told, i int) event {
+			return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i), "at": m.now.Format(time.RFC3339)}
 		}),
-		simple("touchView", func(told, int) event { return event{"code": "orders", "id": "o1"} }),
-		host("removeViewItem", func(_ told, i int) event { return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i)} }),
-		on("deletePost", "postId", "publishPost"), user("block"), user("unblock"), user("unfollow"),
+		m.simple("touchView", func(told, int) event { return event{"code": "orders", "id": "o1"} }),
+		m.host("removeViewItem", func(_ told, i int) event { return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i)} }),
+	}
+}
+
+func (m kindMaker) ofEnds() []kindOfEvent {
+	return []kindOfEvent{
+		m.on("deletePost", "postId", "publishPost"), m.user("block"), m.user("unblock"), m.user("unfollow"),
 	}
 }
 

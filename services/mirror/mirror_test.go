@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,11 +32,11 @@ type engines struct {
 	waiting     []string  // keys of the jobs that carry posts
 	madeBy      time.Time // asked for last
 
-	notices       store.Notices
-	announcements map[services.PostID]services.Announcement
-	dots          []string
-
-	sqlPosts, sqlUsers, sqlHeads, sqlNotices, sqlAnnouncements, sqlLogHeads, sqlLogs, redisCalls, put int
+	notices                                                                              store.Notices
+	announcements                                                                        map[services.PostID]services.Announcement
+	dots                                                                                 []string
+	sqlPosts, sqlUsers, sqlHeads, sqlNotices, sqlAnnouncements, sqlLogs, redisCalls, put int
+	sqlLogHeads                                                                          atomic.Int64 // read while a mirror runs
 }
 
 func (e *engines) Notices(context.Context) (store.Notices, error) {

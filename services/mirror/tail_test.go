@@ -11,7 +11,7 @@ import (
 )
 
 func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
-	e.sqlLogHeads++
+	e.sqlLogHeads.Add(1)
 	heads := map[string]uint64{}
 	for _, entry := range e.log {
 		heads[entry.Kind] = max(heads[entry.Kind], entry.Version)
@@ -30,12 +30,13 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
-	tail := func(what string, changes, heads, logs, notices int) {
+	tail := func(what string, changes int, heads int64, logs, notices int) {
 		t.Helper()
-		e.sqlLogHeads, e.sqlLogs, told = 0, 0, 0
+		e.sqlLogHeads.Store(0)
+		e.sqlLogs, told = 0, 0
 		got, err := m.Tail(t.Context())
-		if err != nil || got != changes || e.sqlLogHeads != heads || e.sqlLogs != logs || told != notices {
-			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, told %d times, %v", what, got, e.sqlLogHeads, e.sqlLogs, told, err)
+		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || told != notices {
+			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, told %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, told, err)
 		}
 	}
 	tail("nothing new", 0, 1, 0, 0)
@@ -67,13 +68,13 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 			m.Wake()
 			synctest.Wait()
 		}
-		if e.sqlLogHeads != 1 {
-			t.Errorf("%d looks for hints of one moment, want 1 at once", e.sqlLogHeads)
+		if e.sqlLogHeads.Load() != 1 {
+			t.Errorf("%d looks for hints of one moment, want 1 at once", e.sqlLogHeads.Load())
 		}
 		<-time.After(time.Minute) // of the bubble
 		synctest.Wait()
-		if e.sqlLogHeads != 2 {
-			t.Errorf("%d looks in the end, want another for the last hint", e.sqlLogHeads)
+		if e.sqlLogHeads.Load() != 2 {
+			t.Errorf("%d looks in the end, want another for the last hint", e.sqlLogHeads.Load())
 		}
 		cancel()
 		<-ended
