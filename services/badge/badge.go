@@ -13,6 +13,7 @@ package badge
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -63,6 +64,7 @@ type Service struct {
 	behind   behind
 	known    *lastKnown
 	beyond   *beyond
+	latest   atomic.Int64 // the latest moment at which badges were shown, in microseconds
 
 	fallbacks fallbackVersions
 }
@@ -246,12 +248,18 @@ func (s *Service) stale(user services.UserNumber, earlier known) *services.Badge
 // moment is when a document is shown, and what all users share then.
 type moment struct {
 	now     time.Time
+	risen   time.Time       // now, or the latest moment so far where the clock was set back since: days do not come again
 	notices *mirror.Notices // nil: nothing is known of them
 }
 
 // moment is now. It is taken before the documents are read, so that none is older than what it is shown with.
 func (s *Service) moment(ctx context.Context) moment {
 	at := moment{now: s.clock.Now()}
+	latest := max(s.latest.Load(), at.now.UnixMicro())
+	s.latest.Store(latest) // of two at once the lesser may stay, by no more than lies between them
+	if at.risen = at.now; latest > at.now.UnixMicro() {
+		at.risen = time.UnixMicro(latest).UTC()
+	}
 	notices, err := s.mirror.Notices(ctx, at.now)
 	if err != nil {
 		s.log.Warn("announcements and dots are unknown: SQL has not answered yet", "error", err)

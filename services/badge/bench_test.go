@@ -18,7 +18,7 @@ func BenchmarkRender(b *testing.B) {
 	document.Messages = []services.MessageTypeState{{Type: "general", Unread: 4}, {Type: "offers", Unread: 1}}
 	document.Conversations = services.ConversationSums{Unread: 7, Mentions: 2}
 	document.Notice = services.NoticeState{Version: 1}
-	at := moment{now: noon, notices: &mirror.Notices{
+	at := moment{now: noon, risen: noon, notices: &mirror.Notices{
 		Announcements: []services.Announcement{{Position: 3}, {Position: 2}},
 		Dots:          []services.RaisedDot{{Name: "shop"}, {Name: "games"}},
 	}}

@@ -94,4 +94,4 @@ func (n node) seen(user services.UserNumber, upTo services.PostID) {
 }
 
 // shownAt is a moment at which there are no announcements and no dots.
-func shownAt(now time.Time) moment { return moment{now: now, notices: &mirror.Notices{}} }
+func shownAt(now time.Time) moment { return moment{now: now, risen: now, notices: &mirror.Notices{}} }

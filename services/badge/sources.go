@@ -65,7 +65,7 @@ func (v *view) homeFeed(badges *services.Badges) {
 
 // notifications are the unseen groups of the last days, by category. They leave day by day.
 func (v *view) notifications(badges *services.Badges) {
-	today := v.now.Truncate(day)
+	today := v.risen.Truncate(day)
 	v.passed(today.Unix() / int64(day/time.Second))
 	for _, category := range services.Categories {
 		*badges.Notifications.Of(category) = exact(0)

@@ -126,11 +126,11 @@ func (v *view) quiet(badges *services.Badges) {
 	if policy.QuietFrom == policy.QuietTo {
 		return
 	}
-	quiet, changesAt := policy.Quiet(v.now)
+	quiet, changesAt := policy.Quiet(v.risen)
 	badges.Quiet = quiet
 	v.changesAt(changesAt)
 	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each passes once a day
-		v.passed(v.now.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
+		v.passed(v.risen.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
 	}
 }
 

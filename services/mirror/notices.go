@@ -16,7 +16,7 @@ const LogNotice = store.LogNotice
 // Notices is what all users share of announcements and dots, as it is at a moment. It does not change.
 type Notices struct {
 	Version       uint64                  // of the log
-	Ended         uint64                  // how many announcements have ended
+	Ended         uint64                  // how many announcements have ended; more where this node's clock was set back
 	Announcements []services.Announcement // those that run, the newest first, without their texts
 	Dots          []services.RaisedDot    // by their names
 
@@ -27,8 +27,9 @@ type Notices struct {
 type noticeMemory struct {
 	current atomic.Pointer[Notices]
 
-	mu    sync.Mutex
-	facts *store.Notices // nil: never loaded
+	mu     sync.Mutex
+	facts  *store.Notices // nil: never loaded
+	lifted uint64         // what a clock that was set back took from Ended and more: sequences of one node never fall
 }
 
 // Notices answers what all users share at a moment. It is UNAVAILABLE only when SQL did not answer since this node began.
@@ -186,6 +187,11 @@ func (n *noticeMemory) show(now time.Time) *Notices {
 	}
 	for _, end := range n.facts.HiddenEnds {
 		passes(end)
+	}
+	shown.Ended += n.lifted
+	if last := n.current.Load(); last != nil && shown.Sequence() < last.Sequence() {
+		more := last.Sequence() - shown.Sequence() + 1 // and what is shown is not what the last one showed
+		shown.Ended, n.lifted = shown.Ended+more, n.lifted+more
 	}
 	n.current.Store(shown)
 	return shown

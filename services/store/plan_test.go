@@ -34,7 +34,7 @@ func (b *bundle) fill(notified bool) {
 			upTo + "INSERT INTO blocks SELECT n % 500, n % 499 + 500, n FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO hides SELECT n % 499 + 500, n % 500, n FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO posts (id, author, kind, body, updated_at) SELECT n, n % 500 + 500, 'POST', 'b', n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO authors SELECT n, n, n, n % 3, NULL, n % 9 = 0, 0, 1, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO authors SELECT n, n, n, n % 3, NULL, n % 9 = 0, 0, 1 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO fanouts SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO likes SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at, node) SELECT 'kind', '', '', n, n, CASE WHEN n % 100 = 0 THEN 'node' ELSE '' END FROM s",

@@ -141,7 +141,6 @@ func TestExportEndsWhenItIsRefused(t *testing.T) {
 
 // notExported are the tables that say nothing of a user beyond what the others say.
 var notExported = map[string]string{
-	"activity_thresholds": "the program's", "nodes": "the program's",
 	"announcements": "everybody's", "hosts": "versions", "show_history": "where shows stood, for hours", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dead_jobs": "work", "dot_raises": "everybody's", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
 	"idempotency": "hashes of requests, for a day", "imports": "the program's", "jobs": "work", "log": "everybody's, for an hour", "log_heads": "the program's",
