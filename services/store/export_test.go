@@ -51,7 +51,7 @@ func (r runner) lines(ctx context.Context, text string, args []any) (lines []str
 // Statements are the texts of what is worth looking at.
 var Statements = map[string]statement{
 	"homeFeed": homeFeed, "inboxFeed": inboxFeed, "countPushed": countPushed, "pulledPosts": pulledPosts, "pulledBy": pulledBy, "pullAuthors": pullAuthors,
-	"authorMode": authorMode, "lowerUnnamed": lowerUnnamed, "authorsAfter": authorsAfter, "countJobsOf": countJobsOf, "heldJobs": heldJobs, "overdueJobs": overdueJobs, "remainingJobs": remainingJobs, "freeJobsOf": freeJobsOf, "authorsByNumber": authorsByNumber, "countFollowers": countFollowers, "lowerFanout": lowerFanout, "newestCounting": newestCounting, "countNew": countNew, "followersOf": followersOf, "edgesTo": edgesTo,
+	"authorMode": authorMode, "lowerUnnamed": lowerUnnamed, "authorsAfter": authorsAfter, "countJobsOf": countJobsOf, "heldJobs": heldJobs, "overdueJobs": overdueJobs, "remainingJobs": remainingJobs, "freeJobsOf": freeJobsOf, "authorsByNumber": authorsByNumber, "countFollowers": countFollowers, "lowerFanout": lowerFanout, "newestCounting": newestCounting, "countNew": countNew, "unreadFeed": unreadFeed, "newestOfFeed": newestOfFeed, "greatestPost": greatestPost, "followersOf": followersOf, "edgesTo": edgesTo,
 	"messageStatesOf": messageStatesOf, "messageStatesOfUser": messageStatesOfUser, "messagesOf": messagesOf,
 	"unreadMessagesOf": unreadMessagesOf, "messagesByID": messagesByID, "countReads": countReads, "messageHolders": messageHolders,
 	"readMessages": readMessages, "unreadMessages": unreadMessages, "keepMessagesUnread": keepMessagesUnread, "messageGen": messageGen, "readMessageTypes": readMessageTypes, "typesOfMessages": typesOfMessages,

@@ -34,7 +34,7 @@ func (b *bundle) fill(notified bool) {
 			upTo + "INSERT INTO blocks SELECT n % 500, n % 499 + 500, n FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO hides SELECT n % 499 + 500, n % 500, n FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO posts (id, author, kind, body, updated_at) SELECT n, n % 500 + 500, 'POST', 'b', n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO authors SELECT n, n, n, n % 3, NULL, n % 9 = 0, 0, 1 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO authors SELECT n, n, n, n % 3, NULL, n % 9 = 0, 0, 1, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO fanouts SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO likes SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO jobs (kind, key, payload, due_at, created_at, node) SELECT 'kind', '', '', n, n, CASE WHEN n % 100 = 0 THEN 'node' ELSE '' END FROM s",
@@ -106,7 +106,7 @@ func TestPlansOnPostgres(t *testing.T) {
 	for name, args := range map[string]string{
 		"homeFeed": "1, 9, 300", "inboxFeed": "1, 9, 300", "countPushed": "1, 9, 301", "pulledPosts": `'[[1],[2]]', 300, ARRAY[1, 2]`, "pulledBy": "1", "pullAuthors": "0, 100",
 		"authorMode": "1", "lowerUnnamed": "1", "authorsAfter": "1, 100", "authorsByNumber": "ARRAY[1, 2]", "countFollowers": "1, 100", "lowerFanout": "1",
-		"newestCounting": "1, 9", "countNew": "1, 9, 301", "followersOf": "1, 0, 0, 100",
+		"newestCounting": "1, 9", "countNew": "1, 9, 301", "unreadFeed": "1, 9, 300, 5", "newestOfFeed": "1", "followersOf": "1, 0, 0, 100",
 		"edge": "1, 2", "followStands": "1, 2", "restrictionsBetween": "'[[1,2]]'", "showFollow": "1, 2", "blocksBetween": "1, 2",
 		"listMutes": "1, 9, 20", "countBlocks": "1, 9", "lockUsers": "ARRAY[1, 2]", "holdUsers": "ARRAY[1, 2]", "blockersOf": "1, ARRAY[2, 3]", "causesOfActor": "1, 2, '', 0, 0, 10", "isDirect": "1", "hiddenAuthors": "1, ARRAY[2, 3]", "blocksWith": "1, ARRAY[2, 3]",
 		"userNotices": "1", "noticesAfter": "0, 100", "authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "firstDue": `'[["kind"]]'`, "finishJobs": "ARRAY[1, 2], 'token'",
