@@ -120,6 +120,7 @@ func TestForgedTokens(t *testing.T) {
 	n := startNode(t, nodeOptions{database: storetest.SQLite(t), redis: "embedded", manual: true, change: func(cfg *Config) {
 		cfg.JWTSecret, cfg.JWTAudience = secret, "tidings"
 	}})
+	n.tail() // ready for sockets
 	now := n.clock.Now()
 	signed := func(method jwt.SigningMethod, key any, change jwt.MapClaims) string {
 		t.Helper()

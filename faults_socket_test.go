@@ -53,14 +53,23 @@ type watch struct {
 	closing int // the code of the close frame, 0 while it is open
 }
 
-// openWatch opens a socket as a person of the development mode and subscribes. The test's end closes it.
+// openWatch opens a socket as a person of the development mode and subscribes. Like any client it comes again where the
+// node is not ready yet. The test's end closes it.
 func openWatch(tb testing.TB, url, person string) *watch {
 	tb.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
-	conn, response, err := dialer.DialContext(tb.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql", http.Header{})
-	if err != nil {
-		tb.Fatalf("open a socket: %v (%v)", err, response)
-	}
+	var conn *websocket.Conn
+	eventually(tb, 30*time.Second, "the node takes sockets", func() bool {
+		opened, response, err := dialer.DialContext(tb.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql", http.Header{})
+		if response != nil && response.StatusCode == http.StatusServiceUnavailable {
+			return false
+		}
+		if err != nil {
+			tb.Fatalf("open a socket: %v (%v)", err, response)
+		}
+		conn = opened
+		return true
+	})
 	w := &watch{person: person, conn: conn, ended: make(chan struct{})}
 	write := func(message string) {
 		if err := conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {

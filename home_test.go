@@ -109,15 +109,19 @@ func (h *home) unblock(t *rapid.T) {
 	delete(h.blocks, p)
 }
 
-// follow is refused while one of the two blocks the other.
+// follow is refused while one of the two blocks the other. A block by the other reads as if there were no such user.
 func (h *home) follow(t *rapid.T) {
 	p := h.two(t)
 	if !h.blocks[p] && !h.blocks[relation{p.whom, p.who}] {
 		h.followOne(t, p.who, p.whom)
 		return
 	}
-	if got := h.n.ask(p.who, fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){badges{version}}}`, p.whom), nil); got.code() != "FORBIDDEN" {
-		t.Fatalf("follow %v, one of whom blocks the other: code %q", p, got.code())
+	want := "FORBIDDEN"
+	if h.blocks[relation{p.whom, p.who}] {
+		want = "NOT_FOUND" // who blocks me is not told
+	}
+	if got := h.n.ask(p.who, fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){badges{version}}}`, p.whom), nil); got.code() != want {
+		t.Fatalf("follow %v, one of whom blocks the other: code %q, want %s", p, got.code(), want)
 	}
 }
 

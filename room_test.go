@@ -234,7 +234,7 @@ func (r *room) read() {
 	if number := r.head - 10; r.head%97 == 0 && number > 0 {
 		user := reader(4513)
 		r.event("markConversationUnread", user, map[string]any{"fromMessageId": message(number)})
-		r.people[user].base = number - 1
+		r.people[user].base = min(r.people[user].base, number-1) // what was unread stays so
 	}
 }
 

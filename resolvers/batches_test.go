@@ -211,7 +211,7 @@ var uncounted = map[string]string{
 	"HomeFeedChange.authors":      "of an event: TestEventsAreRead",
 	"LiveBoardChange.wentLive":    "of an event: TestEventsAreRead",
 	"LiveBoardChange.ended":       "of an event",
-	"LiveBoardChange.rescheduled": "of an event",
+	"LiveBoardChange.rescheduled": "of an event", "LiveBoardChange.scheduled": "of an event",
 	"LiveBoardChange.cancelled":   "of an event",
 }
 

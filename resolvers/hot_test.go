@@ -263,7 +263,7 @@ func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
 		return len(h.plans)
 	}
 	parse := func(text string) *ast.OperationDefinition {
-		doc, faults := gqlparser.LoadQuery(h.Schema(), text)
+		doc, faults := gqlparser.LoadQueryWithRules(h.Schema(), text, nil)
 		if faults != nil {
 			t.Fatal(faults)
 		}

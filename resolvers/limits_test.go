@@ -16,7 +16,7 @@ import (
 func limited(t *testing.T, text string, variables map[string]any) *graphql.OperationContext {
 	t.Helper()
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
-	document, faults := gqlparser.LoadQuery(schema, text)
+	document, faults := gqlparser.LoadQueryWithRules(schema, text, nil)
 	if faults != nil {
 		t.Fatal(faults)
 	}

@@ -26,7 +26,7 @@ type Item { id: ID! tags: [String!]! parts: [Item!]! items(first: Int = 5): Item
 func costOf(t *testing.T, query string, variables map[string]any) int {
 	t.Helper()
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: costSDL})
-	doc, faults := gqlparser.LoadQuery(schema, query)
+	doc, faults := gqlparser.LoadQueryWithRules(schema, query, nil)
 	if faults != nil {
 		t.Fatal(faults)
 	}
@@ -86,7 +86,7 @@ func TestCostDoesNotRunOver(t *testing.T) {
 
 func BenchmarkCost(b *testing.B) {
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: costSDL})
-	doc, faults := gqlparser.LoadQuery(schema, `query($n: Int!) { viewer { name pages(first: $n) { edges { node { id items { edges { cursor } } } } } } }`)
+	doc, faults := gqlparser.LoadQueryWithRules(schema, `query($n: Int!) { viewer { name pages(first: $n) { edges { node { id items { edges { cursor } } } } } } }`, nil)
 	if faults != nil {
 		b.Fatal(faults)
 	}
