@@ -189,9 +189,12 @@ func (n *noticeMemory) show(now time.Time) *Notices {
 		passes(end)
 	}
 	shown.Ended += n.lifted
-	if last := n.current.Load(); last != nil && shown.Sequence() < last.Sequence() {
-		more := last.Sequence() - shown.Sequence() + 1 // and what is shown is not what the last one showed
-		shown.Ended, n.lifted = shown.Ended+more, n.lifted+more
+	if last := n.current.Load(); last != nil {
+		same := shown.Version == last.Version && shown.Ended == last.Ended
+		if sequence := last.Sequence(); shown.Sequence() < sequence || shown.Sequence() == sequence && !same {
+			more := sequence - shown.Sequence() + 1 // what is shown is not what the last one showed
+			shown.Ended, n.lifted = shown.Ended+more, n.lifted+more
+		}
 	}
 	n.current.Store(shown)
 	return shown
