@@ -212,7 +212,7 @@ var uncounted = map[string]string{
 	"LiveBoardChange.wentLive":    "of an event: TestEventsAreRead",
 	"LiveBoardChange.ended":       "of an event",
 	"LiveBoardChange.rescheduled": "of an event", "LiveBoardChange.scheduled": "of an event",
-	"LiveBoardChange.cancelled":   "of an event",
+	"LiveBoardChange.cancelled": "of an event",
 }
 
 func TestEveryListIsReadInBatches(t *testing.T) {

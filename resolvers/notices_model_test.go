@@ -255,8 +255,13 @@ func TestNoticesAgainstModel(t *testing.T) {
 	former := first
 	fanouttest.Fewer(t, 3)
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &noticeModel{T: rt, nodes: nodes}
 		w.Clock.Advance(time.Hour) // past whatever the former history set back
+		if former.setBack {        // and with nodes that saw nothing of it: those have numbers of their own until they restart
+			again := w.AnotherNode()
+			again.IDs = w.IDs
+			nodes = [2]noticeNode{newNoticeNode(again), newNoticeNode(w.AnotherNode())}
+		}
+		m := &noticeModel{T: rt, nodes: nodes}
 		for _, e := range former.entries {
 			if !e.withdrawn {
 				m.commit(nodes[0], nodes[0].notice.Withdraw(e.id), nil)
