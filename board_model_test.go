@@ -81,7 +81,7 @@ func (b *boards) watch(t *rapid.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	shown := make(chan *services.Badges, 1)
-	shown <- &services.Badges{}
+	shown <- &services.Badges{LiveSequence: 1 << 62} // they count all that runs
 	changes, err := n.live.Watch(ctx, n.numbersOf(s.reader)[0], &s.id, "", shown)
 	if err != nil {
 		t.Fatal(err)
@@ -114,17 +114,26 @@ func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) 
 			above++
 		}
 		then := was[is.id]
-		if !b.has(s, is.host) || then.status == is.status && (is.status != "UPCOMING" || then.planned.Equal(is.planned)) {
-			continue
+		if !b.has(s, is.host) && then.status != "REPLAY" {
+			then = boardModel{} // he is followed since: what runs, is planned or has ended since is news
 		}
-		if is.status == then.status || is.status != "UPCOMING" && (is.status != "CANCELLED" || then.id != "") {
+		switch {
+		case then.id == "" && is.status == "UPCOMING":
+			want["new"] = append(want["new"], is.id)
+		case then.id == "" && is.status == "CANCELLED" || then.status == is.status && (is.status != "UPCOMING" || then.planned.Equal(is.planned)):
+		default:
 			want[is.status] = append(want[is.status], is.id)
 		}
 	}
-	for status, got := range map[string][]services.Show{"LIVE": change.WentLive, "REPLAY": change.Ended, "UPCOMING": change.Rescheduled, "CANCELLED": change.Cancelled} {
+	for status, got := range map[string][]services.Show{
+		"LIVE": change.WentLive, "REPLAY": change.Ended, "new": change.Scheduled, "UPCOMING": change.Rescheduled, "CANCELLED": change.Cancelled,
+	} {
 		ids := []string{}
 		for _, show := range got {
 			ids = append(ids, show.GlobalID())
+			if show.Status == services.ShowUpcoming && !show.EndedAt.IsZero() {
+				t.Fatalf("%s: the end of %s is shown before its start", s.reader, show.GlobalID())
+			}
 		}
 		slices.Sort(ids)
 		slices.Sort(want[status])
