@@ -183,3 +183,36 @@ func TestAClockThatIsSetBackLeavesNothingInTheFuture(t *testing.T) {
 	n.must("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",id:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": told}, nil)
 	n.must("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
 }
+
+// Where the clocks of all nodes are ahead alike, one learns of it first: what the others make until they do is not of the
+// future for it.
+func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
+	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	start := func(name string) *node {
+		return startNode(t, nodeOptions{database: database, redis: redis, manual: true, ahead: 4 * time.Minute, change: func(cfg *Config) { cfg.Node = name }})
+	}
+	ignorant, knows := start("a"), start("b")
+	ignorant.follow("reader", "host")
+	for hours := range 3 {
+		ignorant.schedule("host", "show", ignorant.clock.Now().Add(time.Duration(hours+1)*time.Hour))
+	}
+	ignorant.dueJobs()
+	if err := ignorant.mirror.RefreshShows(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ignorant.store.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := knows.fanout.Heartbeat().RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ahead, known := knows.fanout.ClockAhead(); !known || ahead < 3*time.Minute {
+		t.Fatalf("a clock that is ahead by four minutes is said to be by %s, %t", ahead, known)
+	}
+	first := ignorant.board("reader", 1, boardPlace{})
+	for _, byCursor := range []bool{true, false} {
+		if next := knows.board("reader", 1, first.next(byCursor)); next.SessionID != first.SessionID || len(next.Edges) != 1 {
+			t.Errorf("the second page: %+v", next)
+		}
+	}
+}
