@@ -248,7 +248,7 @@ func (s *Service) stale(user services.UserNumber, earlier known) *services.Badge
 // moment is when a document is shown, and what all users share then.
 type moment struct {
 	now     time.Time
-	risen   time.Time       // now, or the latest moment so far where the clock was set back since: days do not come again
+	risen   time.Time       // now, or the latest moment so far if the clock was set back since, so that no day passes twice
 	notices *mirror.Notices // nil: nothing is known of them
 }
 
@@ -256,7 +256,7 @@ type moment struct {
 func (s *Service) moment(ctx context.Context) moment {
 	at := moment{now: s.clock.Now()}
 	latest := max(s.latest.Load(), at.now.UnixMicro())
-	s.latest.Store(latest) // of two at once the lesser may stay, by no more than lies between them
+	s.latest.Store(latest) // concurrent calls may leave the smaller of two values that are microseconds apart
 	if at.risen = at.now; latest > at.now.UnixMicro() {
 		at.risen = time.UnixMicro(latest).UTC()
 	}

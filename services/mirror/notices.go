@@ -29,7 +29,7 @@ type noticeMemory struct {
 
 	mu     sync.Mutex
 	facts  *store.Notices // nil: never loaded
-	lifted uint64         // what a clock that was set back took from Ended and more: sequences of one node never fall
+	lifted uint64         // added to Ended, so that sequences of this node do not fall when its clock is set back
 }
 
 // Notices answers what all users share at a moment. It is UNAVAILABLE only when SQL did not answer since this node began.
@@ -192,7 +192,7 @@ func (n *noticeMemory) show(now time.Time) *Notices {
 	if last := n.current.Load(); last != nil {
 		same := shown.Version == last.Version && shown.Ended == last.Ended
 		if sequence := last.Sequence(); shown.Sequence() < sequence || shown.Sequence() == sequence && !same {
-			more := sequence - shown.Sequence() + 1 // what is shown is not what the last one showed
+			more := sequence - shown.Sequence() + 1 // the content differs from that of the last sequence
 			shown.Ended, n.lifted = shown.Ended+more, n.lifted+more
 		}
 	}

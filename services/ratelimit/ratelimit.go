@@ -132,8 +132,8 @@ type bucketKey struct {
 // bucket is one subject's budget on this node.
 type bucket struct {
 	limiter *rate.Limiter
-	unsaid  int   // spent here since the last exchange
-	window  int64 // that total is of
+	unsaid  int   // spent here and not yet told to the other nodes
+	window  int64 // the window that total belongs to
 	total   int   // of all nodes, as the last exchange had it
 }
 
