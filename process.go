@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"io/fs"
-	"math"
-	"path"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"tidings/services"
 )
@@ -29,63 +26,45 @@ func spareProcessors(env func(string) string) {
 	}
 }
 
-// ballastBytes is by how much the heap may grow between two collections while less than that is alive.
-const ballastBytes = 64 << 20
+const (
+	growth     = 64 << 20 // bytes: how far a small heap may grow between two collections
+	minPercent = 100      // as Go does without us: the heap is collected when it has doubled
+	maxPercent = 1600
 
-// ballast is never touched: it is address space, not memory, and the collector counts it as alive.
-var ballast []byte
+	// limitShare is the part of the control group's memory that Go may take. SQLite's pages and a private Redis need the rest.
+	limitShare = 0.75
+)
 
-// collectSeldom keeps a small heap from being collected all the time, unless GOGC or GOMEMLIMIT say when it is. A few MB of
-// a node are alive, and under load it makes a hundred times as much in a second: collected whenever that has doubled, as is
-// Go's habit, a badge query takes half as much processor time again (go run ./bench --only badge, beside GOGC=100). The
-// price is resident memory, about ballastBytes: who has room for so little that it might end him there does without.
-func collectSeldom(env func(string) string, room uint64) {
-	if env("GOGC") == "" && env("GOMEMLIMIT") == "" && room >= 8*ballastBytes {
-		ballast = make([]byte, ballastBytes)
+// tuneMemory sets how often the heap is collected, until ctx ends. GOGC and GOMEMLIMIT of the environment go before it.
+func tuneMemory(ctx context.Context, env func(string) string, limit memlimit.Provider, log *slog.Logger) {
+	// Near the limit the heap is collected as often as it takes to stay below it.
+	if _, err := memlimit.Set(memlimit.WithRatio(limitShare), memlimit.WithProvider(limit)); err != nil {
+		log.Debug("the memory limit of this process is unknown", "error", err)
+	}
+	if env("GOGC") == "" {
+		debug.SetGCPercent(maxPercent) // what is alive at the start is small
+		go func() { _ = services.AtEach(ctx, time.Second, adaptGC()) }()
 	}
 }
 
-// memoryRoom is how much memory Linux gives this process: the least limit of its control group, of either version, and of those
-// above it; without any, as elsewhere, the greatest number. In a container the path is the host's and the limit at the root.
-func memoryRoom(files fs.FS) (least uint64) {
-	least = math.MaxUint64
-	groups, _ := fs.ReadFile(files, "proc/self/cgroup") // not there: the root is looked at
-	for _, line := range append(strings.Split(string(groups), "\n"), "0::/", "0:memory:/") {
-		parts := strings.SplitN(line, ":", 3) // number, controllers, path
-		if len(parts) < 3 {
-			continue
-		}
-		folder, name := "sys/fs/cgroup", "memory.max"
-		if slices.Contains(strings.Split(parts[1], ","), "memory") {
-			folder, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		}
-		for at := path.Clean("/" + parts[2]); ; at = path.Dir(at) {
-			text, _ := fs.ReadFile(files, path.Join(folder, at, name))
-			if limit, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
-				least = min(least, limit)
-			}
-			if at == "/" {
-				break
-			}
+// adaptGC returns a function that sets the percentage for what is alive now.
+func adaptGC() func(context.Context) {
+	last := maxPercent
+	return func(context.Context) {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		// Setting it stops the world for a moment, so it is set only when it changes.
+		if percent := gcPercent(live[0].Value.Uint64()); percent != last {
+			debug.SetGCPercent(percent)
+			last = percent
 		}
 	}
-	return least
 }
 
-// watchBallast throws the ballast off once half as much besides it is alive. It is not taken up again: the address space might be
-// memory by then.
-func watchBallast(ctx context.Context) error {
-	return services.AtEach(ctx, time.Second, func(context.Context) {
-		if ballast != nil && aliveBytes() > ballastBytes+ballastBytes/2 {
-			ballast = nil
-			debug.FreeOSMemory() // what was garbage for longer than it need be
-		}
-	})
-}
-
-// aliveBytes is what the last collection found alive, ballast and all.
-func aliveBytes() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// gcPercent is the growth, in percent, after which a heap of so many live bytes is collected. A node keeps a few MB alive and
+// allocates a hundred times as much in a second under load. Go's default of 100 spends a quarter of a badge query's
+// processor time on collecting so small a heap, growth spends a fiftieth. A large heap is collected rarely anyway: there the
+// default holds, because many times as much would be gigabytes.
+func gcPercent(live uint64) int {
+	return int(min(max(growth*100/max(live, 1), minPercent), maxPercent))
 }

@@ -2,20 +2,24 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"testing/fstest"
 	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"tidings/services/store/storetest"
 )
@@ -278,82 +282,55 @@ func TestSpareProcessors(t *testing.T) {
 	}
 }
 
-// However little is alive, the heap grows by the ballast before it is collected; the environment has the last word.
-func TestCollectSeldom(t *testing.T) {
-	defer func() { ballast = nil }()
-	runtime.GC()
-	before := heapGoal()
-	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
-		collectSeldom(func(asked string) string { return map[string]string{name: "200MiB"}[asked] }, math.MaxUint64)
-		if ballast != nil {
-			t.Errorf("%s is set and there are %d bytes of ballast", name, len(ballast))
-		}
-	}
-	collectSeldom(func(string) string { return "" }, 100<<20)
-	if ballast != nil {
-		t.Errorf("there is room for 100 MB and there are %d bytes of ballast", len(ballast))
-	}
-	collectSeldom(func(string) string { return "" }, 512<<20)
-	runtime.GC()
-	if after := heapGoal(); after < before+ballastBytes {
-		t.Errorf("a heap is collected at %d bytes, and at %d with %d bytes of ballast", before, after, ballastBytes)
-	}
-}
-
-func TestMemoryRoom(t *testing.T) {
-	for name, c := range map[string]struct {
-		files map[string]string
-		want  uint64
-	}{
-		"no Linux":                      {want: math.MaxUint64},
-		"version 2, no limit":           {files: map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, want: math.MaxUint64},
-		"version 2, a container":        {files: map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "104857600\n"}, want: 100 << 20},
-		"version 2, a path of the host": {files: map[string]string{"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/memory.max": "7\n"}, want: 7},
-		"version 2, a service": {files: map[string]string{
-			"proc/self/cgroup": "0::/system.slice/t.service\n", "sys/fs/cgroup/system.slice/t.service/memory.max": "9\n", "sys/fs/cgroup/system.slice/memory.max": "max\n",
-		}, want: 9},
-		"version 2, a slice": {files: map[string]string{
-			"proc/self/cgroup": "0::/a.slice/t.service\n", "sys/fs/cgroup/a.slice/t.service/memory.max": "9\n", "sys/fs/cgroup/a.slice/memory.max": "8\n",
-		}, want: 8},
-		"version 1": {files: map[string]string{
-			"proc/self/cgroup": "8:pids:/\n4:cpu,memory:/box/a:b\n0::/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/box/a:b/memory.limit_in_bytes": "6\n",
-		}, want: 6},
-	} {
-		files := fstest.MapFS{}
-		for name, text := range c.files {
-			files[name] = &fstest.MapFile{Data: []byte(text)}
-		}
-		if got := memoryRoom(files); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-	}
-}
-
-// Who has much in his memory needs no ballast: his heap is collected when it has doubled.
-func TestBallastIsThrownOff(t *testing.T) {
-	defer func() { ballast = nil }()
-	runtime.GC()
-	others := aliveBytes() // of the tests before
-	collectSeldom(func(string) string { return "" }, 512<<20)
+// The environment has the last word on how often the heap is collected.
+func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
+	defer debug.SetGCPercent(100)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	ctx, stop := context.WithCancel(t.Context())
-	watching := start(ctx, watchBallast)
-	much := make([]byte, ballastBytes+ballastBytes/4)
-	runtime.GC()
-	limit := 2*(others+uint64(len(much))) + ballastBytes
-	eventually(t, time.Minute, "the ballast is gone", func() bool {
-		runtime.GC()
-		return heapGoal() < limit
-	})
-	runtime.KeepAlive(much)
-	stop()
-	<-watching
-	if ballast != nil {
-		t.Errorf("there are %d bytes of ballast", len(ballast))
+	defer stop()
+	for _, c := range []struct {
+		name    string
+		gogc    string
+		limit   memlimit.Provider
+		percent uint64
+		most    int64
+	}{
+		{"no limit", "", func() (uint64, error) { return 0, memlimit.ErrNoLimit }, maxPercent, math.MaxInt64},
+		{"no control group", "", func() (uint64, error) { return 0, errors.New("no control group") }, maxPercent, math.MaxInt64},
+		{"a limit", "", memlimit.Limit(100 << 20), maxPercent, 75 << 20},
+		{"GOGC is set", "50", memlimit.Limit(100 << 20), 100, 75 << 20},
+	} {
+		debug.SetGCPercent(100)
+		debug.SetMemoryLimit(math.MaxInt64)
+		tuneMemory(ctx, func(string) string { return c.gogc }, c.limit, slog.New(slog.DiscardHandler))
+		if got := runtimeMetric("/gc/gogc:percent"); got != c.percent {
+			t.Errorf("%s: the heap grows by %d %%, want %d %%", c.name, got, c.percent)
+		}
+		if got := debug.SetMemoryLimit(-1); got != c.most {
+			t.Errorf("%s: the memory limit is %d, want %d", c.name, got, c.most)
+		}
 	}
 }
 
-func heapGoal() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+func TestOnlyASmallHeapMayGrowMuch(t *testing.T) {
+	for live, want := range map[uint64]int{0: 1600, 3 << 20: 1600, 8 << 20: 800, 16 << 20: 400, 32 << 20: 200, 64 << 20: 100, 4 << 30: 100} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("%d live bytes: %d %%, want %d %%", live, got, want)
+		}
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(maxPercent))
+	adapt := adaptGC()
+	live := make([]byte, growth)
+	runtime.GC()
+	adapt(t.Context())
+	runtime.KeepAlive(live)
+	if got := runtimeMetric("/gc/gogc:percent"); got != minPercent {
+		t.Errorf("with %d live bytes the heap grows by %d %%, want %d %%", len(live), got, minPercent)
+	}
+}
+
+func runtimeMetric(name string) uint64 {
+	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }

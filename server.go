@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"golang.org/x/sync/errgroup"
 
 	"tidings/graph"
@@ -54,8 +55,9 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 	switch command.Name {
 	case "serve":
 		spareProcessors(env)
-		collectSeldom(env, memoryRoom(os.DirFS("/")))
-		err = serve(ctx, command.Config, stdout, newLog(command.Config, stderr))
+		log := newLog(command.Config, stderr)
+		tuneMemory(ctx, env, memlimit.FromCgroup, log)
+		err = serve(ctx, command.Config, stdout, log)
 	case "import-follows", "import-messages", "import-posts", "import-shows":
 		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":
@@ -323,7 +325,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		s.log.Warn("jobs of the process before may wait until their leases end", "error", err)
 	}
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, heart.Run, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.limiter.Run, s.runHints, watchBallast)
+	looping := start(loops, heart.Run, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.limiter.Run, s.runHints)
 	s.ready.set(true)
 	var failure error
 	select {
