@@ -35,6 +35,7 @@ var lines = map[string]int{
 	"services/live":      3,
 	"services/fanout":    4,
 	"services/push":      4,
+	"services/jobs":      5,
 	"services/mirror":    5,
 	"services/ratelimit": 5,
 	"services/store":     6,

@@ -6,7 +6,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/live"
 )
 
@@ -99,8 +99,8 @@ func (r *Resolver) boardEvent(ctx context.Context, event graph.IngestEvent) (*ha
 	if seen == nil {
 		return nil, nil
 	}
-	op, err := as(ctx, r, seen.As, func(viewer services.UserNumber) (*fanout.Op, error) {
+	cmd, err := as(ctx, r, seen.As, func(viewer services.UserNumber) (*jobs.Command, error) {
 		return r.Live.MarkSeen(ctx, viewer, seen.SessionID)
 	})
-	return &happening{op, "", seen.Key}, err
+	return &happening{cmd, "", seen.Key}, err
 }

@@ -15,11 +15,11 @@ func (r *mutationResolver) MarkLiveBoardSeen(ctx context.Context, input graph.Ma
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.Live.MarkSeen(ctx, viewer.Number, input.SessionID)
+	cmd, err := r.Live.MarkSeen(ctx, viewer.Number, input.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	return &graph.MarkLiveBoardSeenPayload{Badges: badges}, err
 }
 

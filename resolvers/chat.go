@@ -10,7 +10,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/chat"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 // The kinds and forms of the cursors of conversations; the home feed's is 1.
@@ -156,7 +156,7 @@ func (r *Resolver) message(ctx context.Context, viewer *graph.Viewer, id service
 }
 
 // inConversation does what the viewer does in a conversation, and answers it as it is afterwards.
-func (r *Resolver) inConversation(ctx context.Context, conversationID string, key *string, make func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error)) (*graph.ConversationPayload, error) {
+func (r *Resolver) inConversation(ctx context.Context, conversationID string, key *string, make func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error)) (*graph.ConversationPayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, err
@@ -165,11 +165,11 @@ func (r *Resolver) inConversation(ctx context.Context, conversationID string, ke
 	if err != nil {
 		return nil, err
 	}
-	op, err := make(viewer.Number, id)
+	cmd, err := make(viewer.Number, id)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, key, op)
+	badges, err := r.commit(ctx, viewer, key, cmd)
 	if err != nil {
 		return nil, err
 	}

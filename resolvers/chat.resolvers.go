@@ -11,7 +11,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/chat"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversation, first *int, after *string) (*graph.MemberConnection, error) {
@@ -90,15 +90,15 @@ func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.C
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.createConversation(ctx, viewer.Number, input.Kind, input.Title, input.MemberIds)
+	cmd, err := r.createConversation(ctx, viewer.Number, input.Kind, input.Title, input.MemberIds)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParseConversationID("conversationId", op.IDs()[0])
+	id, err := services.ParseConversationID("conversationId", cmd.IDs()[0])
 	if err != nil {
 		return nil, err
 	}
@@ -140,15 +140,15 @@ func (r *mutationResolver) SendMessage(ctx context.Context, input graph.SendMess
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.send(ctx, input.Body, input.MentionIds)(viewer.Number, conversationID)
+	cmd, err := r.send(ctx, input.Body, input.MentionIds)(viewer.Number, conversationID)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParseMessageID("messageId", op.IDs()[0])
+	id, err := services.ParseMessageID("messageId", cmd.IDs()[0])
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (r *mutationResolver) RecallMessage(ctx context.Context, input graph.Recall
 
 func (r *mutationResolver) EnterConversation(ctx context.Context, input graph.EnterConversationInput) (*graph.EnterConversationPayload, error) {
 	until := r.Chat.LeaseEnd()
-	payload, err := r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+	payload, err := r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 		return r.Chat.Enter(user, id, device(ctx)), nil
 	})
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *mutationResolver) EnterConversation(ctx context.Context, input graph.En
 }
 
 func (r *mutationResolver) LeaveConversation(ctx context.Context, input graph.LeaveConversationInput) (*graph.ConversationPayload, error) {
-	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 		return r.Chat.Leave(user, id, device(ctx)), nil
 	})
 }
@@ -203,13 +203,13 @@ func (r *mutationResolver) MarkConversationUnread(ctx context.Context, input gra
 	if err != nil {
 		return nil, err
 	}
-	return r.inConversation(ctx, from.Conversation().GlobalID(), input.IdempotencyKey, func(user services.UserNumber, _ services.ConversationID) (*fanout.Op, error) {
+	return r.inConversation(ctx, from.Conversation().GlobalID(), input.IdempotencyKey, func(user services.UserNumber, _ services.ConversationID) (*jobs.Command, error) {
 		return r.Chat.MarkUnread(user, from), nil
 	})
 }
 
 func (r *mutationResolver) MuteConversation(ctx context.Context, input graph.MuteConversationInput) (*graph.ConversationPayload, error) {
-	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 		return r.Chat.Mute(user, id, input.Muted), nil
 	})
 }

@@ -5,24 +5,24 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 // inTalk makes what happened in a conversation.
-func (r *Resolver) inTalk(ctx context.Context, actor, conversation string, key *string, make func(services.UserNumber, services.ConversationID) (*fanout.Op, error)) (*happening, error) {
-	op, err := as(ctx, r, actor, func(user services.UserNumber) (*fanout.Op, error) {
+func (r *Resolver) inTalk(ctx context.Context, actor, conversation string, key *string, make func(services.UserNumber, services.ConversationID) (*jobs.Command, error)) (*happening, error) {
+	cmd, err := as(ctx, r, actor, func(user services.UserNumber) (*jobs.Command, error) {
 		id, err := services.ParseConversationID("conversationId", conversation)
 		if err != nil {
 			return nil, err
 		}
 		return make(user, id)
 	})
-	return &happening{op, conversation, key}, err
+	return &happening{cmd, conversation, key}, err
 }
 
 // sure makes of what cannot fail what could.
-func sure(make func(services.UserNumber, services.ConversationID) *fanout.Op) func(services.UserNumber, services.ConversationID) (*fanout.Op, error) {
-	return func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+func sure(make func(services.UserNumber, services.ConversationID) *jobs.Command) func(services.UserNumber, services.ConversationID) (*jobs.Command, error) {
+	return func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 		return make(user, id), nil
 	}
 }
@@ -32,10 +32,10 @@ func (r *Resolver) conversationEvent(ctx context.Context, event graph.IngestEven
 	switch {
 	case event.CreateConversation != nil:
 		create := event.CreateConversation
-		op, err := as(ctx, r, create.As, func(user services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, create.As, func(user services.UserNumber) (*jobs.Command, error) {
 			return r.createConversation(ctx, user, create.Kind, create.Title, create.MemberIds)
 		})
-		return &happening{op, "", create.Key}, err
+		return &happening{cmd, "", create.Key}, err
 	case event.JoinConversation != nil:
 		join := event.JoinConversation
 		return r.inTalk(ctx, join.As, join.ConversationID, join.Key, sure(r.Chat.Join))
@@ -81,13 +81,13 @@ func (r *Resolver) positionEvent(ctx context.Context, event graph.IngestEvent) (
 	switch {
 	case event.EnterConversation != nil:
 		enter := event.EnterConversation
-		return r.inTalk(ctx, enter.As, enter.ConversationID, enter.Key, func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+		return r.inTalk(ctx, enter.As, enter.ConversationID, enter.Key, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 			device, err := named(enter.Device)
 			return r.Chat.Enter(user, id, device), err
 		})
 	case event.LeaveConversation != nil:
 		leave := event.LeaveConversation
-		return r.inTalk(ctx, leave.As, leave.ConversationID, leave.Key, func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+		return r.inTalk(ctx, leave.As, leave.ConversationID, leave.Key, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 			device, err := named(leave.Device)
 			return r.Chat.Leave(user, id, device), err
 		})
@@ -96,25 +96,25 @@ func (r *Resolver) positionEvent(ctx context.Context, event graph.IngestEvent) (
 		return r.inTalk(ctx, read.As, read.ConversationID, read.Key, r.markRead(read.UpTo, nil))
 	case event.MuteConversation != nil:
 		mute := event.MuteConversation
-		return r.inTalk(ctx, mute.As, mute.ConversationID, mute.Key, func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+		return r.inTalk(ctx, mute.As, mute.ConversationID, mute.Key, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 			return r.Chat.Mute(user, id, mute.Muted), nil
 		})
 	}
 	return nil, nil
 }
 
-func (r *Resolver) onMessage(ctx context.Context, actor, message, field string, key *string, make func(services.UserNumber, services.MessageID) *fanout.Op) (*happening, error) {
-	op, err := as(ctx, r, actor, func(user services.UserNumber) (*fanout.Op, error) {
+func (r *Resolver) onMessage(ctx context.Context, actor, message, field string, key *string, make func(services.UserNumber, services.MessageID) *jobs.Command) (*happening, error) {
+	cmd, err := as(ctx, r, actor, func(user services.UserNumber) (*jobs.Command, error) {
 		id, err := services.ParseMessageID(field, message)
 		if err != nil {
 			return nil, err
 		}
 		return make(user, id), nil
 	})
-	return &happening{op, message, key}, err
+	return &happening{cmd, message, key}, err
 }
 
-func (r *Resolver) createConversation(ctx context.Context, user services.UserNumber, kind services.ConversationKind, title *string, members []string) (*fanout.Op, error) {
+func (r *Resolver) createConversation(ctx context.Context, user services.UserNumber, kind services.ConversationKind, title *string, members []string) (*jobs.Command, error) {
 	others, err := r.numbers(ctx, "memberIds", members)
 	if err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func (r *Resolver) createConversation(ctx context.Context, user services.UserNum
 	return r.Chat.Create(user, kind, text, others)
 }
 
-func (r *Resolver) withUsers(ctx context.Context, userIDs []string, make func(services.UserNumber, services.ConversationID, []services.UserNumber) (*fanout.Op, error)) func(services.UserNumber, services.ConversationID) (*fanout.Op, error) {
-	return func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+func (r *Resolver) withUsers(ctx context.Context, userIDs []string, make func(services.UserNumber, services.ConversationID, []services.UserNumber) (*jobs.Command, error)) func(services.UserNumber, services.ConversationID) (*jobs.Command, error) {
+	return func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 		users, err := r.numbers(ctx, "userIds", userIDs)
 		if err != nil {
 			return nil, err
@@ -136,8 +136,8 @@ func (r *Resolver) withUsers(ctx context.Context, userIDs []string, make func(se
 	}
 }
 
-func (r *Resolver) send(ctx context.Context, body string, mentions []string) func(services.UserNumber, services.ConversationID) (*fanout.Op, error) {
-	return func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+func (r *Resolver) send(ctx context.Context, body string, mentions []string) func(services.UserNumber, services.ConversationID) (*jobs.Command, error) {
+	return func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 		users, err := r.numbers(ctx, "mentionIds", mentions)
 		if err != nil {
 			return nil, err
@@ -146,8 +146,8 @@ func (r *Resolver) send(ctx context.Context, body string, mentions []string) fun
 	}
 }
 
-func (r *Resolver) markRead(upTo, token *string) func(services.UserNumber, services.ConversationID) (*fanout.Op, error) {
-	return func(user services.UserNumber, id services.ConversationID) (*fanout.Op, error) {
+func (r *Resolver) markRead(upTo, token *string) func(services.UserNumber, services.ConversationID) (*jobs.Command, error) {
+	return func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
 		mark, err := mark(upTo, token)
 		if err != nil {
 			return nil, err

@@ -16,15 +16,15 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.publish(viewer.Number, input.Body, input.ParentID, input.Mentions)
+	cmd, err := r.publish(viewer.Number, input.Body, input.ParentID, input.Mentions)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParsePostGlobalID("postId", op.IDs()[0])
+	id, err := services.ParsePostGlobalID("postId", cmd.IDs()[0])
 	if err != nil {
 		return nil, err
 	}
@@ -37,15 +37,15 @@ func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInp
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.edit(viewer.Number, input.PostID, input.Body, input.Mentions)
+	cmd, err := r.edit(viewer.Number, input.PostID, input.Body, input.Mentions)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParsePostGlobalID("postId", op.IDs()[0])
+	id, err := services.ParsePostGlobalID("postId", cmd.IDs()[0])
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +71,11 @@ func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.Mar
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.markHomeFeedSeen(viewer.Number, input.UpTo)
+	cmd, err := r.markHomeFeedSeen(viewer.Number, input.UpTo)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	return &graph.MarkHomeFeedSeenPayload{Badges: badges}, err
 }
 

@@ -11,7 +11,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 const maxEvents = 500
@@ -48,9 +48,9 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 		return nil, sendFewer(ctx, len(events), err)
 	}
 	results := make([]graph.IngestResult, len(events))
-	ops, places := make([]*fanout.Op, 0, len(events)), make([]int, 0, len(events))
+	cmds, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
 	for i, event := range events {
-		op, id, err := r.event(ctx, event)
+		cmd, id, err := r.event(ctx, event)
 		if err != nil {
 			results[i] = r.ingestFailure(err)
 			continue
@@ -58,16 +58,16 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 		if id != "" {
 			results[i].ID = &id
 		}
-		ops, places = append(ops, op), append(places, i)
+		cmds, places = append(cmds, cmd), append(places, i)
 	}
-	if len(ops) == 0 {
+	if len(cmds) == 0 {
 		return &graph.IngestPayload{Results: results}, nil
 	}
 	defer dataloader.From(ctx).Forget()
-	for k, err := range r.Fanout.Commit(ctx, ops...) {
+	for k, err := range r.Fanout.Commit(ctx, cmds...) {
 		i := places[k]
 		err = sendFewer(ctx, len(events), err)
-		switch ids := ops[k].IDs(); {
+		switch ids := cmds[k].IDs(); {
 		case err != nil:
 			results[i] = r.ingestFailure(err)
 		case len(ids) > 0:
@@ -83,9 +83,9 @@ func (r *Resolver) ingestFailure(err error) graph.IngestResult {
 	return graph.IngestResult{Error: &graph.IngestError{Code: code, Message: shown.Message}}
 }
 
-// happening is what an event comes to: its op, the id that it names, "" for none, and its idempotency key.
+// happening is what an event comes to: its command, the id that it names, "" for none, and its idempotency key.
 type happening struct {
-	op  *fanout.Op
+	cmd *jobs.Command
 	id  string
 	key *string
 }
@@ -99,8 +99,8 @@ var ingested = []func(r *Resolver, ctx context.Context, event graph.IngestEvent)
 	(*Resolver).boardEvent,
 }
 
-// event makes the op of one event, and the id that it names.
-func (r *Resolver) event(ctx context.Context, event graph.IngestEvent) (op *fanout.Op, id string, err error) {
+// event makes the command of one event, and the id that it names.
+func (r *Resolver) event(ctx context.Context, event graph.IngestEvent) (cmd *jobs.Command, id string, err error) {
 	// The executor does not hold @oneOf against variables: without this, one of two things would be lost unsaid.
 	if named := things(event); named != 1 {
 		return nil, "", services.Errorf(services.Invalid, "events: an event names exactly one thing that happened, got %d", named)
@@ -111,7 +111,7 @@ func (r *Resolver) event(ctx context.Context, event graph.IngestEvent) (op *fano
 			return nil, "", err
 		}
 		if happened != nil {
-			return happened.op, happened.id, withKey(happened.op, happened.key)
+			return happened.cmd, happened.id, withKey(happened.cmd, happened.key)
 		}
 	}
 	return nil, "", fmt.Errorf("events: no source knows %+v", event)
@@ -120,29 +120,29 @@ func (r *Resolver) event(ctx context.Context, event graph.IngestEvent) (op *fano
 func (r *Resolver) postEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
 	switch {
 	case event.PublishPost != nil:
-		op, err := as(ctx, r, event.PublishPost.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, event.PublishPost.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			if _, err := r.numbers(ctx, "mentions", event.PublishPost.Mentions); err != nil {
 				return nil, err
 			}
 			return r.publish(actor, event.PublishPost.Body, event.PublishPost.ParentID, event.PublishPost.Mentions)
 		})
-		return &happening{op, "", event.PublishPost.Key}, err
+		return &happening{cmd, "", event.PublishPost.Key}, err
 	case event.EditPost != nil:
-		op, err := as(ctx, r, event.EditPost.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, event.EditPost.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			if _, err := r.numbers(ctx, "mentions", event.EditPost.Mentions); err != nil {
 				return nil, err
 			}
 			return r.edit(actor, event.EditPost.PostID, event.EditPost.Body, event.EditPost.Mentions)
 		})
-		return &happening{op, event.EditPost.PostID, event.EditPost.Key}, err
+		return &happening{cmd, event.EditPost.PostID, event.EditPost.Key}, err
 	case event.DeletePost != nil:
-		op, err := r.onPost(ctx, event.DeletePost.As, event.DeletePost.PostID, r.Feed.Delete)
-		return &happening{op, event.DeletePost.PostID, event.DeletePost.Key}, err
+		cmd, err := r.onPost(ctx, event.DeletePost.As, event.DeletePost.PostID, r.Feed.Delete)
+		return &happening{cmd, event.DeletePost.PostID, event.DeletePost.Key}, err
 	case event.MarkHomeFeedSeen != nil:
-		op, err := as(ctx, r, event.MarkHomeFeedSeen.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, event.MarkHomeFeedSeen.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.markHomeFeedSeen(actor, event.MarkHomeFeedSeen.UpTo)
 		})
-		return &happening{op, "", event.MarkHomeFeedSeen.Key}, err
+		return &happening{cmd, "", event.MarkHomeFeedSeen.Key}, err
 	}
 	return nil, nil
 }
@@ -150,16 +150,16 @@ func (r *Resolver) postEvent(ctx context.Context, event graph.IngestEvent) (*hap
 func (r *Resolver) peopleEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
 	switch {
 	case event.Follow != nil:
-		op, err := r.onUser(ctx, event.Follow.As, event.Follow.UserID, r.Social.Follow)
-		return &happening{op, event.Follow.UserID, event.Follow.Key}, err
+		cmd, err := r.onUser(ctx, event.Follow.As, event.Follow.UserID, r.Social.Follow)
+		return &happening{cmd, event.Follow.UserID, event.Follow.Key}, err
 	case event.Unfollow != nil:
-		op, err := r.onUser(ctx, event.Unfollow.As, event.Unfollow.UserID, r.Social.Unfollow)
-		return &happening{op, event.Unfollow.UserID, event.Unfollow.Key}, err
+		cmd, err := r.onUser(ctx, event.Unfollow.As, event.Unfollow.UserID, r.Social.Unfollow)
+		return &happening{cmd, event.Unfollow.UserID, event.Unfollow.Key}, err
 	case event.SetProfile != nil:
-		op, err := as(ctx, r, event.SetProfile.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, event.SetProfile.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.Social.SetProfile(actor, event.SetProfile.Name, event.SetProfile.AvatarURL)
 		})
-		return &happening{op, event.SetProfile.As, event.SetProfile.Key}, err
+		return &happening{cmd, event.SetProfile.As, event.SetProfile.Key}, err
 	}
 	return nil, nil
 }
@@ -167,17 +167,17 @@ func (r *Resolver) peopleEvent(ctx context.Context, event graph.IngestEvent) (*h
 func (r *Resolver) notificationEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
 	switch {
 	case event.LikePost != nil:
-		op, err := r.onPost(ctx, event.LikePost.As, event.LikePost.PostID, r.Notify.Like)
-		return &happening{op, event.LikePost.PostID, event.LikePost.Key}, err
+		cmd, err := r.onPost(ctx, event.LikePost.As, event.LikePost.PostID, r.Notify.Like)
+		return &happening{cmd, event.LikePost.PostID, event.LikePost.Key}, err
 	case event.UnlikePost != nil:
-		op, err := r.onPost(ctx, event.UnlikePost.As, event.UnlikePost.PostID, r.Notify.Unlike)
-		return &happening{op, event.UnlikePost.PostID, event.UnlikePost.Key}, err
+		cmd, err := r.onPost(ctx, event.UnlikePost.As, event.UnlikePost.PostID, r.Notify.Unlike)
+		return &happening{cmd, event.UnlikePost.PostID, event.UnlikePost.Key}, err
 	case event.MarkNotificationsSeen != nil:
 		mark := event.MarkNotificationsSeen
-		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.notificationsSeen(actor, mark.Categories, mark.UpTo)
 		})
-		return &happening{op, "", mark.Key}, err
+		return &happening{cmd, "", mark.Key}, err
 	}
 	return nil, nil
 }
@@ -224,8 +224,8 @@ func things(event graph.IngestEvent) (named int) {
 	return named
 }
 
-// as makes an op for the user whom an event names.
-func as(ctx context.Context, r *Resolver, id string, make func(actor services.UserNumber) (*fanout.Op, error)) (*fanout.Op, error) {
+// as makes a command for the user whom an event names.
+func as(ctx context.Context, r *Resolver, id string, make func(actor services.UserNumber) (*jobs.Command, error)) (*jobs.Command, error) {
 	actor, err := r.number(ctx, "as", id)
 	if err != nil {
 		return nil, err
@@ -233,8 +233,8 @@ func as(ctx context.Context, r *Resolver, id string, make func(actor services.Us
 	return make(actor)
 }
 
-func (r *Resolver) onPost(ctx context.Context, actor, post string, make func(services.UserNumber, services.PostID) *fanout.Op) (*fanout.Op, error) {
-	return as(ctx, r, actor, func(actor services.UserNumber) (*fanout.Op, error) {
+func (r *Resolver) onPost(ctx context.Context, actor, post string, make func(services.UserNumber, services.PostID) *jobs.Command) (*jobs.Command, error) {
+	return as(ctx, r, actor, func(actor services.UserNumber) (*jobs.Command, error) {
 		id, err := services.ParsePostGlobalID("postId", post)
 		if err != nil {
 			return nil, err
@@ -243,8 +243,8 @@ func (r *Resolver) onPost(ctx context.Context, actor, post string, make func(ser
 	})
 }
 
-func (r *Resolver) onUser(ctx context.Context, actor, user string, make func(actor, user services.UserNumber) *fanout.Op) (*fanout.Op, error) {
-	return as(ctx, r, actor, func(actor services.UserNumber) (*fanout.Op, error) {
+func (r *Resolver) onUser(ctx context.Context, actor, user string, make func(actor, user services.UserNumber) *jobs.Command) (*jobs.Command, error) {
+	return as(ctx, r, actor, func(actor services.UserNumber) (*jobs.Command, error) {
 		other, err := r.number(ctx, "userId", user)
 		if err != nil {
 			return nil, err

@@ -5,8 +5,8 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/feed"
+	"tidings/services/jobs"
 )
 
 type byHostKey struct{}
@@ -75,8 +75,8 @@ func (r *Resolver) pair(ctx context.Context, userID string) (*graph.Viewer, serv
 	return viewer, number, err
 }
 
-// publish makes the op of a post from what a client said.
-func (r *Resolver) publish(author services.UserNumber, body string, parentID *string, mentions []string) (*fanout.Op, error) {
+// publish makes the command of a post from what a client said.
+func (r *Resolver) publish(author services.UserNumber, body string, parentID *string, mentions []string) (*jobs.Command, error) {
 	draft, err := drafted(body, parentID, mentions)
 	if err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func (r *Resolver) publish(author services.UserNumber, body string, parentID *st
 	return r.Feed.Publish(author, draft)
 }
 
-// edit makes the op of editing a post.
-func (r *Resolver) edit(author services.UserNumber, postID, body string, mentions []string) (*fanout.Op, error) {
+// edit makes the command of editing a post.
+func (r *Resolver) edit(author services.UserNumber, postID, body string, mentions []string) (*jobs.Command, error) {
 	id, err := services.ParsePostGlobalID("postId", postID)
 	if err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ func drafted(body string, parentID *string, mentions []string) (draft feed.Draft
 	return draft, nil
 }
 
-// markHomeFeedSeen makes the op of the mark. Without upTo it covers everything that is in the feed when it is committed.
-func (r *Resolver) markHomeFeedSeen(reader services.UserNumber, upTo *string) (*fanout.Op, error) {
+// markHomeFeedSeen makes the command of the mark. Without upTo it covers everything that is in the feed when it is committed.
+func (r *Resolver) markHomeFeedSeen(reader services.UserNumber, upTo *string) (*jobs.Command, error) {
 	if upTo != nil {
 		place, err := services.ParsePostGlobalID("upTo", *upTo)
 		if err != nil {
@@ -127,7 +127,7 @@ func (r *Resolver) markHomeFeedSeen(reader services.UserNumber, upTo *string) (*
 		}
 		return r.Feed.MarkSeen(reader, place), nil
 	}
-	op := r.Feed.MarkSeen(reader, 0)
-	op.Input = "" // as older versions wrote it: a key outlives an upgrade
-	return op, nil
+	cmd := r.Feed.MarkSeen(reader, 0)
+	cmd.Input = "" // as older versions wrote it: a key outlives an upgrade
+	return cmd, nil
 }

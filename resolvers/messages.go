@@ -6,7 +6,7 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/notify"
 )
 
@@ -42,7 +42,7 @@ func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageRepo
 	return *graphReport(report), err
 }
 
-func (r *Resolver) sendSiteMessage(ctx context.Context, title, content string, kind *string, to []string) (*fanout.Op, error) {
+func (r *Resolver) sendSiteMessage(ctx context.Context, title, content string, kind *string, to []string) (*jobs.Command, error) {
 	if n := len(to); n == 0 || n > services.MaxMessageRecipients {
 		return nil, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", services.MaxMessageRecipients, n)
 	}
@@ -71,7 +71,7 @@ func (r *Resolver) sendSiteMessage(ctx context.Context, title, content string, k
 	return r.Messages.Send(message)
 }
 
-func (r *Resolver) editSiteMessage(id string, title, content *string) (*fanout.Op, error) {
+func (r *Resolver) editSiteMessage(id string, title, content *string) (*jobs.Command, error) {
 	place, err := services.ParseSiteMessageID("siteMessageId", id)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func siteMessageIDs(ids []string) (places []services.PostID, err error) {
 	return places, nil
 }
 
-func (r *Resolver) markMessagesRead(user services.UserNumber, ids []string, kind *string, all bool, upTo, token *string) (*fanout.Op, error) {
+func (r *Resolver) markMessagesRead(user services.UserNumber, ids []string, kind *string, all bool, upTo, token *string) (*jobs.Command, error) {
 	mark := notify.MessageMark{Type: kind, All: all, Token: orEmpty(token)}
 	var err error
 	if mark.IDs, err = siteMessageIDs(ids); err != nil {
@@ -106,7 +106,7 @@ func (r *Resolver) markMessagesRead(user services.UserNumber, ids []string, kind
 	return r.Messages.MarkRead(user, mark)
 }
 
-func (r *Resolver) markMessagesUnread(user services.UserNumber, ids []string) (*fanout.Op, error) {
+func (r *Resolver) markMessagesUnread(user services.UserNumber, ids []string) (*jobs.Command, error) {
 	places, err := siteMessageIDs(ids)
 	if err != nil {
 		return nil, err
@@ -153,24 +153,24 @@ func (r *Resolver) siteMessageEvent(ctx context.Context, event graph.IngestEvent
 	switch {
 	case event.SendSiteMessage != nil:
 		e := event.SendSiteMessage
-		op, err := r.sendSiteMessage(ctx, e.Title, e.Content, e.Type, e.To)
-		return &happening{op, "", e.Key}, err
+		cmd, err := r.sendSiteMessage(ctx, e.Title, e.Content, e.Type, e.To)
+		return &happening{cmd, "", e.Key}, err
 	case event.EditSiteMessage != nil:
 		e := event.EditSiteMessage
-		op, err := r.editSiteMessage(e.SiteMessageID, e.Title, e.Content)
-		return &happening{op, e.SiteMessageID, e.Key}, err
+		cmd, err := r.editSiteMessage(e.SiteMessageID, e.Title, e.Content)
+		return &happening{cmd, e.SiteMessageID, e.Key}, err
 	case event.MarkSiteMessagesRead != nil:
 		e := event.MarkSiteMessagesRead
-		op, err := as(ctx, r, e.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, e.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.markMessagesRead(actor, e.Ids, e.Type, e.All, e.UpTo, e.ReadToken)
 		})
-		return &happening{op, "", e.Key}, err
+		return &happening{cmd, "", e.Key}, err
 	case event.MarkSiteMessagesUnread != nil:
 		e := event.MarkSiteMessagesUnread
-		op, err := as(ctx, r, e.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, e.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.markMessagesUnread(actor, e.Ids)
 		})
-		return &happening{op, "", e.Key}, err
+		return &happening{cmd, "", e.Key}, err
 	}
 	return nil, nil
 }

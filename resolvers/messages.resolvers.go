@@ -27,14 +27,14 @@ func (r *mutationResolver) SendSiteMessage(ctx context.Context, input graph.Send
 	if err := r.host(ctx); err != nil {
 		return nil, err
 	}
-	op, err := r.sendSiteMessage(byScope(ctx), input.Title, input.Content, input.Type, input.To)
+	cmd, err := r.sendSiteMessage(byScope(ctx), input.Title, input.Content, input.Type, input.To)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, op); err != nil {
+	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
 		return nil, err
 	}
-	report, err := r.report(ctx, op.IDs()[0])
+	report, err := r.report(ctx, cmd.IDs()[0])
 	return &graph.SendSiteMessagePayload{Message: report}, err
 }
 
@@ -42,11 +42,11 @@ func (r *mutationResolver) EditSiteMessage(ctx context.Context, input graph.Edit
 	if err := r.host(ctx); err != nil {
 		return nil, err
 	}
-	op, err := r.editSiteMessage(input.SiteMessageID, input.Title, input.Content)
+	cmd, err := r.editSiteMessage(input.SiteMessageID, input.Title, input.Content)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, op); err != nil {
+	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
 		return nil, err
 	}
 	report, err := r.report(ctx, input.SiteMessageID)
@@ -58,11 +58,11 @@ func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.markMessagesRead(viewer.Number, input.Ids, input.Type, input.All, input.UpTo, input.ReadToken)
+	cmd, err := r.markMessagesRead(viewer.Number, input.Ids, input.Type, input.All, input.UpTo, input.ReadToken)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	return &graph.MarkSiteMessagesReadPayload{Badges: badges}, err
 }
 
@@ -71,11 +71,11 @@ func (r *mutationResolver) MarkSiteMessagesUnread(ctx context.Context, input gra
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.markMessagesUnread(viewer.Number, input.Ids)
+	cmd, err := r.markMessagesUnread(viewer.Number, input.Ids)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	return &graph.MarkSiteMessagesUnreadPayload{Badges: badges}, err
 }
 

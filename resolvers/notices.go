@@ -8,7 +8,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/notice"
 )
 
@@ -24,18 +24,18 @@ func (r *Resolver) host(ctx context.Context) error {
 	return nil
 }
 
-// commitShared makes an op of the host application happen.
-func (r *Resolver) commitShared(ctx context.Context, key *string, op *fanout.Op) error {
-	if err := withKey(op, key); err != nil {
+// commitShared makes a command of the host application happen.
+func (r *Resolver) commitShared(ctx context.Context, key *string, cmd *jobs.Command) error {
+	if err := withKey(cmd, key); err != nil {
 		return err
 	}
 	defer dataloader.From(ctx).Forget()
-	return r.Fanout.Commit(ctx, op)[0]
+	return r.Fanout.Commit(ctx, cmd)[0]
 }
 
 // announcement is what the host application is shown of one that it has just changed.
-func (r *Resolver) announcement(ctx context.Context, op *fanout.Op) (graph.Announcement, error) {
-	id, err := services.ParseAnnouncementID("announcementId", op.IDs()[0])
+func (r *Resolver) announcement(ctx context.Context, cmd *jobs.Command) (graph.Announcement, error) {
+	id, err := services.ParseAnnouncementID("announcementId", cmd.IDs()[0])
 	if err != nil {
 		return graph.Announcement{}, err
 	}
@@ -122,11 +122,11 @@ func (r *Resolver) announcementEvent(_ context.Context, event graph.IngestEvent)
 		if err != nil {
 			return nil, err
 		}
-		op, err := r.Notice.Edit(id, notice.Edit{
+		cmd, err := r.Notice.Edit(id, notice.Edit{
 			Title: e.Title, Content: e.Content, StartsAt: e.StartsAt, EndsAt: e.EndsAt, NoEnd: e.NoEnd,
 			Segments: e.Segments, ForEveryone: e.ForEveryone, ShowAgain: e.ShowAgain,
 		})
-		return &happening{op, e.AnnouncementID, e.Key}, err
+		return &happening{cmd, e.AnnouncementID, e.Key}, err
 	case event.WithdrawAnnouncement != nil:
 		e := event.WithdrawAnnouncement
 		id, err := services.ParseAnnouncementID("announcementId", e.AnnouncementID)
@@ -142,33 +142,33 @@ func (r *Resolver) noticeEvent(ctx context.Context, event graph.IngestEvent) (*h
 	switch {
 	case event.PublishAnnouncement != nil:
 		e := event.PublishAnnouncement
-		op, err := r.Notice.Publish(draft(e.Title, e.Content, e.StartsAt, e.EndsAt, e.Segments))
-		return &happening{op, "", e.Key}, err
+		cmd, err := r.Notice.Publish(draft(e.Title, e.Content, e.StartsAt, e.EndsAt, e.Segments))
+		return &happening{cmd, "", e.Key}, err
 	case event.RaiseDot != nil:
-		op, err := r.Notice.RaiseDot(event.RaiseDot.Name, event.RaiseDot.Segments)
-		return &happening{op, "", event.RaiseDot.Key}, err
+		cmd, err := r.Notice.RaiseDot(event.RaiseDot.Name, event.RaiseDot.Segments)
+		return &happening{cmd, "", event.RaiseDot.Key}, err
 	case event.SetSegments != nil:
 		user, err := r.number(ctx, "userId", event.SetSegments.UserID)
 		if err != nil {
 			return nil, err
 		}
-		op, err := r.Notice.SetSegments(user, event.SetSegments.Segments)
-		return &happening{op, event.SetSegments.UserID, event.SetSegments.Key}, err
+		cmd, err := r.Notice.SetSegments(user, event.SetSegments.Segments)
+		return &happening{cmd, event.SetSegments.UserID, event.SetSegments.Key}, err
 	case event.MarkAnnouncementsRead != nil:
 		mark := event.MarkAnnouncementsRead
-		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			upTo, err := readUpTo(actor, mark.UpTo)
 			if err != nil {
 				return nil, err
 			}
 			return r.Notice.MarkRead(actor, upTo), nil
 		})
-		return &happening{op, "", mark.Key}, err
+		return &happening{cmd, "", mark.Key}, err
 	case event.ClearDot != nil:
-		op, err := as(ctx, r, event.ClearDot.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, event.ClearDot.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.Notice.ClearDot(actor, event.ClearDot.Name)
 		})
-		return &happening{op, "", event.ClearDot.Key}, err
+		return &happening{cmd, "", event.ClearDot.Key}, err
 	}
 	return nil, nil
 }

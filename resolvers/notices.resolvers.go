@@ -16,14 +16,14 @@ func (r *mutationResolver) PublishAnnouncement(ctx context.Context, input graph.
 	if err := r.host(ctx); err != nil {
 		return nil, err
 	}
-	op, err := r.Notice.Publish(draft(input.Title, input.Content, input.StartsAt, input.EndsAt, input.Segments))
+	cmd, err := r.Notice.Publish(draft(input.Title, input.Content, input.StartsAt, input.EndsAt, input.Segments))
 	if err != nil {
 		return nil, err
 	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, op); err != nil {
+	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
 		return nil, err
 	}
-	announcement, err := r.announcement(ctx, op)
+	announcement, err := r.announcement(ctx, cmd)
 	return &graph.PublishAnnouncementPayload{Announcement: announcement}, err
 }
 
@@ -35,17 +35,17 @@ func (r *mutationResolver) EditAnnouncement(ctx context.Context, input graph.Edi
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.Notice.Edit(id, notice.Edit{
+	cmd, err := r.Notice.Edit(id, notice.Edit{
 		Title: input.Title, Content: input.Content, StartsAt: input.StartsAt, EndsAt: input.EndsAt, NoEnd: input.NoEnd,
 		Segments: input.Segments, ForEveryone: input.ForEveryone, ShowAgain: input.ShowAgain,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, op); err != nil {
+	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
 		return nil, err
 	}
-	announcement, err := r.announcement(ctx, op)
+	announcement, err := r.announcement(ctx, cmd)
 	return &graph.EditAnnouncementPayload{Announcement: announcement}, err
 }
 
@@ -78,11 +78,11 @@ func (r *mutationResolver) RaiseDot(ctx context.Context, input graph.RaiseDotInp
 	if err := r.host(ctx); err != nil {
 		return nil, err
 	}
-	op, err := r.Notice.RaiseDot(input.Name, input.Segments)
+	cmd, err := r.Notice.RaiseDot(input.Name, input.Segments)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.RaiseDotPayload{Name: input.Name}, r.commitShared(ctx, input.IdempotencyKey, op)
+	return &graph.RaiseDotPayload{Name: input.Name}, r.commitShared(ctx, input.IdempotencyKey, cmd)
 }
 
 func (r *mutationResolver) ClearDot(ctx context.Context, input graph.ClearDotInput) (*graph.ClearDotPayload, error) {
@@ -90,11 +90,11 @@ func (r *mutationResolver) ClearDot(ctx context.Context, input graph.ClearDotInp
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.Notice.ClearDot(viewer.Number, input.Name)
+	cmd, err := r.Notice.ClearDot(viewer.Number, input.Name)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	return &graph.ClearDotPayload{Badges: badges}, err
 }
 
@@ -106,11 +106,11 @@ func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegme
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.Notice.SetSegments(number, input.Segments)
+	cmd, err := r.Notice.SetSegments(number, input.Segments)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, op); err != nil {
+	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
 		return nil, err
 	}
 	user, err := r.user(ctx, number)

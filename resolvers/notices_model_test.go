@@ -12,8 +12,8 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/notice"
 	"tidings/services/store"
 )
@@ -96,11 +96,11 @@ func (m *noticeModel) node() noticeNode { return m.nodes[rapid.IntRange(0, 1).Dr
 
 func (m *noticeModel) now() time.Time { return m.nodes[0].Clock.Now() }
 
-func (m *noticeModel) commit(n noticeNode, op *fanout.Op, err error) *fanout.Op {
+func (m *noticeModel) commit(n noticeNode, cmd *jobs.Command, err error) *jobs.Command {
 	m.Helper()
 	m.must(err)
-	m.must(n.Fanout.Commit(context.Background(), op)[0])
-	return op
+	m.must(n.Fanout.Commit(context.Background(), cmd)[0])
+	return cmd
 }
 
 // head is the last stamp that was given.
@@ -248,9 +248,9 @@ func TestNoticesAgainstModel(t *testing.T) {
 		return err
 	})
 	for _, dot := range []string{"shop", "wallet"} {
-		op, err := nodes[0].notice.RaiseDot(dot, nil)
+		cmd, err := nodes[0].notice.RaiseDot(dot, nil)
 		w.Must(err)
-		w.Must(w.Fanout.Commit(t.Context(), op)[0])
+		w.Must(w.Fanout.Commit(t.Context(), cmd)[0])
 	}
 	former := first
 	fanouttest.Fewer(t, 3)

@@ -30,8 +30,8 @@ func (m *noticeModel) publish() {
 		e.ends = from.Add(time.Duration(rapid.IntRange(1, 4).Draw(m.T, "for")) * time.Second)
 		draft.EndsAt = e.ends
 	}
-	op, err := n.notice.Publish(draft)
-	id, err := services.ParseAnnouncementID("id", m.commit(n, op, err).IDs()[0])
+	cmd, err := n.notice.Publish(draft)
+	id, err := services.ParseAnnouncementID("id", m.commit(n, cmd, err).IDs()[0])
 	m.must(err)
 	e.id = id
 	m.entries = append(m.entries, e)
@@ -52,8 +52,8 @@ func (m *noticeModel) edit() {
 	if edit.ShowAgain && e.over(m.now()) {
 		return
 	}
-	op, err := n.notice.Edit(e.id, edit)
-	m.commit(n, op, err)
+	cmd, err := n.notice.Edit(e.id, edit)
+	m.commit(n, cmd, err)
 	if started := e.place > 0; !e.over(m.now()) && (edit.ShowAgain || !started) {
 		e.place, e.missed = 0, false // it takes its place at once, or when it starts
 	}
@@ -90,23 +90,23 @@ func (m *noticeModel) mark() {
 func (m *noticeModel) raise() {
 	n, dot := m.node(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
 	names, bits := m.drawSegments("lit for ")
-	op, err := n.notice.RaiseDot(dot, names)
-	m.commit(n, op, err)
+	cmd, err := n.notice.RaiseDot(dot, names)
+	m.commit(n, cmd, err)
 	m.raises = append(m.raises, modelRaise{dot, bits, m.head()})
 }
 
 func (m *noticeModel) clear() {
 	n, u, dot := m.node(), m.drawUser(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
-	op, err := n.notice.ClearDot(u.number, dot)
-	m.commit(n, op, err)
+	cmd, err := n.notice.ClearDot(u.number, dot)
+	m.commit(n, cmd, err)
 	u.cleared[dot] = m.head()
 }
 
 func (m *noticeModel) setSegments() {
 	n, u := m.node(), m.drawUser()
 	names, bits := m.drawSegments("of ")
-	op, err := n.notice.SetSegments(u.number, names)
-	m.commit(n, op, err)
+	cmd, err := n.notice.SetSegments(u.number, names)
+	m.commit(n, cmd, err)
 	u.segments = bits
 }
 

@@ -5,22 +5,22 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/notify"
 )
 
-// markNotifications makes the op of a mark happen for the viewer and answers his badges after it.
-func (r *Resolver) markNotifications(ctx context.Context, key *string, make func(user services.UserNumber) (*fanout.Op, error)) (services.Badges, *fanout.Op, error) {
+// markNotifications makes the command of a mark happen for the viewer and answers his badges after it.
+func (r *Resolver) markNotifications(ctx context.Context, key *string, make func(user services.UserNumber) (*jobs.Command, error)) (services.Badges, *jobs.Command, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return services.Badges{}, nil, err
 	}
-	op, err := make(viewer.Number)
+	cmd, err := make(viewer.Number)
 	if err != nil {
 		return services.Badges{}, nil, err
 	}
-	badges, err := r.commit(ctx, viewer, key, op)
-	return badges, op, err
+	badges, err := r.commit(ctx, viewer, key, cmd)
+	return badges, cmd, err
 }
 
 // notificationPlace is the place that upTo names, 0 without one.
@@ -35,7 +35,7 @@ func notificationPlace(upTo *string) (services.PostID, error) {
 	return place, err
 }
 
-func (r *Resolver) notificationsSeen(user services.UserNumber, categories []services.Category, upTo *string) (*fanout.Op, error) {
+func (r *Resolver) notificationsSeen(user services.UserNumber, categories []services.Category, upTo *string) (*jobs.Command, error) {
 	place, err := notificationPlace(upTo)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ type reading struct {
 	token      *string
 }
 
-func (r *Resolver) notificationsRead(user services.UserNumber, said reading) (*fanout.Op, error) {
+func (r *Resolver) notificationsRead(user services.UserNumber, said reading) (*jobs.Command, error) {
 	read := notify.Reading{Categories: said.categories, All: said.all != nil && *said.all, Token: orEmpty(said.token)}
 	for _, id := range said.ids {
 		place, err := services.ParseNotificationID("ids", id)
@@ -68,7 +68,7 @@ func (r *Resolver) notificationsRead(user services.UserNumber, said reading) (*f
 	return r.Notify.MarkRead(user, read)
 }
 
-func (r *Resolver) notificationUnread(user services.UserNumber, id string) (*fanout.Op, error) {
+func (r *Resolver) notificationUnread(user services.UserNumber, id string) (*jobs.Command, error) {
 	place, err := services.ParseNotificationID("id", id)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (r *Resolver) notificationUnread(user services.UserNumber, id string) (*fan
 	return r.Notify.MarkUnread(user, place), nil
 }
 
-func (r *Resolver) allRead(user services.UserNumber, upTo, token *string) (*fanout.Op, error) {
+func (r *Resolver) allRead(user services.UserNumber, upTo, token *string) (*jobs.Command, error) {
 	place, err := notificationPlace(upTo)
 	if err != nil {
 		return nil, err
@@ -96,27 +96,27 @@ func (r *Resolver) notificationMarkEvent(ctx context.Context, event graph.Ingest
 	switch {
 	case event.MarkNotificationsRead != nil:
 		mark := event.MarkNotificationsRead
-		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.notificationsRead(actor, reading{mark.Ids, mark.UpTo, mark.Categories, mark.All, mark.ReadToken})
 		})
-		return &happening{op, "", mark.Key}, err
+		return &happening{cmd, "", mark.Key}, err
 	case event.MarkNotificationUnread != nil:
 		mark := event.MarkNotificationUnread
-		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.notificationUnread(actor, mark.ID)
 		})
-		return &happening{op, mark.ID, mark.Key}, err
+		return &happening{cmd, mark.ID, mark.Key}, err
 	case event.MarkAllRead != nil:
 		mark := event.MarkAllRead
-		op, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, mark.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.allRead(actor, mark.UpTo, mark.ReadToken)
 		})
-		return &happening{op, "", mark.Key}, err
+		return &happening{cmd, "", mark.Key}, err
 	case event.UndoMarkAllRead != nil:
-		op, err := as(ctx, r, event.UndoMarkAllRead.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, event.UndoMarkAllRead.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.Notify.UndoAllRead(actor), nil
 		})
-		return &happening{op, "", event.UndoMarkAllRead.Key}, err
+		return &happening{cmd, "", event.UndoMarkAllRead.Key}, err
 	}
 	return nil, nil
 }

@@ -9,7 +9,7 @@ import (
 	"context"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/notify"
 )
 
@@ -48,21 +48,21 @@ func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePos
 }
 
 func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input graph.MarkNotificationsSeenInput) (*graph.MarkNotificationsSeenPayload, error) {
-	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
 		return r.notificationsSeen(user, input.Categories, input.UpTo)
 	})
 	return &graph.MarkNotificationsSeenPayload{Badges: badges}, err
 }
 
 func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input graph.MarkNotificationsReadInput) (*graph.MarkNotificationsReadPayload, error) {
-	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
 		return r.notificationsRead(user, reading{input.Ids, input.UpTo, input.Categories, input.All, input.ReadToken})
 	})
 	return &graph.MarkNotificationsReadPayload{Badges: badges}, err
 }
 
 func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input graph.MarkNotificationUnreadInput) (*graph.MarkNotificationUnreadPayload, error) {
-	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
 		return r.notificationUnread(user, input.ID)
 	})
 	if err != nil {
@@ -73,21 +73,21 @@ func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input gra
 }
 
 func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllReadInput) (*graph.MarkAllReadPayload, error) {
-	badges, op, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+	badges, cmd, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
 		return r.allRead(user, input.UpTo, input.ReadToken)
 	})
 	if err != nil {
 		return nil, err
 	}
 	payload := &graph.MarkAllReadPayload{Badges: badges}
-	if until := notify.UndoneUntil(op); !until.IsZero() {
+	if until := notify.UndoneUntil(cmd); !until.IsZero() {
 		payload.UndoUntil = &until
 	}
 	return payload, nil
 }
 
 func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.UndoMarkAllReadInput) (*graph.UndoMarkAllReadPayload, error) {
-	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*fanout.Op, error) {
+	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
 		return r.Notify.UndoAllRead(user), nil
 	})
 	return &graph.UndoMarkAllReadPayload{Badges: badges}, err

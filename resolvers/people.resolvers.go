@@ -56,11 +56,11 @@ func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfil
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.Social.SetProfile(viewer.Number, input.Name, input.AvatarURL)
+	cmd, err := r.Social.SetProfile(viewer.Number, input.Name, input.AvatarURL)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.commit(ctx, viewer, input.IdempotencyKey, op); err != nil {
+	if _, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd); err != nil {
 		return nil, err
 	}
 	user, err := r.user(ctx, viewer.Number)

@@ -6,7 +6,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/badge"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 func (r *Resolver) policyEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
@@ -14,14 +14,14 @@ func (r *Resolver) policyEvent(ctx context.Context, event graph.IngestEvent) (*h
 	if set == nil {
 		return nil, nil
 	}
-	op, err := as(ctx, r, set.As, func(actor services.UserNumber) (*fanout.Op, error) {
+	cmd, err := as(ctx, r, set.As, func(actor services.UserNumber) (*jobs.Command, error) {
 		change, err := policyChange(set.Sources, set.QuietHours)
 		if err != nil {
 			return nil, err
 		}
 		return r.Badge.SetPolicy(actor, change)
 	})
-	return &happening{op, "", set.Key}, err
+	return &happening{cmd, "", set.Key}, err
 }
 
 // policyChange reads what shall change. INVALID when a source is named twice.

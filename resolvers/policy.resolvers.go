@@ -20,11 +20,11 @@ func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.Set
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.Badge.SetPolicy(viewer.Number, change)
+	cmd, err := r.Badge.SetPolicy(viewer.Number, change)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	if err != nil {
 		return nil, err
 	}

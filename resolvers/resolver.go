@@ -16,6 +16,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
+	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/notice"
 	"tidings/services/notify"
@@ -90,17 +91,17 @@ func (r *Resolver) scoped(ctx context.Context, scope services.Scope) (services.V
 	return viewer, nil
 }
 
-// commit makes the op happen for the viewer and answers his badges after it.
-func (r *Resolver) commit(ctx context.Context, viewer *graph.Viewer, key *string, op *fanout.Op) (services.Badges, error) {
-	if err := withKey(op, key); err != nil {
+// commit makes the command happen for the viewer and answers his badges after it.
+func (r *Resolver) commit(ctx context.Context, viewer *graph.Viewer, key *string, cmd *jobs.Command) (services.Badges, error) {
+	if err := withKey(cmd, key); err != nil {
 		return services.Badges{}, err
 	}
 	defer dataloader.From(ctx).Forget() // what the response has read before is of before the change
-	if err := r.Fanout.Commit(ctx, op)[0]; err != nil {
+	if err := r.Fanout.Commit(ctx, cmd)[0]; err != nil {
 		return services.Badges{}, err
 	}
 	read := r.Badge.Read
-	if op.Behind() {
+	if cmd.ViewsStale() {
 		read = r.Badge.ReadFacts
 	}
 	badges, err := read(ctx, viewer.Number)
@@ -110,10 +111,10 @@ func (r *Resolver) commit(ctx context.Context, viewer *graph.Viewer, key *string
 	return *badges, nil
 }
 
-func withKey(op *fanout.Op, key *string) error {
+func withKey(cmd *jobs.Command, key *string) error {
 	if key == nil {
 		return nil
 	}
-	op.Key = *key
-	return fanout.CheckKey(op.Key)
+	cmd.Key = *key
+	return jobs.CheckKey(cmd.Key)
 }

@@ -7,11 +7,11 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 // withUser does what the viewer does about somebody, and answers both: him, and the viewer's badges after it.
-func (r *Resolver) withUser(ctx context.Context, id string, key *string, make func(viewer, user services.UserNumber) *fanout.Op) (graph.User, services.Badges, error) {
+func (r *Resolver) withUser(ctx context.Context, id string, key *string, make func(viewer, user services.UserNumber) *jobs.Command) (graph.User, services.Badges, error) {
 	viewer, other, err := r.pair(ctx, id)
 	if err != nil {
 		return graph.User{}, services.Badges{}, err
@@ -24,9 +24,9 @@ func (r *Resolver) withUser(ctx context.Context, id string, key *string, make fu
 	return user, badges, err
 }
 
-// muteUntil is the op of a mute with its time, nil for none.
-func (r *Resolver) muteUntil(until *time.Time) func(muter, muted services.UserNumber) *fanout.Op {
-	return func(muter, muted services.UserNumber) *fanout.Op {
+// muteUntil is the command of a mute with its time, nil for none.
+func (r *Resolver) muteUntil(until *time.Time) func(muter, muted services.UserNumber) *jobs.Command {
+	return func(muter, muted services.UserNumber) *jobs.Command {
 		if until == nil {
 			return r.Social.Mute(muter, muted, time.Time{})
 		}
@@ -86,9 +86,9 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 }
 
 func (r *Resolver) restrictionEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
-	on := func(actor, user string, key *string, make func(actor, user services.UserNumber) *fanout.Op) (*happening, error) {
-		op, err := r.onUser(ctx, actor, user, make)
-		return &happening{op, user, key}, err
+	on := func(actor, user string, key *string, make func(actor, user services.UserNumber) *jobs.Command) (*happening, error) {
+		cmd, err := r.onUser(ctx, actor, user, make)
+		return &happening{cmd, user, key}, err
 	}
 	switch {
 	case event.Mute != nil:

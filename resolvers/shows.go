@@ -7,7 +7,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 func (r *Resolver) graphShow(show services.Show, host services.User) graph.Show {
@@ -19,25 +19,25 @@ func (r *Resolver) graphShow(show services.Show, host services.User) graph.Show 
 }
 
 // withShow does something with a show as the viewer, and answers it as it is then, with his badges.
-func (r *Resolver) withShow(ctx context.Context, key *string, do func(viewer services.UserNumber) (*fanout.Op, error)) (graph.Show, services.Badges, error) {
+func (r *Resolver) withShow(ctx context.Context, key *string, do func(viewer services.UserNumber) (*jobs.Command, error)) (graph.Show, services.Badges, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return graph.Show{}, services.Badges{}, err
 	}
-	op, err := do(viewer.Number)
+	cmd, err := do(viewer.Number)
 	if err != nil {
 		return graph.Show{}, services.Badges{}, err
 	}
-	badges, err := r.commit(ctx, viewer, key, op)
+	badges, err := r.commit(ctx, viewer, key, cmd)
 	if err != nil {
 		return graph.Show{}, services.Badges{}, err
 	}
-	id, err := services.ParseShowID("showId", op.IDs()[0])
+	id, err := services.ParseShowID("showId", cmd.IDs()[0])
 	if err != nil {
 		return graph.Show{}, services.Badges{}, err
 	}
 	// Memory may be behind when it could not be brought up to date in time.
-	shows, err := r.Live.Shows(ctx, []services.PostID{id}, op.Behind())
+	shows, err := r.Live.Shows(ctx, []services.PostID{id}, cmd.ViewsStale())
 	if err != nil {
 		return graph.Show{}, services.Badges{}, err
 	}
@@ -50,8 +50,8 @@ func (r *Resolver) withShow(ctx context.Context, key *string, do func(viewer ser
 	return r.graphShow(show, seen.people[show.Host]), badges, err
 }
 
-// onShow makes an op of a show that is named.
-func onShow(id string, make func(show services.PostID) (*fanout.Op, error)) (*fanout.Op, error) {
+// onShow makes a command of a show that is named.
+func onShow(id string, make func(show services.PostID) (*jobs.Command, error)) (*jobs.Command, error) {
 	show, err := services.ParseShowID("showId", id)
 	if err != nil {
 		return nil, err
@@ -59,47 +59,47 @@ func onShow(id string, make func(show services.PostID) (*fanout.Op, error)) (*fa
 	return make(show)
 }
 
-func (r *Resolver) scheduleShow(title string, plannedAt time.Time, coverURL *string) func(services.UserNumber) (*fanout.Op, error) {
-	return func(host services.UserNumber) (*fanout.Op, error) {
+func (r *Resolver) scheduleShow(title string, plannedAt time.Time, coverURL *string) func(services.UserNumber) (*jobs.Command, error) {
+	return func(host services.UserNumber) (*jobs.Command, error) {
 		return r.Live.Schedule(host, services.ShowDraft{Title: title, PlannedAt: plannedAt, CoverURL: orEmpty(coverURL)}), nil
 	}
 }
 
-func (r *Resolver) rescheduleShow(id string, edit services.ShowEdit) func(services.UserNumber) (*fanout.Op, error) {
-	return func(host services.UserNumber) (*fanout.Op, error) {
-		return onShow(id, func(show services.PostID) (*fanout.Op, error) { return r.Live.Reschedule(host, show, edit) })
+func (r *Resolver) rescheduleShow(id string, edit services.ShowEdit) func(services.UserNumber) (*jobs.Command, error) {
+	return func(host services.UserNumber) (*jobs.Command, error) {
+		return onShow(id, func(show services.PostID) (*jobs.Command, error) { return r.Live.Reschedule(host, show, edit) })
 	}
 }
 
-func (r *Resolver) startShow(id string, at *time.Time) func(services.UserNumber) (*fanout.Op, error) {
-	return func(host services.UserNumber) (*fanout.Op, error) {
-		return onShow(id, func(show services.PostID) (*fanout.Op, error) { return r.Live.Start(host, show, orNow(at)), nil })
+func (r *Resolver) startShow(id string, at *time.Time) func(services.UserNumber) (*jobs.Command, error) {
+	return func(host services.UserNumber) (*jobs.Command, error) {
+		return onShow(id, func(show services.PostID) (*jobs.Command, error) { return r.Live.Start(host, show, orNow(at)), nil })
 	}
 }
 
-func (r *Resolver) endShow(id string, at *time.Time, replayURL *string) func(services.UserNumber) (*fanout.Op, error) {
-	return func(host services.UserNumber) (*fanout.Op, error) {
-		return onShow(id, func(show services.PostID) (*fanout.Op, error) {
+func (r *Resolver) endShow(id string, at *time.Time, replayURL *string) func(services.UserNumber) (*jobs.Command, error) {
+	return func(host services.UserNumber) (*jobs.Command, error) {
+		return onShow(id, func(show services.PostID) (*jobs.Command, error) {
 			return r.Live.End(host, show, orNow(at), orEmpty(replayURL)), nil
 		})
 	}
 }
 
-func (r *Resolver) cancelShow(id string) func(services.UserNumber) (*fanout.Op, error) {
-	return func(host services.UserNumber) (*fanout.Op, error) {
-		return onShow(id, func(show services.PostID) (*fanout.Op, error) { return r.Live.Cancel(host, show), nil })
+func (r *Resolver) cancelShow(id string) func(services.UserNumber) (*jobs.Command, error) {
+	return func(host services.UserNumber) (*jobs.Command, error) {
+		return onShow(id, func(show services.PostID) (*jobs.Command, error) { return r.Live.Cancel(host, show), nil })
 	}
 }
 
-func (r *Resolver) setReplay(id, replayURL string) func(services.UserNumber) (*fanout.Op, error) {
-	return func(host services.UserNumber) (*fanout.Op, error) {
-		return onShow(id, func(show services.PostID) (*fanout.Op, error) { return r.Live.SetReplay(host, show, replayURL), nil })
+func (r *Resolver) setReplay(id, replayURL string) func(services.UserNumber) (*jobs.Command, error) {
+	return func(host services.UserNumber) (*jobs.Command, error) {
+		return onShow(id, func(show services.PostID) (*jobs.Command, error) { return r.Live.SetReplay(host, show, replayURL), nil })
 	}
 }
 
-func (r *Resolver) remindMe(id string, remind bool) func(services.UserNumber) (*fanout.Op, error) {
-	return func(user services.UserNumber) (*fanout.Op, error) {
-		return onShow(id, func(show services.PostID) (*fanout.Op, error) { return r.Live.Remind(user, show, remind), nil })
+func (r *Resolver) remindMe(id string, remind bool) func(services.UserNumber) (*jobs.Command, error) {
+	return func(user services.UserNumber) (*jobs.Command, error) {
+		return onShow(id, func(show services.PostID) (*jobs.Command, error) { return r.Live.Remind(user, show, remind), nil })
 	}
 }
 
@@ -116,33 +116,33 @@ func (r *Resolver) showEvent(ctx context.Context, event graph.IngestEvent) (*hap
 	switch {
 	case event.ScheduleShow != nil:
 		said := event.ScheduleShow
-		op, err := as(ctx, r, said.As, r.scheduleShow(said.Title, said.PlannedAt, said.CoverURL))
-		return &happening{op, "", said.Key}, err
+		cmd, err := as(ctx, r, said.As, r.scheduleShow(said.Title, said.PlannedAt, said.CoverURL))
+		return &happening{cmd, "", said.Key}, err
 	case event.RescheduleShow != nil:
 		said := event.RescheduleShow
 		edit := services.ShowEdit{PlannedAt: said.PlannedAt, Title: said.Title, CoverURL: said.CoverURL}
-		op, err := as(ctx, r, said.As, r.rescheduleShow(said.ShowID, edit))
-		return &happening{op, said.ShowID, said.Key}, err
+		cmd, err := as(ctx, r, said.As, r.rescheduleShow(said.ShowID, edit))
+		return &happening{cmd, said.ShowID, said.Key}, err
 	case event.StartShow != nil:
 		said := event.StartShow
-		op, err := as(ctx, r, said.As, r.startShow(said.ShowID, said.At))
-		return &happening{op, said.ShowID, said.Key}, err
+		cmd, err := as(ctx, r, said.As, r.startShow(said.ShowID, said.At))
+		return &happening{cmd, said.ShowID, said.Key}, err
 	case event.EndShow != nil:
 		said := event.EndShow
-		op, err := as(ctx, r, said.As, r.endShow(said.ShowID, said.At, said.ReplayURL))
-		return &happening{op, said.ShowID, said.Key}, err
+		cmd, err := as(ctx, r, said.As, r.endShow(said.ShowID, said.At, said.ReplayURL))
+		return &happening{cmd, said.ShowID, said.Key}, err
 	case event.CancelShow != nil:
 		said := event.CancelShow
-		op, err := as(ctx, r, said.As, r.cancelShow(said.ShowID))
-		return &happening{op, said.ShowID, said.Key}, err
+		cmd, err := as(ctx, r, said.As, r.cancelShow(said.ShowID))
+		return &happening{cmd, said.ShowID, said.Key}, err
 	case event.SetReplay != nil:
 		said := event.SetReplay
-		op, err := as(ctx, r, said.As, r.setReplay(said.ShowID, said.ReplayURL))
-		return &happening{op, said.ShowID, said.Key}, err
+		cmd, err := as(ctx, r, said.As, r.setReplay(said.ShowID, said.ReplayURL))
+		return &happening{cmd, said.ShowID, said.Key}, err
 	case event.RemindMe != nil:
 		said := event.RemindMe
-		op, err := as(ctx, r, said.As, r.remindMe(said.ShowID, said.Remind))
-		return &happening{op, said.ShowID, said.Key}, err
+		cmd, err := as(ctx, r, said.As, r.remindMe(said.ShowID, said.Remind))
+		return &happening{cmd, said.ShowID, said.Key}, err
 	}
 	return nil, nil
 }

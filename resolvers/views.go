@@ -7,7 +7,7 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 func graphView(view services.ViewUnread) graph.View {
@@ -70,18 +70,18 @@ func (r *Resolver) viewEvent(ctx context.Context, event graph.IngestEvent) (*hap
 	switch {
 	case event.TouchView != nil:
 		e := event.TouchView
-		op, err := as(ctx, r, e.As, func(actor services.UserNumber) (*fanout.Op, error) {
+		cmd, err := as(ctx, r, e.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.Views.Touch(actor, services.View{Code: e.Code, ID: e.ID}, e.UpTo)
 		})
-		return &happening{op, "", e.Key}, err
+		return &happening{cmd, "", e.Key}, err
 	case event.AddViewItem != nil:
 		e := event.AddViewItem
-		op, err := r.Views.Add(services.View{Code: e.Code, ID: e.ID}, e.Item, e.At)
-		return &happening{op, "", e.Key}, err
+		cmd, err := r.Views.Add(services.View{Code: e.Code, ID: e.ID}, e.Item, e.At)
+		return &happening{cmd, "", e.Key}, err
 	case event.RemoveViewItem != nil:
 		e := event.RemoveViewItem
-		op, err := r.Views.Remove(services.View{Code: e.Code, ID: e.ID}, e.Item)
-		return &happening{op, "", e.Key}, err
+		cmd, err := r.Views.Remove(services.View{Code: e.Code, ID: e.ID}, e.Item)
+		return &happening{cmd, "", e.Key}, err
 	}
 	return nil, nil
 }

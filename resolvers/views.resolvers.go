@@ -17,11 +17,11 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 		return nil, err
 	}
 	view := services.View{Code: input.Code, ID: input.ID}
-	op, err := r.Views.Touch(viewer.Number, view, input.UpTo)
+	cmd, err := r.Views.Touch(viewer.Number, view, input.UpTo)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -33,22 +33,22 @@ func (r *mutationResolver) AddViewItem(ctx context.Context, input graph.AddViewI
 	if err := r.host(ctx); err != nil {
 		return nil, err
 	}
-	op, err := r.Views.Add(services.View{Code: input.Code, ID: input.ID}, input.Item, input.At)
+	cmd, err := r.Views.Add(services.View{Code: input.Code, ID: input.ID}, input.Item, input.At)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.AddViewItemPayload{Item: input.Item}, r.commitShared(ctx, input.IdempotencyKey, op)
+	return &graph.AddViewItemPayload{Item: input.Item}, r.commitShared(ctx, input.IdempotencyKey, cmd)
 }
 
 func (r *mutationResolver) RemoveViewItem(ctx context.Context, input graph.RemoveViewItemInput) (*graph.RemoveViewItemPayload, error) {
 	if err := r.host(ctx); err != nil {
 		return nil, err
 	}
-	op, err := r.Views.Remove(services.View{Code: input.Code, ID: input.ID}, input.Item)
+	cmd, err := r.Views.Remove(services.View{Code: input.Code, ID: input.ID}, input.Item)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.RemoveViewItemPayload{Item: input.Item}, r.commitShared(ctx, input.IdempotencyKey, op)
+	return &graph.RemoveViewItemPayload{Item: input.Item}, r.commitShared(ctx, input.IdempotencyKey, cmd)
 }
 
 func (r *viewerResolver) Views(ctx context.Context, obj *graph.Viewer, codes []string, first *int, after *string) (*graph.ViewConnection, error) {

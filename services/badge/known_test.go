@@ -157,9 +157,9 @@ func TestAnySourcesMayFail(t *testing.T) {
 func TestThePolicyIsRemembered(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(3)
-	op, err := n.SetPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
+	cmd, err := n.SetPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 	n.Must(err)
-	n.Must(n.World.Fanout.Commit(t.Context(), op)[0])
+	n.Must(n.World.Fanout.Commit(t.Context(), cmd)[0])
 	if got := n.read(reader); got.Total.Value != 0 || got.HomeFeed.Value != 3 {
 		t.Fatalf("%+v", got)
 	}

@@ -180,11 +180,11 @@ func TestTheBoardsNumberByPolicy(t *testing.T) {
 	reader, _, shows := n.hosting()
 	n.Start(shows[:]...)
 	n.settle()
-	op, err := n.SetPolicy(reader, PolicyChange{
+	cmd, err := n.SetPolicy(reader, PolicyChange{
 		InTotal: map[services.Source]bool{services.SourceLiveBoard: false}, AsDot: map[services.Source]bool{services.SourceLiveBoard: true},
 	})
 	n.Must(err)
-	for _, err := range n.World.Fanout.Commit(t.Context(), op) {
+	for _, err := range n.World.Fanout.Commit(t.Context(), cmd) {
 		n.Must(err)
 	}
 	badges, err := n.Read(t.Context(), reader)

@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -34,9 +35,9 @@ func (s *Service) Policy(ctx context.Context, user services.UserNumber) (service
 	return s.store.Policy(ctx, user)
 }
 
-// SetPolicy is the op by which a user says how he wants his badges shown, on every device. INVALID for hours that are
+// SetPolicy is the command by which a user says how he wants his badges shown, on every device. INVALID for hours that are
 // no time of a day, and for an offset that no clock has.
-func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*fanout.Op, error) {
+func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*jobs.Command, error) {
 	from, to := 0, 0
 	if change.Quiet != nil {
 		var err error
@@ -62,7 +63,7 @@ func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*fan
 		}
 		return nil
 	}
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "setDisplayPolicy", Actor: user, Input: change.text(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if _, err := tx.ChangePolicy(ctx, user, apply); err != nil {
@@ -70,7 +71,7 @@ func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*fan
 			}
 			return nil, tx.Enqueue(ctx, fanout.PolicyJob(user))
 		},
-		Own: func(ctx context.Context) error { return s.fanout.CarryPolicy(ctx, user) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryPolicy(ctx, user) },
 	}, nil
 }
 

@@ -12,9 +12,9 @@ import (
 
 func (n node) setPolicy(user services.UserNumber, change PolicyChange) {
 	n.TB.Helper()
-	op, err := n.SetPolicy(user, change)
+	cmd, err := n.SetPolicy(user, change)
 	n.Must(err)
-	n.Must(n.World.Fanout.Commit(n.TB.Context(), op)[0])
+	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
 }
 
 func TestAPolicyHoldsOnEveryDevice(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -57,10 +58,10 @@ func New(cfg Config) *Service {
 	return &Service{cfg}
 }
 
-// Create is the op that makes a conversation of its creator and others, and answers its id. Two people have one DIRECT:
+// Create is the command that makes a conversation of its creator and others, and answers its id. Two people have one DIRECT:
 // making it again answers the same, and opens it if a block had closed it. INVALID for a title that is too long, or for
 // members that do not fit the kind; NOT_FOUND while the creator and one of the others are parted by a block.
-func (s *Service) Create(creator services.UserNumber, kind services.ConversationKind, title string, others []services.UserNumber) (*fanout.Op, error) {
+func (s *Service) Create(creator services.UserNumber, kind services.ConversationKind, title string, others []services.UserNumber) (*jobs.Command, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 		return nil, services.Errorf(services.Invalid, "memberIds: up to %d can be named at once, got %d", maxNamed, len(others))
 	}
 	var id services.ConversationID
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "createConversation", Actor: creator, Input: fmt.Sprint(kind, title, members),
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			if err := meets(ctx, tx, creator, "memberIds", members); err != nil {
@@ -100,7 +101,7 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 			}
 			return []string{id.GlobalID()}, s.changed(ctx, tx, c, members...)
 		},
-		Own: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, creator) },
+		AfterCommit: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, creator) },
 	}, nil
 }
 
@@ -155,9 +156,9 @@ func (s *Service) way(c services.Conversation) services.CountingWay {
 	return c.Way
 }
 
-// Send is the op that adds a message and answers its id. The author has read up to it. Of those mentioned count who are
+// Send is the command that adds a message and answers its id. The author has read up to it. Of those mentioned count who are
 // members. NOT_FOUND for who is no member, CONFLICT for who has left.
-func (s *Service) Send(author services.UserNumber, id services.ConversationID, body string, mentions []services.UserNumber) (*fanout.Op, error) {
+func (s *Service) Send(author services.UserNumber, id services.ConversationID, body string, mentions []services.UserNumber) (*jobs.Command, error) {
 	if err := services.CheckFilled("body", body, maxBody); err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func (s *Service) Send(author services.UserNumber, id services.ConversationID, b
 		return nil, services.Errorf(services.Invalid, "mentionIds: up to %d are allowed, got %d", maxMentions, len(mentions))
 	}
 	var head store.Head
-	op := s.op("sendMessage", author, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+	cmd := s.command("sendMessage", author, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		message, c, reached, err := tx.SendMessage(ctx, id, author, body, mentions)
 		if err != nil {
 			return nil, err
@@ -174,32 +175,32 @@ func (s *Service) Send(author services.UserNumber, id services.ConversationID, b
 		head = store.Head{Conversation: id, Number: c.Head, At: c.LastAt}
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
 	}, body, mentions)
-	return s.moving(op, &head), nil
+	return s.moving(cmd, &head), nil
 }
 
-// moving lets this node's watchers see at once what an op did to a conversation: head is as its transaction left it.
-func (s *Service) moving(op *fanout.Op, head *store.Head) *fanout.Op {
-	carry := op.Own
-	op.Own = func(ctx context.Context) error {
+// moving lets this node's watchers see at once what a command did to a conversation: head is as its transaction left it.
+func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
+	carry := cmd.AfterCommit
+	cmd.AfterCommit = func(ctx context.Context) error {
 		if head.Number > 0 { // not when the idempotency key had made it before
 			s.Mirror.HeadMoved(*head)
 		}
 		return carry(ctx)
 	}
-	return op
+	return cmd
 }
 
-// op is what one member does in a conversation; his own state is carried at once.
-func (s *Service) op(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error), input ...any) *fanout.Op {
-	return &fanout.Op{
-		Name: name, Actor: user, Input: fmt.Sprint(append([]any{id}, input...)...), Apply: apply, View: "conversation " + id.String(),
-		Own: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, user) },
+// command is what one member does in a conversation; his own state is carried at once.
+func (s *Service) command(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error), input ...any) *jobs.Command {
+	return &jobs.Command{
+		Name: name, Actor: user, Input: fmt.Sprint(append([]any{id}, input...)...), Apply: apply, CoalesceKey: "conversation " + id.String(),
+		AfterCommit: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, user) },
 	}
 }
 
-// own is an op that changes nothing but the user's own state.
-func (s *Service) own(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) error, input ...any) *fanout.Op {
-	return s.op(name, user, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+// own is a command that changes nothing but the user's own state.
+func (s *Service) own(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) error, input ...any) *jobs.Command {
+	return s.command(name, user, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		if err := apply(ctx, tx); err != nil {
 			return nil, err
 		}
@@ -207,11 +208,11 @@ func (s *Service) own(name string, user services.UserNumber, id services.Convers
 	}, input...)
 }
 
-// Recall is the op by which an author takes a message back: it stops counting for everyone who had not read it.
-func (s *Service) Recall(author services.UserNumber, id services.MessageID) *fanout.Op {
+// Recall is the command by which an author takes a message back: it stops counting for everyone who had not read it.
+func (s *Service) Recall(author services.UserNumber, id services.MessageID) *jobs.Command {
 	conversation := id.Conversation()
 	var head store.Head
-	op := s.op("recallMessage", author, conversation, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+	cmd := s.command("recallMessage", author, conversation, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		_, c, err := tx.RecallMessage(ctx, id, author)
 		if err != nil {
 			return nil, err
@@ -223,5 +224,5 @@ func (s *Service) Recall(author services.UserNumber, id services.MessageID) *fan
 		}
 		return []string{id.GlobalID()}, tx.Enqueue(ctx, job)
 	}, id)
-	return s.moving(op, &head)
+	return s.moving(cmd, &head)
 }

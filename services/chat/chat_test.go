@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 )
 
@@ -189,11 +190,11 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 	users := n.Users(3)
 	group := n.create(services.GroupConversation, users...)
 	n.carried()
-	ops := make([]*fanout.Op, 200)
-	for i := range ops {
-		ops[i] = must(n.Service.Send(users[i%2], group, "hello", nil))
+	cmds := make([]*jobs.Command, 200)
+	for i := range cmds {
+		cmds[i] = must(n.Service.Send(users[i%2], group, "hello", nil))
 	}
-	for _, err := range n.fan.Commit(t.Context(), ops...) {
+	for _, err := range n.fan.Commit(t.Context(), cmds...) {
 		n.Must(err)
 	}
 	before := n.Document(users[2]).N
@@ -260,11 +261,11 @@ func TestADeviceThatIsGoneIsOutside(t *testing.T) {
 	n.want("all are outside", users[1], 2, 0)
 }
 
-func must(op *fanout.Op, err error) *fanout.Op {
+func must(cmd *jobs.Command, err error) *jobs.Command {
 	if err != nil {
 		panic(err)
 	}
-	return op
+	return cmd
 }
 
 // awaitRedis waits until Redis answers again.

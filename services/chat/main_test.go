@@ -10,6 +10,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -35,17 +36,17 @@ func served(t *testing.T) node {
 	return newNode(fanouttest.New(t, fanouttest.Options{}), nil)
 }
 
-func (n node) do(op *fanout.Op) error {
+func (n node) do(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Millisecond)
-	return n.fan.Commit(n.TB.Context(), op)[0]
+	return n.fan.Commit(n.TB.Context(), cmd)[0]
 }
 
-func (n node) mustDo(op *fanout.Op, err error) []string {
+func (n node) mustDo(cmd *jobs.Command, err error) []string {
 	n.TB.Helper()
 	n.Must(err)
-	n.Must(n.do(op))
-	return op.IDs()
+	n.Must(n.do(cmd))
+	return cmd.IDs()
 }
 
 func (n node) create(kind services.ConversationKind, members ...services.UserNumber) services.ConversationID {

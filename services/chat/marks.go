@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -55,9 +56,9 @@ func parseToken(text string, user services.UserNumber, id services.ConversationI
 	return gen, number, nil
 }
 
-// MarkRead is the op that moves a member's position forward. A mark that is behind it, or of a generation before the
+// MarkRead is the command that moves a member's position forward. A mark that is behind it, or of a generation before the
 // present one, changes nothing. INVALID for a message that is not there yet or is of another conversation.
-func (s *Service) MarkRead(user services.UserNumber, id services.ConversationID, mark Mark) (*fanout.Op, error) {
+func (s *Service) MarkRead(user services.UserNumber, id services.ConversationID, mark Mark) (*jobs.Command, error) {
 	number, gen := mark.UpTo.Number(), int64(-1)
 	switch {
 	case mark.Token != "" && mark.UpTo != 0:
@@ -80,25 +81,25 @@ func (s *Service) MarkRead(user services.UserNumber, id services.ConversationID,
 	}, mark), nil
 }
 
-// MarkUnread is the op that lets a message and what follows it wait again, beside what waits already. It opens a generation: marks that devices made
+// MarkUnread is the command that lets a message and what follows it wait again, beside what waits already. It opens a generation: marks that devices made
 // before are late from now on. INVALID for a message that is not there or is of another conversation.
-func (s *Service) MarkUnread(user services.UserNumber, from services.MessageID) *fanout.Op {
+func (s *Service) MarkUnread(user services.UserNumber, from services.MessageID) *jobs.Command {
 	id := from.Conversation()
 	return s.own("markConversationUnread", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.MarkUnread(ctx, id, user, from.Number())
 	}, from)
 }
 
-// Mute is the op that takes a conversation out of a member's total, but for what mentions him, or back into it.
-func (s *Service) Mute(user services.UserNumber, id services.ConversationID, muted bool) *fanout.Op {
+// Mute is the command that takes a conversation out of a member's total, but for what mentions him, or back into it.
+func (s *Service) Mute(user services.UserNumber, id services.ConversationID, muted bool) *jobs.Command {
 	return s.own("muteConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.Mute(ctx, id, user, muted)
 	}, muted)
 }
 
-// Enter is the op by which a device opens a conversation, or says that it still has it open. Everything is read, and
+// Enter is the command by which a device opens a conversation, or says that it still has it open. Everything is read, and
 // nothing counts until every device has left or its lease of a minute is over.
-func (s *Service) Enter(user services.UserNumber, id services.ConversationID, device string) *fanout.Op {
+func (s *Service) Enter(user services.UserNumber, id services.ConversationID, device string) *jobs.Command {
 	return s.own("enterConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		until := tx.Now.Add(s.Lease)
 		if err := tx.Enter(ctx, id, user, device, until); err != nil {
@@ -111,8 +112,8 @@ func (s *Service) Enter(user services.UserNumber, id services.ConversationID, de
 // LeaseEnd is when a lease that is taken now ends.
 func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
 
-// Leave is the op by which a device closes a conversation: everything is read. The user stays a member: see Quit.
-func (s *Service) Leave(user services.UserNumber, id services.ConversationID, device string) *fanout.Op {
+// Leave is the command by which a device closes a conversation: everything is read. The user stays a member: see Quit.
+func (s *Service) Leave(user services.UserNumber, id services.ConversationID, device string) *jobs.Command {
 	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.Leave(ctx, id, user, device)
 	}, device)
@@ -124,11 +125,11 @@ func (s *Service) DeviceGone(ctx context.Context, user services.UserNumber, devi
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	ops := make([]*fanout.Op, len(ids))
+	cmds := make([]*jobs.Command, len(ids))
 	for i, id := range ids {
-		ops[i] = s.Leave(user, id, device)
+		cmds[i] = s.Leave(user, id, device)
 	}
-	for i, err := range s.Fanout.Commit(ctx, ops...) {
+	for i, err := range s.Fanout.Commit(ctx, cmds...) {
 		if err != nil {
 			return fmt.Errorf("leave %s: %w", ids[i].GlobalID(), err)
 		}

@@ -121,9 +121,9 @@ func (n node) ask(t *testing.T, user services.UserNumber, group services.Convers
 	if call.gen >= 0 {
 		mark = Mark{Token: ReadToken(services.Membership{Conversation: group, User: user, Gen: call.gen, Head: call.number})}
 	}
-	op, err := n.MarkRead(user, group, mark)
+	cmd, err := n.MarkRead(user, group, mark)
 	if err == nil {
-		err = n.fan.Commit(ctx, op)[0]
+		err = n.fan.Commit(ctx, cmd)[0]
 	}
 	if err != nil {
 		t.Error(err)

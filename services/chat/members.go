@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
-// Join is the op by which a user becomes a member of a ROOM; he has read what is there. CONFLICT when he is one.
-func (s *Service) Join(user services.UserNumber, id services.ConversationID) *fanout.Op {
+// Join is the command by which a user becomes a member of a ROOM; he has read what is there. CONFLICT when he is one.
+func (s *Service) Join(user services.UserNumber, id services.ConversationID) *jobs.Command {
 	return s.members("joinConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
 		if c.Kind != services.RoomConversation {
 			return nil, store.NoConversation(id) // what it is, its members alone know
@@ -23,9 +23,9 @@ func (s *Service) Join(user services.UserNumber, id services.ConversationID) *fa
 	})
 }
 
-// AddMembers is the op by which a member lets others in. Who is a member already stays as he is. CONFLICT for a DIRECT
+// AddMembers is the command by which a member lets others in. Who is a member already stays as he is. CONFLICT for a DIRECT
 // conversation, and beyond the size of a GROUP; NOT_FOUND while the member and one of the others are parted by a block.
-func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*fanout.Op, error) {
+func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
 		return nil, err
@@ -48,9 +48,9 @@ func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID,
 	}, users), nil
 }
 
-// RemoveMembers is the op by which a conversation's creator takes others out. Who is no member is passed over. FORBIDDEN
+// RemoveMembers is the command by which a conversation's creator takes others out. Who is no member is passed over. FORBIDDEN
 // for anyone else, CONFLICT for a DIRECT conversation.
-func (s *Service) RemoveMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*fanout.Op, error) {
+func (s *Service) RemoveMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
 		return nil, err
@@ -69,9 +69,9 @@ func (s *Service) RemoveMembers(by services.UserNumber, id services.Conversation
 	}, users), nil
 }
 
-// Quit is the op by which a member leaves for good: nothing of the conversation counts for him or is shown to him any more.
+// Quit is the command by which a member leaves for good: nothing of the conversation counts for him or is shown to him any more.
 // CONFLICT for a DIRECT conversation, which can be muted.
-func (s *Service) Quit(user services.UserNumber, id services.ConversationID) *fanout.Op {
+func (s *Service) Quit(user services.UserNumber, id services.ConversationID) *jobs.Command {
 	return s.members("quitConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
 		if _, err := tx.LockMember(ctx, id, user); err != nil {
 			return nil, err
@@ -94,9 +94,9 @@ func named(users []services.UserNumber) ([]services.UserNumber, error) {
 	return distinct(slices.Clone(users)), nil
 }
 
-// members is an op that changes who is in a conversation, and answers whose state it changed.
-func (s *Service) members(name string, by services.UserNumber, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserNumber, error), input ...any) *fanout.Op {
-	return s.op(name, by, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+// members is a command that changes who is in a conversation, and answers whose state it changed.
+func (s *Service) members(name string, by services.UserNumber, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserNumber, error), input ...any) *jobs.Command {
+	return s.command(name, by, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		c, err := tx.LockConversation(ctx, id)
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store/storetest"
 )
 
@@ -114,10 +115,10 @@ func (w *world) pick(t *rapid.T) (*modelRoom, services.UserNumber, *modelMember)
 	return room, user, member
 }
 
-// do commits an op and holds whether it was refused.
-func (w *world) do(t *rapid.T, op *fanout.Op, allowed bool) {
-	if err := w.n.do(op); (err == nil) != allowed {
-		t.Fatalf("%s (allowed: %t): %v", op.Name, allowed, err)
+// do commits a command and holds whether it was refused.
+func (w *world) do(t *rapid.T, cmd *jobs.Command, allowed bool) {
+	if err := w.n.do(cmd); (err == nil) != allowed {
+		t.Fatalf("%s (allowed: %t): %v", cmd.Name, allowed, err)
 	}
 }
 

@@ -13,23 +13,24 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
-// op is a mutation that remembers a log entry, and how often it was applied.
+// command is a mutation that remembers a log entry, and how often it was applied.
 type op struct {
-	fanout.Op
+	jobs.Command
 	applied, owned int
 }
 
 func newOp(actor services.UserNumber, name string) *op {
-	o := &op{Op: fanout.Op{Name: name, Actor: actor, Input: "input"}}
+	o := &op{Command: jobs.Command{Name: name, Actor: actor, Input: "input"}}
 	o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		o.applied++
 		_, err := tx.AppendLog(ctx, name, fmt.Sprint(o.applied), nil)
 		return []string{"made:" + name}, err
 	}
-	o.Own = func(context.Context) error {
+	o.AfterCommit = func(context.Context) error {
 		o.owned++
 		return nil
 	}
@@ -44,7 +45,7 @@ func entries(w *fanouttest.World, name string) int {
 	return len(list)
 }
 
-func commit(w *fanouttest.World, o *op) error { return w.Fanout.Commit(w.TB.Context(), &o.Op)[0] }
+func commit(w *fanouttest.World, o *op) error { return w.Fanout.Commit(w.TB.Context(), &o.Command)[0] }
 
 func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
@@ -100,9 +101,9 @@ func TestTheSameKeyForSomethingElseIsAConflict(t *testing.T) {
 	}
 }
 
-// follows is the op by which a reader follows an author or ceases to; it is refused where that changes nothing.
-func follows(w *fanouttest.World, reader, author services.UserNumber, key string, on bool) *fanout.Op {
-	return &fanout.Op{
+// follows is the command by which a reader follows an author or ceases to; it is refused where that changes nothing.
+func follows(w *fanouttest.World, reader, author services.UserNumber, key string, on bool) *jobs.Command {
+	return &jobs.Command{
 		Name: fmt.Sprint("follow ", on), Actor: reader, Input: fmt.Sprint(author), Key: key,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			change := tx.DeleteFollow
@@ -125,17 +126,17 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		for _, together := range []bool{false, true} {
 			users := w.Strangers(2)
-			ops := []*fanout.Op{
+			cmds := []*jobs.Command{
 				follows(w, users[0], users[1], "k1", false), follows(w, users[0], users[1], "k2", true),
 				follows(w, users[0], users[1], "k1", false), follows(w, users[0], users[1], "k2", true),
 				follows(w, users[0], users[1], "k1", true),
 			}
 			var errs []error
 			if together {
-				errs = w.Fanout.Commit(t.Context(), ops...)
+				errs = w.Fanout.Commit(t.Context(), cmds...)
 			} else {
-				for _, op := range ops {
-					errs = append(errs, w.Fanout.Commit(t.Context(), op)...)
+				for _, cmd := range cmds {
+					errs = append(errs, w.Fanout.Commit(t.Context(), cmd)...)
 				}
 			}
 			for i, says := range []string{"nothing changes for k1", "", "nothing changes for k1", "", "was used for another mutation"} {
@@ -224,22 +225,22 @@ func TestOneKeyAtOnceHasOneEffectAndOneAnswer(t *testing.T) {
 	})
 }
 
-// Of several ops each fails by itself, and errs[i] is of ops[i].
+// Of several commands each fails by itself, and errs[i] is of commands[i].
 func TestOneFailureLeavesTheOthers(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		ops := make([]*fanout.Op, 5)
+		cmds := make([]*jobs.Command, 5)
 		mine := make([]*op, 5)
-		for i := range ops {
+		for i := range cmds {
 			mine[i] = newOp(services.UserNumber(i+1), fmt.Sprint("op", i))
-			ops[i] = &mine[i].Op
+			cmds[i] = &mine[i].Command
 		}
 		reason := services.Errorf(services.NotFound, "of the test")
-		ops[1].Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		cmds[1].Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			_, err := tx.AppendLog(ctx, "op1", "half", nil)
 			return nil, errors.Join(err, reason)
 		}
-		ops[3].Apply = func(context.Context, *store.Tx) ([]string, error) { panic("of the test") }
-		errs := w.Fanout.Commit(t.Context(), ops...)
+		cmds[3].Apply = func(context.Context, *store.Tx) ([]string, error) { panic("of the test") }
+		errs := w.Fanout.Commit(t.Context(), cmds...)
 		for i, err := range errs {
 			want := services.Code("")
 			switch i {
@@ -264,18 +265,18 @@ func TestOneFailureLeavesTheOthers(t *testing.T) {
 
 // The fact is safe whatever becomes of the view: the answer says that the view is behind.
 func TestAViewThatFailsIsBehind(t *testing.T) {
-	w := world(t, func(cfg *fanout.Config) { cfg.Own = 10 * time.Millisecond })
+	w := world(t, func(cfg *fanout.Config) { cfg.AfterCommit = 10 * time.Millisecond })
 	good, bad, slow := newOp(1, "good"), newOp(2, "bad"), newOp(3, "slow")
-	bad.Own = func(context.Context) error { return errors.New("of the test") }
-	slow.Own = func(ctx context.Context) error {
+	bad.AfterCommit = func(context.Context) error { return errors.New("of the test") }
+	slow.AfterCommit = func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	for _, err := range w.Fanout.Commit(t.Context(), &good.Op, &bad.Op, &slow.Op) {
+	for _, err := range w.Fanout.Commit(t.Context(), &good.Command, &bad.Command, &slow.Command) {
 		w.Must(err)
 	}
-	if good.Behind() || !bad.Behind() || !slow.Behind() {
-		t.Errorf("behind: good %t, failing %t, slow %t", good.Behind(), bad.Behind(), slow.Behind())
+	if good.ViewsStale() || !bad.ViewsStale() || !slow.ViewsStale() {
+		t.Errorf("behind: good %t, failing %t, slow %t", good.ViewsStale(), bad.ViewsStale(), slow.ViewsStale())
 	}
 	for _, name := range []string{"good", "bad", "slow"} {
 		if entries(w, name) != 1 {
@@ -295,33 +296,33 @@ func TestTheViewFollowsThoughTheClientLeft(t *testing.T) {
 		return apply(ctx, tx)
 	}
 	var seen error
-	o.Own = func(ctx context.Context) error {
+	o.AfterCommit = func(ctx context.Context) error {
 		seen = ctx.Err()
 		o.owned++
 		return nil
 	}
-	if err := w.Fanout.Commit(ctx, &o.Op)[0]; err != nil {
+	if err := w.Fanout.Commit(ctx, &o.Command)[0]; err != nil {
 		t.Fatalf("SQLite commits what has begun: %v", err)
 	}
-	if o.owned != 1 || seen != nil || o.Behind() {
-		t.Errorf("owned %d times under %v, behind %t", o.owned, seen, o.Behind())
+	if o.owned != 1 || seen != nil || o.ViewsStale() {
+		t.Errorf("owned %d times under %v, behind %t", o.owned, seen, o.ViewsStale())
 	}
 }
 
-// The views of one actor are brought up to date in the order of his ops.
+// The views of one actor are brought up to date in the order of his commands.
 func TestOneActorsViewsAreInOrder(t *testing.T) {
 	w := world(t, nil)
 	var order []int
-	ops := make([]*fanout.Op, 20)
-	for i := range ops {
+	cmds := make([]*jobs.Command, 20)
+	for i := range cmds {
 		o := newOp(7, fmt.Sprint("op", i))
-		o.Own = func(context.Context) error {
+		o.AfterCommit = func(context.Context) error {
 			order = append(order, i)
 			return nil
 		}
-		ops[i] = &o.Op
+		cmds[i] = &o.Command
 	}
-	for _, err := range w.Fanout.Commit(t.Context(), ops...) {
+	for _, err := range w.Fanout.Commit(t.Context(), cmds...) {
 		w.Must(err)
 	}
 	for i, was := range order {
@@ -329,8 +330,8 @@ func TestOneActorsViewsAreInOrder(t *testing.T) {
 			t.Fatalf("the order was %v", order)
 		}
 	}
-	if len(order) != len(ops) {
-		t.Errorf("%d of %d views", len(order), len(ops))
+	if len(order) != len(cmds) {
+		t.Errorf("%d of %d views", len(order), len(cmds))
 	}
 }
 
@@ -338,7 +339,7 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 	for key, fits := range map[string]bool{
 		"": false, "a": true, strings.Repeat("é", 64): true, strings.Repeat("é", 65): false, "a\x00": false, "\xff": false,
 	} {
-		err := fanout.CheckKey(key)
+		err := jobs.CheckKey(key)
 		if (err == nil) != fits || err != nil && (services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "idempotencyKey")) {
 			t.Errorf("%q: %v", key, err)
 		}

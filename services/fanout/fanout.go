@@ -1,4 +1,4 @@
-// Package fanout carries facts into views: jobs, fan-out, rebuilds, and the one way in which a mutation is committed.
+// Package fanout carries facts into views: jobs, fan-out, rebuilds.
 //
 // It guarantees that a fact and the job that carries it are in one transaction, that every effect on a view is
 // idempotent and safe against reordering (the rule of rebuild, add and remove is written once, in reconcile.go and
@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -32,13 +33,13 @@ type Config struct {
 	IDs    *services.IDClock
 	Log    *slog.Logger
 
-	Chunk     int           // followers a chunk job serves; 0 means 2,000
-	ActiveFor time.Duration // while no admin has set another: users not seen for longer are dormant; 0 means 30 days
-	IdleAfter time.Duration // the same: users not seen for longer are idle; 0 means 7 days
-	Lease     time.Duration // of a job, renewed at half; 0 means 30 s
-	Poll      time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
-	Own       time.Duration // how long a mutation waits for the actor's own views; 0 means 300 ms
-	Rebuilds  int           // users whose views are rebuilt at once, whoever asks; 0 means 16
+	Chunk       int           // followers a chunk job serves; 0 means 2,000
+	ActiveFor   time.Duration // while no admin has set another: users not seen for longer are dormant; 0 means 30 days
+	IdleAfter   time.Duration // the same: users not seen for longer are idle; 0 means 7 days
+	Lease       time.Duration // of a job, renewed at half; 0 means 30 s
+	Poll        time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
+	AfterCommit time.Duration // how long a command waits for the actor's own views; 0 means 300 ms
+	Rebuilds    int           // users whose views are rebuilt at once, whoever asks; 0 means 16
 
 	Thresholds services.Thresholds // of authors' modes, while no admin has set others; zero means 5,000 and 1,000,000
 
@@ -50,6 +51,8 @@ type Config struct {
 
 // Fanout is the machinery of one node. It is safe for concurrent use.
 type Fanout struct {
+	*jobs.Engine
+
 	store  *store.Store
 	redis  *rdb.Client
 	mirror *mirror.Mirror
@@ -64,7 +67,6 @@ type Fanout struct {
 	rebuilds singleflight.Group
 	slots    chan struct{} // of rebuilds
 	rebuilt  rebuildCounts
-	stale    staleViews
 	skew     skew
 	paces    paces
 	inDoubt  inDoubt
@@ -103,9 +105,6 @@ func New(cfg Config) *Fanout {
 	if cfg.Poll == 0 {
 		cfg.Poll = 250 * time.Millisecond
 	}
-	if cfg.Own == 0 {
-		cfg.Own = 300 * time.Millisecond
-	}
 	if cfg.Rebuilds == 0 {
 		cfg.Rebuilds = 16
 	}
@@ -113,6 +112,7 @@ func New(cfg Config) *Fanout {
 		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
 		wakeUp: map[lane]chan struct{}{}, slots: make(chan struct{}, cfg.Rebuilds),
 	}
+	f.Engine = jobs.New(jobs.Config{Store: cfg.Store, Log: cfg.Log, Wake: f.Wake, AfterCommit: cfg.AfterCommit})
 	f.kinds = f.makeKinds()
 	f.lanes = lanesOf(f.kinds)
 	for _, lane := range []lane{laneQuick, laneBulk, laneOnline} {

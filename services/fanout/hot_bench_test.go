@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -19,13 +20,13 @@ const (
 	hotBatch = 500 // what ingest commits at once
 )
 
-// likeOps are likes of one person's posts by people who never did before.
-func likeOps(author services.UserNumber, posts []services.PostID, first, count int) []*fanout.Op {
-	ops := make([]*fanout.Op, count)
-	for i := range ops {
+// likeCommands are likes of one person's posts by people who never did before.
+func likeCommands(author services.UserNumber, posts []services.PostID, first, count int) []*jobs.Command {
+	cmds := make([]*jobs.Command, count)
+	for i := range cmds {
 		n := first + i
 		post, liker := posts[n%len(posts)], services.UserNumber(1_000_000+n/len(posts))
-		ops[i] = &fanout.Op{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if _, err := tx.InsertLike(ctx, post, liker); err != nil {
 				return nil, err
 			}
@@ -36,7 +37,7 @@ func likeOps(author services.UserNumber, posts []services.PostID, first, count i
 			return nil, tx.Enqueue(ctx, job)
 		}}
 	}
-	return ops
+	return cmds
 }
 
 // BenchmarkHotRecipient has everybody like one person, in batches as ingest commits them, while a worker carries it: how
@@ -75,7 +76,7 @@ func BenchmarkHotRecipient(b *testing.B) {
 	b.ResetTimer()
 	started := time.Now()
 	for n := 0; n < b.N; n += hotBatch {
-		for _, err := range w.Fanout.Commit(b.Context(), likeOps(author, posts, n, min(hotBatch, b.N-n))...) {
+		for _, err := range w.Fanout.Commit(b.Context(), likeCommands(author, posts, n, min(hotBatch, b.N-n))...) {
 			w.Must(err)
 		}
 	}

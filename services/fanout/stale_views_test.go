@@ -17,7 +17,7 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	ctx := t.Context()
 	failure := errMissed
 	o := newOp(1, "mark")
-	o.Own = func(context.Context) error {
+	o.AfterCommit = func(context.Context) error {
 		o.owned++
 		return failure
 	}
@@ -39,13 +39,13 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	}
 }
 
-// While one reader tries, others do not wait for it; and what fails meanwhile for a newer op stays owed.
+// While one reader tries, others do not wait for it; and what fails meanwhile for a newer command stays owed.
 func TestAnUpdateThatFailsMeanwhileStaysOwed(t *testing.T) {
 	w := world(t, nil)
 	ctx := t.Context()
 	mark := func(own func(context.Context) error) {
 		o := newOp(1, "mark")
-		o.Own = own
+		o.AfterCommit = own
 		w.Must(commit(w, o))
 	}
 	calls := 0
@@ -74,7 +74,7 @@ func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
 	w := world(t, nil)
 	panics, calls := false, 0
 	o := newOp(1, "mark")
-	o.Own = func(context.Context) error {
+	o.AfterCommit = func(context.Context) error {
 		calls++
 		if panics {
 			panic("of the test")
@@ -106,7 +106,7 @@ func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 	for i := range 6 {
 		name := fmt.Sprint(i % 3)
 		o := newOp(1, name)
-		o.Own = func(context.Context) error {
+		o.AfterCommit = func(context.Context) error {
 			if failure == nil {
 				made[name]++
 			}

@@ -58,11 +58,11 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	n.SetMode(big, services.AuthorBig)
 	n.SetMode(huge, services.AuthorHuge)
 	statements := func(author services.UserNumber) []string {
-		op, err := n.Publish(author, Draft{Body: "a post"})
+		cmd, err := n.Publish(author, Draft{Body: "a post"})
 		n.Must(err)
 		asked.take()
 		n.Must(n.Store.Write(t.Context(), func(tx *store.Tx) error {
-			_, err := op.Apply(t.Context(), tx)
+			_, err := cmd.Apply(t.Context(), tx)
 			return err
 		}))
 		return asked.take()

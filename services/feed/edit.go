@@ -6,19 +6,20 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
 
-// Edit is the op by which an author changes the body of a post of his, and whom it mentions: those whom it names no longer
+// Edit is the command by which an author changes the body of a post of his, and whom it mentions: those whom it names no longer
 // are no longer notified, those whom it names now are. The post stays in its place, in every feed and every count; what it
 // answers stays too. Parent is not looked at. NOT_FOUND when the post never was, is deleted or hidden from them, FORBIDDEN when it is another's.
-func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Draft) (*fanout.Op, error) {
+func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
 	}
 	var post services.Post
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "editPost", Actor: author, Input: id.String() + "\x00" + draft.input(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			before, err := editable(ctx, tx, author, id)
@@ -45,7 +46,7 @@ func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Dra
 			}
 			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.CopyJob(id))...)
 		},
-		Own: func(ctx context.Context) error {
+		AfterCommit: func(ctx context.Context) error {
 			if post.ID == 0 {
 				return nil // answered from the idempotency key
 			}

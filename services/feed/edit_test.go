@@ -14,9 +14,9 @@ import (
 // edit edits a post that may be edited.
 func (n node) edit(author services.UserNumber, post services.PostID, draft Draft) {
 	n.TB.Helper()
-	op, err := n.Edit(author, post, draft)
+	cmd, err := n.Edit(author, post, draft)
 	n.Must(err)
-	n.Must(n.do(op))
+	n.Must(n.do(cmd))
 }
 
 // bodies are what a reader's feed shows.
@@ -80,10 +80,10 @@ func TestEditsOfOneMomentAreInOrder(t *testing.T) {
 	post := n.publish(author, "one")
 	last := time.Time{}
 	for _, body := range []string{"two", "three", "four"} {
-		op, err := n.Edit(author, post, Draft{Body: body})
+		cmd, err := n.Edit(author, post, Draft{Body: body})
 		n.Must(err)
 		n.Clock.Advance(-time.Second) // the clock of another node
-		n.Must(n.fan.Commit(t.Context(), op)[0])
+		n.Must(n.fan.Commit(t.Context(), cmd)[0])
 		posts, err := n.Store.Posts(t.Context(), []services.PostID{post})
 		n.Must(err)
 		if !posts[post].UpdatedAt.After(last) || posts[post].Body != body {
@@ -148,9 +148,9 @@ func TestWhatCannotBeEdited(t *testing.T) {
 		{reader, post, services.Forbidden, "is not your post"},
 		{reader, gone, services.Forbidden, "is not your post"},
 	} {
-		op, err := n.Edit(c.by, c.post, Draft{Body: "mended"})
+		cmd, err := n.Edit(c.by, c.post, Draft{Body: "mended"})
 		n.Must(err)
-		if err := n.do(op); services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+		if err := n.do(cmd); services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%d edits %s: %v", c.by, c.post, err)
 		}
 	}
@@ -174,10 +174,10 @@ func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 	author, _ := n.pair()
 	post := n.publish(author, "one")
 	under := func(body string) error {
-		op, err := n.Edit(author, post, Draft{Body: body})
+		cmd, err := n.Edit(author, post, Draft{Body: body})
 		n.Must(err)
-		op.Key = "k"
-		return n.do(op)
+		cmd.Key = "k"
+		return n.do(cmd)
 	}
 	n.Must(under("two"))
 	n.edit(author, post, Draft{Body: "three"})

@@ -12,6 +12,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -62,12 +63,12 @@ func New(cfg Config) *Service {
 // maxSkew is how far ahead of this node's time a place may lie: other nodes' clocks differ.
 const maxSkew = time.Minute
 
-// MarkSeen is the op by which a reader has looked at their feed up to a place. 0 is the newest post that the feed holds when
-// the op is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in this
+// MarkSeen is the command by which a reader has looked at their feed up to a place. 0 is the newest post that the feed holds when
+// the command is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in this
 // node's memory. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID when the place
 // is in the future, NOT_FOUND when there never was such a post.
-func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *fanout.Op {
-	return &fanout.Op{
+func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *jobs.Command {
+	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader, Input: upTo.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			place, err := s.shownUpTo(ctx, tx, reader, upTo)
@@ -79,7 +80,7 @@ func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *fa
 			}
 			return nil, tx.Enqueue(ctx, fanout.SeenJob(reader))
 		},
-		Own: func(ctx context.Context) error { return s.fanout.CarrySeen(ctx, reader) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.CarrySeen(ctx, reader) },
 	}
 }
 

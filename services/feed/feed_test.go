@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -42,18 +43,18 @@ func (n node) pair() (author, reader services.UserNumber) {
 	return users[0], users[1]
 }
 
-func (n node) do(op *fanout.Op) error {
+func (n node) do(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Millisecond)
-	return n.fan.Commit(n.TB.Context(), op)[0]
+	return n.fan.Commit(n.TB.Context(), cmd)[0]
 }
 
 func (n node) publish(author services.UserNumber, body string) services.PostID {
 	n.TB.Helper()
-	op, err := n.Publish(author, Draft{Body: body})
+	cmd, err := n.Publish(author, Draft{Body: body})
 	n.Must(err)
-	n.Must(n.do(op))
-	id, err := services.ParsePostGlobalID("id", op.IDs()[0])
+	n.Must(n.do(cmd))
+	id, err := services.ParsePostGlobalID("id", cmd.IDs()[0])
 	n.Must(err)
 	return id
 }
@@ -204,11 +205,11 @@ func TestPublishAgainUnderItsKey(t *testing.T) {
 	author, _ := n.pair()
 	var ids []string
 	for range 2 {
-		op, err := n.Publish(author, Draft{Body: "hello"})
+		cmd, err := n.Publish(author, Draft{Body: "hello"})
 		n.Must(err)
-		op.Key = "k"
-		n.Must(n.do(op))
-		ids = append(ids, op.IDs()...)
+		cmd.Key = "k"
+		n.Must(n.do(cmd))
+		ids = append(ids, cmd.IDs()...)
 	}
 	if len(ids) != 2 || ids[0] != ids[1] || listed(n, author) != 1 {
 		t.Errorf("the answers name %v, and %d posts are listed", ids, listed(n, author))

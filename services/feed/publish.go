@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -46,17 +47,17 @@ func (d Draft) input() string {
 	return d.Parent.String() + "\x00" + strings.Join(d.Mentions, ",") + "\x00" + d.Body
 }
 
-// Publish is the op by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
+// Publish is the command by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
 // comment or reply a reply; the author of what it answers is notified, and everybody whom it mentions: of the mention
 // alone where he is both. @key in the body names whom there is and is text else.
 // NOT_FOUND when the parent is not there, deleted, or hidden from the author, and for somebody in Mentions who is not there. Who blocks the author is not mentioned.
-func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, error) {
+func (s *Service) Publish(author services.UserNumber, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
 	}
 	var post services.Post
 	var pulled uint64 // the version of the log
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "publishPost", Actor: author, Input: draft.input(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			parent, err := parentOf(ctx, tx, author, draft.Parent)
@@ -88,7 +89,7 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*fanout.Op, 
 			}
 			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.FanOutJob(post.ID))...)
 		},
-		Own: func(ctx context.Context) error {
+		AfterCommit: func(ctx context.Context) error {
 			if post.ID == 0 {
 				return nil // answered from the idempotency key
 			}
@@ -180,12 +181,12 @@ func causesOf(post, parent services.Post, mentioned []services.UserNumber) (caus
 	return causes
 }
 
-// Delete is the op by which an author deletes his post. NOT_FOUND when it never was or is hidden from them, FORBIDDEN when it is another's,
+// Delete is the command by which an author deletes his post. NOT_FOUND when it never was or is hidden from them, FORBIDDEN when it is another's,
 // CONFLICT when it is deleted already.
-func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout.Op {
+func (s *Service) Delete(author services.UserNumber, id services.PostID) *jobs.Command {
 	var changedAt time.Time
 	var pulled uint64 // the version of the log; 0: the post is not pulled
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "deletePost", Actor: author, Input: id.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			changedAt = tx.Now
@@ -210,7 +211,7 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *fanout
 			}
 			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.RemoveJob(id))...)
 		},
-		Own: func(ctx context.Context) error {
+		AfterCommit: func(ctx context.Context) error {
 			s.mirror.PostChanged(id, changedAt)
 			if pulled > 0 {
 				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: id, Deleted: true}, pulled)

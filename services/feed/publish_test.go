@@ -14,10 +14,10 @@ import (
 // draft publishes and answers the post's id.
 func (n node) draft(author services.UserNumber, draft Draft) services.PostID {
 	n.TB.Helper()
-	op, err := n.Publish(author, draft)
+	cmd, err := n.Publish(author, draft)
 	n.Must(err)
-	n.Must(n.do(op))
-	id, err := services.ParsePostGlobalID("id", op.IDs()[0])
+	n.Must(n.do(cmd))
+	id, err := services.ParsePostGlobalID("id", cmd.IDs()[0])
 	n.Must(err)
 	return id
 }
@@ -141,9 +141,9 @@ func TestDraftsThatAreRefused(t *testing.T) {
 		"a bad key":            {Draft{Body: "b", Mentions: []string{"a b"}}, services.Invalid, "mentions"},
 		"an empty body":        {Draft{Parent: gone}, services.Invalid, "body"},
 	} {
-		op, err := n.Publish(author, bad.Draft)
+		cmd, err := n.Publish(author, bad.Draft)
 		if err == nil {
-			err = n.do(op)
+			err = n.do(cmd)
 		}
 		if services.CodeOf(err) != bad.code || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%s: %v", what, err)

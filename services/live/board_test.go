@@ -308,9 +308,9 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 			text *string
 			want uint64
 		}{{&text, session.Version}, {nil, h.Mirror.ShowsVersion()}, {&text, h.Mirror.ShowsVersion()}} {
-			op, err := h.boards.MarkSeen(t.Context(), viewer, step.text)
+			cmd, err := h.boards.MarkSeen(t.Context(), viewer, step.text)
 			h.Must(err)
-			h.Must(h.Fanout.Commit(t.Context(), op)[0])
+			h.Must(h.Fanout.Commit(t.Context(), cmd)[0])
 			if got := w.Document(viewer).LiveSeen; got != step.want {
 				t.Errorf("after %v the mark is %d, want %d", step.text, got, step.want)
 			}

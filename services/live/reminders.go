@@ -6,15 +6,16 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
-// Remind is the op by which a user wants to be told when an upcoming show starts, or does not any more; its one id is the
+// Remind is the command by which a user wants to be told when an upcoming show starts, or does not any more; its one id is the
 // show's. What is so already is no error. If the show has started meanwhile, who does not want to be told any more was not.
 // NOT_FOUND when there is no such show or it is hidden from them, CONFLICT when it has started or was cancelled and he wants to
 // be told, or wants to be of too many; INVALID for his own show.
-func (s *Service) Remind(user services.UserNumber, id services.PostID, remind bool) *fanout.Op {
-	return &fanout.Op{
+func (s *Service) Remind(user services.UserNumber, id services.PostID, remind bool) *jobs.Command {
+	return &jobs.Command{
 		Name: "remindMe", Actor: user, Input: fmt.Sprint(id, remind),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			show, err := tx.VisibleShow(ctx, user, "showId", id)

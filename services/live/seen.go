@@ -5,12 +5,13 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
-// MarkSeen is the op by which a viewer has looked at the board: at that of a session, nil for the board as it is now. What
+// MarkSeen is the command by which a viewer has looked at the board: at that of a session, nil for the board as it is now. What
 // went live since still counts. The mark only grows. INVALID for a session of somebody else's, and for one of the future.
-func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text *string) (*fanout.Op, error) {
+func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text *string) (*jobs.Command, error) {
 	session := Session{Version: s.mirror.ShowsVersion()}
 	input := ""
 	if text != nil {
@@ -23,7 +24,7 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text
 		}
 		input = *text
 	}
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "markLiveBoardSeen", Actor: viewer, Input: input,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if _, err := tx.RaisePosition(ctx, viewer, store.LiveBoard, "", services.PostID(session.Version)); err != nil {
@@ -31,6 +32,6 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text
 			}
 			return nil, tx.Enqueue(ctx, fanout.LiveSeenJob(viewer))
 		},
-		Own: func(ctx context.Context) error { return s.fanout.CarryLiveSeen(ctx, viewer) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryLiveSeen(ctx, viewer) },
 	}, nil
 }

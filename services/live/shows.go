@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
 
-// Schedule is the op by which a host announces a show; its one id is the show's. INVALID for a text that does not fit or a plan
+// Schedule is the command by which a host announces a show; its one id is the show's. INVALID for a text that does not fit or a plan
 // that is not in the future; CONFLICT when too many of his are upcoming.
-func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *fanout.Op {
-	return &fanout.Op{
+func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *jobs.Command {
+	return &jobs.Command{
 		Name: "scheduleShow", Actor: host, Input: fmt.Sprintf("%q %q %s", draft.Title, draft.CoverURL, timeText(&draft.PlannedAt)),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			show, err := services.ScheduleShow(tx.NewID(s.ids), host, draft, s.now(tx))
@@ -34,17 +34,17 @@ func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *
 			show, err = s.fanout.AddShow(ctx, tx, show)
 			return []string{show.GlobalID()}, err
 		},
-		Own: s.mirror.RefreshShows, View: ownShows,
+		AfterCommit: s.mirror.RefreshShows, CoalesceKey: ownShows,
 	}
 }
 
-// ownShows names what the ops of shows bring up to date: this node's memory of all of them.
+// ownShows names what the commands of shows bring up to date: this node's memory of all of them.
 const ownShows = "shows"
 
-// Reschedule is the op by which a host changes what he said of a show of his. INVALID for a text that does not fit, a plan that
+// Reschedule is the command by which a host changes what he said of a show of his. INVALID for a text that does not fit, a plan that
 // is not in the future, or nothing to change; CONFLICT when the show was cancelled, or its plan is to change and it is not upcoming. This
 // and all below: NOT_FOUND when there is no such show or it is hidden, FORBIDDEN when it is another's; what is so already is no error.
-func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit services.ShowEdit) (*fanout.Op, error) {
+func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit services.ShowEdit) (*jobs.Command, error) {
 	if edit == (services.ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title and coverUrl: at least one of them is needed")
 	}
@@ -54,41 +54,41 @@ func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit 
 	}), nil
 }
 
-// Start is the op by which a show of a host's goes live, at a time; the zero time is now. CONFLICT when it was cancelled,
+// Start is the command by which a show of a host's goes live, at a time; the zero time is now. CONFLICT when it was cancelled,
 // INVALID for a time in the future or from before it was scheduled. Who wants to be reminded is told.
-func (s *Service) Start(host services.UserNumber, id services.PostID, at time.Time) *fanout.Op {
+func (s *Service) Start(host services.UserNumber, id services.PostID, at time.Time) *jobs.Command {
 	return s.change("startShow", host, id, timeText(&at), func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.Start(at, now)
 	})
 }
 
-// End is the op by which a show of a host's ends, at a time; the zero time is now. replayURL is where it can be seen then, ""
+// End is the command by which a show of a host's ends, at a time; the zero time is now. replayURL is where it can be seen then, ""
 // for not yet. An end before the start is kept until that comes. CONFLICT when the show was cancelled, INVALID for a time in the
 // future or from before it started.
-func (s *Service) End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *fanout.Op {
+func (s *Service) End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *jobs.Command {
 	input := fmt.Sprintf("%s %q", timeText(&at), replayURL)
 	return s.change("endShow", host, id, input, func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.End(at, replayURL, now)
 	})
 }
 
-// Cancel is the op by which a show of a host's will not be. CONFLICT when it runs, ran, or its end was told.
-func (s *Service) Cancel(host services.UserNumber, id services.PostID) *fanout.Op {
+// Cancel is the command by which a show of a host's will not be. CONFLICT when it runs, ran, or its end was told.
+func (s *Service) Cancel(host services.UserNumber, id services.PostID) *jobs.Command {
 	return s.change("cancelShow", host, id, "", services.Show.Cancel)
 }
 
-// SetReplay is the op by which a host says where a show of his can be seen when it is over; "" takes that away. CONFLICT when
+// SetReplay is the command by which a host says where a show of his can be seen when it is over; "" takes that away. CONFLICT when
 // it was cancelled.
-func (s *Service) SetReplay(host services.UserNumber, id services.PostID, replayURL string) *fanout.Op {
+func (s *Service) SetReplay(host services.UserNumber, id services.PostID, replayURL string) *jobs.Command {
 	return s.change("setReplay", host, id, fmt.Sprintf("%q", replayURL), func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.SetReplay(replayURL, now)
 	})
 }
 
-// change is an op that changes one show of a host's, or finds it as it is wanted; its one id is the show's.
+// change is a command that changes one show of a host's, or finds it as it is wanted; its one id is the show's.
 func (s *Service) change(name string, host services.UserNumber, id services.PostID, input string,
-	transition func(show services.Show, now time.Time) (services.Show, bool, error)) *fanout.Op {
-	return &fanout.Op{
+	transition func(show services.Show, now time.Time) (services.Show, bool, error)) *jobs.Command {
+	return &jobs.Command{
 		Name: name, Actor: host, Input: id.String() + " " + input,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			// Before the show: everybody who changes one takes the two locks in this order.
@@ -106,7 +106,7 @@ func (s *Service) change(name string, host services.UserNumber, id services.Post
 			_, err = s.fanout.ChangeShow(ctx, tx, before, after)
 			return []string{after.GlobalID()}, err
 		},
-		Own: s.mirror.RefreshShows, View: ownShows,
+		AfterCommit: s.mirror.RefreshShows, CoalesceKey: ownShows,
 	}
 }
 

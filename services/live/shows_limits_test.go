@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -19,10 +19,10 @@ func TestIdempotencyOfShows(t *testing.T) {
 	s := newStage(w)
 	host := w.Users(1)[0]
 	draft := services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
-	schedule := func(draft services.ShowDraft) (*fanout.Op, error) {
-		op := s.Service.Schedule(host, draft)
-		op.Key = "k"
-		return op, s.do(op)
+	schedule := func(draft services.ShowDraft) (*jobs.Command, error) {
+		cmd := s.Service.Schedule(host, draft)
+		cmd.Key = "k"
+		return cmd, s.do(cmd)
 	}
 	first, err := schedule(draft)
 	w.Must(err)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -25,19 +25,19 @@ func TestManyTellOfOneShowAtOnce(t *testing.T) {
 		title := "Late evening"
 		retitled, err := s.Reschedule(host, id, services.ShowEdit{Title: &title})
 		w.Must(err)
-		ops := []*fanout.Op{
+		cmds := []*jobs.Command{
 			s.Service.Start(host, id, at), s.Service.End(host, id, at, ""), s.Service.Start(host, id, at), s.Service.End(host, id, at, ""),
 			s.SetReplay(host, id, "https://example.com/r"), retitled,
 		}
 		var group sync.WaitGroup
-		errs := make([]error, len(ops))
-		for i, op := range ops {
-			group.Go(func() { errs[i] = w.Fanout.Commit(t.Context(), op)[0] })
+		errs := make([]error, len(cmds))
+		for i, cmd := range cmds {
+			group.Go(func() { errs[i] = w.Fanout.Commit(t.Context(), cmd)[0] })
 		}
 		group.Wait()
 		for i, err := range errs {
 			if err != nil {
-				t.Errorf("%s: %v", ops[i].Name, err)
+				t.Errorf("%s: %v", cmds[i].Name, err)
 			}
 		}
 		show := s.show(id)

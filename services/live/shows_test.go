@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -28,20 +28,20 @@ func newStage(w *fanouttest.World) stage {
 	return stage{w, New(Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
 }
 
-// do commits an op a little later than the one before.
-func (s stage) do(op *fanout.Op) error {
+// do commits a command a little later than the one before.
+func (s stage) do(cmd *jobs.Command) error {
 	s.TB.Helper()
 	s.Clock.Advance(time.Millisecond)
-	return s.Fanout.Commit(s.TB.Context(), op)[0]
+	return s.Fanout.Commit(s.TB.Context(), cmd)[0]
 }
 
 // schedule makes a show of a host's, planned an hour ahead, that boards have.
 func (s stage) schedule(host services.UserNumber) services.PostID {
 	s.TB.Helper()
-	op := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
-	s.Must(s.do(op))
+	cmd := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
+	s.Must(s.do(cmd))
 	s.Work(s.Fanout)
-	id, err := services.ParseShowID("id", op.IDs()[0])
+	id, err := services.ParseShowID("id", cmd.IDs()[0])
 	s.Must(err)
 	return id
 }
@@ -92,46 +92,52 @@ func TestTheLifeOfAShow(t *testing.T) {
 		}
 		later, title := planned.PlannedAt.Add(time.Hour), "Late evening"
 		for _, step := range []struct {
-			op      func() *fanout.Op
+			op      func() *jobs.Command
 			status  services.ShowStatus
 			version uint64 // 0: it changes nothing
 			moved   bool
 		}{
-			{func() *fanout.Op { op, _ := s.Reschedule(host, id, services.ShowEdit{PlannedAt: &later}); return op }, services.ShowUpcoming, 2, true},
-			{func() *fanout.Op { op, _ := s.Reschedule(host, id, services.ShowEdit{PlannedAt: &later}); return op }, services.ShowUpcoming, 0, false},
-			{func() *fanout.Op { op, _ := s.Reschedule(host, id, services.ShowEdit{Title: &title}); return op }, services.ShowUpcoming, 3, false},
-			{func() *fanout.Op { return s.Service.Start(host, id, time.Time{}) }, services.ShowLive, 4, true},
-			{func() *fanout.Op { return s.Service.Start(host, id, time.Time{}) }, services.ShowLive, 0, false},
-			{func() *fanout.Op { return s.Service.End(host, id, time.Time{}, "") }, services.ShowReplay, 5, true},
-			{func() *fanout.Op { return s.Service.End(host, id, time.Time{}, "") }, services.ShowReplay, 0, false},
-			{func() *fanout.Op { return s.SetReplay(host, id, "https://example.com/r") }, services.ShowReplay, 6, false},
+			{func() *jobs.Command {
+				cmd, _ := s.Reschedule(host, id, services.ShowEdit{PlannedAt: &later})
+				return cmd
+			}, services.ShowUpcoming, 2, true},
+			{func() *jobs.Command {
+				cmd, _ := s.Reschedule(host, id, services.ShowEdit{PlannedAt: &later})
+				return cmd
+			}, services.ShowUpcoming, 0, false},
+			{func() *jobs.Command { cmd, _ := s.Reschedule(host, id, services.ShowEdit{Title: &title}); return cmd }, services.ShowUpcoming, 3, false},
+			{func() *jobs.Command { return s.Service.Start(host, id, time.Time{}) }, services.ShowLive, 4, true},
+			{func() *jobs.Command { return s.Service.Start(host, id, time.Time{}) }, services.ShowLive, 0, false},
+			{func() *jobs.Command { return s.Service.End(host, id, time.Time{}, "") }, services.ShowReplay, 5, true},
+			{func() *jobs.Command { return s.Service.End(host, id, time.Time{}, "") }, services.ShowReplay, 0, false},
+			{func() *jobs.Command { return s.SetReplay(host, id, "https://example.com/r") }, services.ShowReplay, 6, false},
 		} {
 			before, logged := s.show(id), len(s.logged())
-			op := step.op()
-			s.Must(s.do(op))
+			cmd := step.op()
+			s.Must(s.do(cmd))
 			after := s.show(id)
-			if !slices.Equal(op.IDs(), []string{after.GlobalID()}) || after.Status != step.status {
-				t.Fatalf("%s: %v, %+v", op.Name, op.IDs(), after)
+			if !slices.Equal(cmd.IDs(), []string{after.GlobalID()}) || after.Status != step.status {
+				t.Fatalf("%s: %v, %+v", cmd.Name, cmd.IDs(), after)
 			}
 			if step.version == 0 {
 				if after != before || len(s.logged()) != logged {
-					t.Errorf("%s again changed %+v to %+v", op.Name, before, after)
+					t.Errorf("%s again changed %+v to %+v", cmd.Name, before, after)
 				}
 				continue
 			}
 			change := s.logged()[logged]
 			if diff := cmp.Diff(after, change.Show); diff != "" || len(s.logged()) != logged+1 {
-				t.Errorf("%s: the log has (-facts +log):\n%s", op.Name, diff)
+				t.Errorf("%s: the log has (-facts +log):\n%s", cmd.Name, diff)
 			}
 			want := before.Version
 			if step.moved {
 				want = step.version
 			}
 			if after.Version != want {
-				t.Errorf("%s: the version is %d, want %d", op.Name, after.Version, want)
+				t.Errorf("%s: the version is %d, want %d", cmd.Name, after.Version, want)
 			}
 			if version := w.Mirror.ShowsVersion(); version != step.version {
-				t.Errorf("%s: memory is at %d, want %d", op.Name, version, step.version)
+				t.Errorf("%s: memory is at %d, want %d", cmd.Name, version, step.version)
 			}
 		}
 		s.wantLife(id, planned, later, title)
@@ -179,9 +185,9 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		host := w.Users(1)[0]
 		var ids []services.PostID
 		for range 4 {
-			op := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)})
-			w.Must(s.do(op))
-			id, _ := services.ParseShowID("id", op.IDs()[0])
+			cmd := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)})
+			w.Must(s.do(cmd))
+			id, _ := services.ParseShowID("id", cmd.IDs()[0])
 			ids = append(ids, id)
 		}
 		w.Must(s.do(s.Service.Start(host, ids[0], time.Time{})))
@@ -231,21 +237,21 @@ func TestABatchInAnyOrder(t *testing.T) {
 		w.Clock.Advance(time.Minute)
 		start := w.Clock.Now().Add(-30 * time.Second).Truncate(time.Millisecond)
 		end := start.Add(10 * time.Second)
-		events := []func() *fanout.Op{
-			func() *fanout.Op { return s.Service.Start(host, id, start) },
-			func() *fanout.Op { return s.Service.End(host, id, end, "https://example.com/r") },
+		events := []func() *jobs.Command{
+			func() *jobs.Command { return s.Service.Start(host, id, start) },
+			func() *jobs.Command { return s.Service.End(host, id, end, "https://example.com/r") },
 		}
 		for range rapid.IntRange(0, 3).Draw(rt, "duplicates") {
 			events = append(events, events[rapid.IntRange(0, 1).Draw(rt, "which")])
 		}
-		var ops []*fanout.Op
+		var cmds []*jobs.Command
 		logged := len(s.logged())
 		for _, i := range rapid.Permutation(indices(len(events))).Draw(rt, "order") {
-			ops = append(ops, events[i]())
+			cmds = append(cmds, events[i]())
 		}
-		for i, err := range w.Fanout.Commit(t.Context(), ops...) {
+		for i, err := range w.Fanout.Commit(t.Context(), cmds...) {
 			if err != nil {
-				rt.Fatalf("%s: %v", ops[i].Name, err)
+				rt.Fatalf("%s: %v", cmds[i].Name, err)
 			}
 		}
 		show := s.show(id)
@@ -282,16 +288,16 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 		})
 		now := w.Clock.Now()
 		past, future, empty, title := now.Add(-time.Second), now.Add(time.Hour), "", "Title"
-		edit := func(id services.PostID, edit services.ShowEdit) *fanout.Op {
-			op, err := s.Reschedule(host, id, edit)
+		edit := func(id services.PostID, edit services.ShowEdit) *jobs.Command {
+			cmd, err := s.Reschedule(host, id, edit)
 			w.Must(err)
-			return op
+			return cmd
 		}
 		const unknown = services.PostID(99)
 		all := []services.PostID{upcoming, live, ended, cancelled, unknown}
 		for _, c := range []struct {
 			what string
-			op   *fanout.Op
+			op   *jobs.Command
 			code services.Code
 			says string
 		}{

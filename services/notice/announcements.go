@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -18,10 +19,10 @@ type Draft struct {
 	Segments       []string
 }
 
-// Publish is the op by which the host application publishes an announcement: it takes its place in the list at once, or
-// when it starts. Its id is the op's. INVALID for a text that does not fit or an end that is not after the start or is
+// Publish is the command by which the host application publishes an announcement: it takes its place in the list at once, or
+// when it starts. Its id is the command's. INVALID for a text that does not fit or an end that is not after the start or is
 // over; CONFLICT when a segment would be one too many.
-func (s *Service) Publish(draft Draft) (*fanout.Op, error) {
+func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTexts(&draft.Title, &draft.Content); err != nil {
 		return nil, err
 	}
@@ -69,10 +70,10 @@ type Edit struct {
 	ShowAgain        bool     // it takes a new place, at the end of the list: unread again for everybody
 }
 
-// Edit is the op by which the host application changes an announcement. NOT_FOUND when there is none. CONFLICT when it
+// Edit is the command by which the host application changes an announcement. NOT_FOUND when there is none. CONFLICT when it
 // was withdrawn, when its start is changed after it has started and it is not shown again, or when it is to be shown
 // again and its time is over. Otherwise as Publish.
-func (s *Service) Edit(id services.PostID, edit Edit) (*fanout.Op, error) {
+func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	if err := checkTexts(edit.Title, edit.Content); err != nil {
 		return nil, err
 	}
@@ -173,9 +174,9 @@ func (edit Edit) text(id services.PostID) string {
 		edit.Segments == nil, fmt.Sprintf("%q", edit.Segments), edit.ForEveryone, edit.ShowAgain)
 }
 
-// Withdraw is the op by which the host application takes an announcement out of everybody's list and count, also one
+// Withdraw is the command by which the host application takes an announcement out of everybody's list and count, also one
 // that has not started. NOT_FOUND when there is none, CONFLICT when it was withdrawn.
-func (s *Service) Withdraw(id services.PostID) *fanout.Op {
+func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	return s.shared("withdrawAnnouncement", id.String(), func(ctx context.Context, tx *store.Tx, _ uint64) (string, string, error) {
 		a, err := tx.AnnouncementForUpdate(ctx, id)
 		if err != nil {
@@ -196,9 +197,9 @@ type UpTo struct {
 	Position     uint64
 }
 
-// MarkRead is the op by which a user has read the list up to a place. The mark only grows. NOT_FOUND for an announcement
+// MarkRead is the command by which a user has read the list up to a place. The mark only grows. NOT_FOUND for an announcement
 // that there is not, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a position beyond the end.
-func (s *Service) MarkRead(user services.UserNumber, upTo UpTo) *fanout.Op {
+func (s *Service) MarkRead(user services.UserNumber, upTo UpTo) *jobs.Command {
 	return s.own("markAnnouncementsRead", user, fmt.Sprint(upTo), func(ctx context.Context, tx *store.Tx) error {
 		position, err := upTo.position(ctx, tx, user)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -44,11 +45,11 @@ func New(cfg Config) *Service {
 	return &Service{store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock}
 }
 
-// shared is the op of the host application that changes what all users share. change gets the stamp of the change and
+// shared is the command of the host application that changes what all users share. change gets the stamp of the change and
 // answers the id that it made, "" for none, and what it changed.
-func (s *Service) shared(name, input string, change func(ctx context.Context, tx *store.Tx, stamp uint64) (id, changed string, err error)) *fanout.Op {
+func (s *Service) shared(name, input string, change func(ctx context.Context, tx *store.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: name, Input: input,
 		Apply: func(ctx context.Context, tx *store.Tx) (_ []string, err error) {
 			if stamp, err = tx.NextNotice(ctx); err != nil {
@@ -64,7 +65,7 @@ func (s *Service) shared(name, input string, change func(ctx context.Context, tx
 			}
 			return ids, fanout.NoticeChanged(ctx, tx, changed)
 		},
-		Own: func(ctx context.Context) error { return s.mirror.CatchUpNotices(ctx, stamp) },
+		AfterCommit: func(ctx context.Context) error { return s.mirror.CatchUpNotices(ctx, stamp) },
 	}
 }
 
@@ -93,9 +94,9 @@ func checkSegments(segments []string) error {
 	return nil
 }
 
-// RaiseDot is the op by which the host application lights a dot, for everyone or for segments. The first raise makes the
+// RaiseDot is the command by which the host application lights a dot, for everyone or for segments. The first raise makes the
 // dot. CONFLICT when there are too many dots or segments.
-func (s *Service) RaiseDot(name string, segments []string) (*fanout.Op, error) {
+func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error) {
 	if err := services.CheckNoticeName("name", name); err != nil {
 		return nil, err
 	}
@@ -111,8 +112,8 @@ func (s *Service) RaiseDot(name string, segments []string) (*fanout.Op, error) {
 	}), nil
 }
 
-// ClearDot is the op by which a user has seen a dot as it is now. NOT_FOUND when it was never raised.
-func (s *Service) ClearDot(user services.UserNumber, name string) (*fanout.Op, error) {
+// ClearDot is the command by which a user has seen a dot as it is now. NOT_FOUND when it was never raised.
+func (s *Service) ClearDot(user services.UserNumber, name string) (*jobs.Command, error) {
 	if err := services.CheckNoticeName("name", name); err != nil {
 		return nil, err
 	}
@@ -122,9 +123,9 @@ func (s *Service) ClearDot(user services.UserNumber, name string) (*fanout.Op, e
 	}), nil
 }
 
-// SetSegments is the op by which the host application says which segments a user belongs to, and no others. CONFLICT
+// SetSegments is the command by which the host application says which segments a user belongs to, and no others. CONFLICT
 // when there are too many.
-func (s *Service) SetSegments(user services.UserNumber, segments []string) (*fanout.Op, error) {
+func (s *Service) SetSegments(user services.UserNumber, segments []string) (*jobs.Command, error) {
 	if err := checkSegments(segments); err != nil {
 		return nil, err
 	}
@@ -139,9 +140,9 @@ func (s *Service) SetSegments(user services.UserNumber, segments []string) (*fan
 	}), nil
 }
 
-// own is an op that changes where one user stands, and leaves the job that carries it into his document.
-func (s *Service) own(name string, user services.UserNumber, input string, change func(ctx context.Context, tx *store.Tx) error) *fanout.Op {
-	return &fanout.Op{
+// own is a command that changes where one user stands, and leaves the job that carries it into his document.
+func (s *Service) own(name string, user services.UserNumber, input string, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
+	return &jobs.Command{
 		Name: name, Actor: user, Input: input,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if err := change(ctx, tx); err != nil {
@@ -149,6 +150,6 @@ func (s *Service) own(name string, user services.UserNumber, input string, chang
 			}
 			return nil, tx.Enqueue(ctx, fanout.NoticesJob(user))
 		},
-		Own: func(ctx context.Context) error { return s.fanout.CarryNotices(ctx, user) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryNotices(ctx, user) },
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -35,26 +36,26 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
 }
 
-// do commits an op that must be fit and succeed, and answers what it made.
-func (n node) do(op *fanout.Op, err error) services.PostID {
+// do commits a command that must be fit and succeed, and answers what it made.
+func (n node) do(cmd *jobs.Command, err error) services.PostID {
 	n.TB.Helper()
 	n.Must(err)
-	n.Must(n.World.Fanout.Commit(n.TB.Context(), op)[0])
-	if op.Behind() {
-		n.TB.Errorf("%s left its own view behind", op.Name)
+	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
+	if cmd.ViewsStale() {
+		n.TB.Errorf("%s left its own view behind", cmd.Name)
 	}
-	if len(op.IDs()) == 0 {
+	if len(cmd.IDs()) == 0 {
 		return 0
 	}
-	id, err := services.ParseAnnouncementID("id", op.IDs()[0])
+	id, err := services.ParseAnnouncementID("id", cmd.IDs()[0])
 	n.Must(err)
 	return id
 }
 
-func (n node) refused(want services.Code, op *fanout.Op, err error) {
+func (n node) refused(want services.Code, cmd *jobs.Command, err error) {
 	n.TB.Helper()
 	if err == nil {
-		err = n.World.Fanout.Commit(n.TB.Context(), op)[0]
+		err = n.World.Fanout.Commit(n.TB.Context(), cmd)[0]
 	}
 	if services.CodeOf(err) != want {
 		n.TB.Errorf("it was answered with %v, want %s", err, want)
@@ -178,8 +179,8 @@ func TestEditing(t *testing.T) {
 		n.do(n.MarkRead(user, UpTo{Announcement: id}), nil)
 		n.wants(user, "read again")
 		n.World.Clock.Advance(time.Hour)
-		op, err := n.Edit(id, Edit{ShowAgain: true})
-		n.refused(services.Conflict, op, err)
+		cmd, err := n.Edit(id, Edit{ShowAgain: true})
+		n.refused(services.Conflict, cmd, err)
 		n.do(n.Edit(id, Edit{ShowAgain: true, NoEnd: true}))
 		n.wants(user, "shown once more, without an end", "better")
 		past := n.World.Clock.Now().Add(-time.Second)
@@ -203,18 +204,18 @@ func TestPublishingOnce(t *testing.T) {
 		user := n.Users(1)[0]
 		var ids []services.PostID
 		for range 2 {
-			op, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
-			op.Key = "key"
-			ids = append(ids, n.do(op, err))
+			cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
+			cmd.Key = "key"
+			ids = append(ids, n.do(cmd, err))
 		}
 		if ids[0] != ids[1] {
 			t.Errorf("the ids are %s", ids)
 		}
 		n.wants(user, "after both", "once")
 		n.World.Clock.Advance(time.Hour) // the end is past, the answer stays
-		op, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
-		op.Key = "key"
-		if id := n.do(op, err); id != ids[0] {
+		cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
+		cmd.Key = "key"
+		if id := n.do(cmd, err); id != ids[0] {
 			t.Errorf("the id is %s", id)
 		}
 	})
@@ -272,21 +273,21 @@ func TestSharingTouchesNobody(t *testing.T) {
 	before := keys()
 	ctx, trips := rdb.WithRoundTrips(t.Context())
 	id := services.PostID(0)
-	for _, make := range []func() (*fanout.Op, error){
-		func() (*fanout.Op, error) { return n.Publish(Draft{Title: "news"}) },
-		func() (*fanout.Op, error) {
+	for _, make := range []func() (*jobs.Command, error){
+		func() (*jobs.Command, error) { return n.Publish(Draft{Title: "news"}) },
+		func() (*jobs.Command, error) {
 			return n.Publish(Draft{Title: "later", StartsAt: n.World.Clock.Now().Add(time.Minute), Segments: []string{"beta"}})
 		},
-		func() (*fanout.Op, error) { return n.RaiseDot("shop", nil) },
-		func() (*fanout.Op, error) { return n.RaiseDot("shop", []string{"beta"}) },
-		func() (*fanout.Op, error) { return n.Edit(id, Edit{ShowAgain: true}) },
-		func() (*fanout.Op, error) { return n.Withdraw(id), nil },
+		func() (*jobs.Command, error) { return n.RaiseDot("shop", nil) },
+		func() (*jobs.Command, error) { return n.RaiseDot("shop", []string{"beta"}) },
+		func() (*jobs.Command, error) { return n.Edit(id, Edit{ShowAgain: true}) },
+		func() (*jobs.Command, error) { return n.Withdraw(id), nil },
 	} {
-		op, err := make()
+		cmd, err := make()
 		n.Must(err)
-		n.Must(n.World.Fanout.Commit(ctx, op)[0])
-		if len(op.IDs()) > 0 && id == 0 {
-			id, err = services.ParseAnnouncementID("id", op.IDs()[0])
+		n.Must(n.World.Fanout.Commit(ctx, cmd)[0])
+		if len(cmd.IDs()) > 0 && id == 0 {
+			id, err = services.ParseAnnouncementID("id", cmd.IDs()[0])
 			n.Must(err)
 		}
 	}
@@ -320,7 +321,7 @@ func TestNoticesWithoutRedis(t *testing.T) {
 	two := n.publish("two")
 	n.wants(users[0], "without Redis", "two", "one")
 	n.wants(stranger, "somebody new, without Redis")
-	if op := n.MarkRead(users[0], UpTo{}); n.World.Fanout.Commit(t.Context(), op)[0] != nil || !op.Behind() {
+	if cmd := n.MarkRead(users[0], UpTo{}); n.World.Fanout.Commit(t.Context(), cmd)[0] != nil || !cmd.ViewsStale() {
 		t.Error("the mark failed, or its view was written into nothing")
 	}
 	n.publish("three")

@@ -13,6 +13,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -172,25 +173,25 @@ func (p *panel) someJobs() {
 
 func (p *panel) mark() {
 	all := p.page(Query{})
-	var op *fanout.Op
+	var cmd *jobs.Command
 	var err error
 	switch verb := rapid.IntRange(0, 4).Draw(p.t, "mark"); {
 	case verb == 0:
-		op, err = p.service.MarkSeen(p.me, nil, 0)
+		cmd, err = p.service.MarkSeen(p.me, nil, 0)
 	case verb == 1 && len(all) > 0:
-		op, err = p.service.MarkRead(p.me, Reading{IDs: []services.PostID{rapid.SampledFrom(all).Draw(p.t, "row").Place}})
+		cmd, err = p.service.MarkRead(p.me, Reading{IDs: []services.PostID{rapid.SampledFrom(all).Draw(p.t, "row").Place}})
 	case verb == 2:
-		op, err = p.service.MarkAllRead(p.me, 0, "")
+		cmd, err = p.service.MarkAllRead(p.me, 0, "")
 	case verb == 3:
-		op = p.service.UndoAllRead(p.me)
+		cmd = p.service.UndoAllRead(p.me)
 	case verb == 4 && len(all) > 0:
-		op = p.service.MarkUnread(p.me, rapid.SampledFrom(all).Draw(p.t, "row").Place)
+		cmd = p.service.MarkUnread(p.me, rapid.SampledFrom(all).Draw(p.t, "row").Place)
 	default:
 		return
 	}
 	p.Must(err)
-	if err := p.do(op); err != nil && services.CodeOf(err) != services.Conflict {
-		p.t.Fatalf("%s: %v", op.Name, err)
+	if err := p.do(cmd); err != nil && services.CodeOf(err) != services.Conflict {
+		p.t.Fatalf("%s: %v", cmd.Name, err)
 	}
 }
 

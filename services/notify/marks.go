@@ -9,13 +9,14 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
-// mark makes the op of a mark: write answers the states that it leaves, and what the answer needs of it.
-func (s *Service) mark(name string, user services.UserNumber, input string, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *fanout.Op {
+// mark makes the command of a mark: write answers the states that it leaves, and what the answer needs of it.
+func (s *Service) mark(name string, user services.UserNumber, input string, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *jobs.Command {
 	var states []store.NotificationState
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: name, Actor: user, Input: input,
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			if states, ids, err = write(ctx, tx); err != nil {
@@ -23,14 +24,14 @@ func (s *Service) mark(name string, user services.UserNumber, input string, writ
 			}
 			return ids, tx.Enqueue(ctx, fanout.CountsJob(user))
 		},
-		Own: func(ctx context.Context) error { return s.fanout.CarryStates(ctx, states) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryStates(ctx, states) },
 	}
 }
 
-// MarkSeen is the op by which the panel was opened: what is in the categories up to a place counts no longer. No
+// MarkSeen is the command by which the panel was opened: what is in the categories up to a place counts no longer. No
 // categories means all; upTo 0 means everything until now. INVALID when the place is beyond the newest, NOT_FOUND when it
 // is of another's list.
-func (s *Service) MarkSeen(user services.UserNumber, categories []services.Category, upTo services.PostID) (*fanout.Op, error) {
+func (s *Service) MarkSeen(user services.UserNumber, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
 	categories, err := services.CheckCategories("categories", categories)
 	if err != nil {
 		return nil, err
@@ -50,9 +51,9 @@ type Reading struct {
 	Token      string // the readToken of the list that was shown; "" for none
 }
 
-// MarkRead is the op by which notifications were read. INVALID when it names nothing, or too much, or a place beyond the
+// MarkRead is the command by which notifications were read. INVALID when it names nothing, or too much, or a place beyond the
 // newest; NOT_FOUND when an id or the place is not of this user's list.
-func (s *Service) MarkRead(user services.UserNumber, read Reading) (*fanout.Op, error) {
+func (s *Service) MarkRead(user services.UserNumber, read Reading) (*jobs.Command, error) {
 	gen, err := parseToken(read.Token)
 	if err != nil {
 		return nil, err
@@ -78,16 +79,16 @@ func (s *Service) MarkRead(user services.UserNumber, read Reading) (*fanout.Op, 
 	}), nil
 }
 
-// MarkUnread is the op by which a notification is unread again. NOT_FOUND when it is not of this user's list.
-func (s *Service) MarkUnread(user services.UserNumber, id services.PostID) *fanout.Op {
+// MarkUnread is the command by which a notification is unread again. NOT_FOUND when it is not of this user's list.
+func (s *Service) MarkUnread(user services.UserNumber, id services.PostID) *jobs.Command {
 	return s.mark("markNotificationUnread", user, id.String(), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.UnreadNotification(ctx, user, id)
 		return states, nil, err
 	})
 }
 
-// MarkAllRead is the op by which everything up to a place was read, 0 for until now, which can be undone: see UndoneUntil.
-func (s *Service) MarkAllRead(user services.UserNumber, upTo services.PostID, token string) (*fanout.Op, error) {
+// MarkAllRead is the command by which everything up to a place was read, 0 for until now, which can be undone: see UndoneUntil.
+func (s *Service) MarkAllRead(user services.UserNumber, upTo services.PostID, token string) (*jobs.Command, error) {
 	gen, err := parseToken(token)
 	if err != nil {
 		return nil, err
@@ -102,19 +103,19 @@ func (s *Service) MarkAllRead(user services.UserNumber, upTo services.PostID, to
 }
 
 // UndoneUntil is until when a MarkAllRead that happened can be undone; the zero time when it changed nothing.
-func UndoneUntil(op *fanout.Op) time.Time {
-	if len(op.IDs()) == 0 {
+func UndoneUntil(cmd *jobs.Command) time.Time {
+	if len(cmd.IDs()) == 0 {
 		return time.Time{}
 	}
-	us, err := strconv.ParseInt(op.IDs()[0], 10, 64)
+	us, err := strconv.ParseInt(cmd.IDs()[0], 10, 64)
 	if err != nil {
 		return time.Time{}
 	}
 	return time.UnixMicro(us).UTC()
 }
 
-// UndoAllRead is the op by which the last MarkAllRead is undone. CONFLICT after 30 s, and when there is none to undo.
-func (s *Service) UndoAllRead(user services.UserNumber) *fanout.Op {
+// UndoAllRead is the command by which the last MarkAllRead is undone. CONFLICT after 30 s, and when there is none to undo.
+func (s *Service) UndoAllRead(user services.UserNumber) *jobs.Command {
 	return s.mark("undoMarkAllRead", user, "", func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.UndoReadAllNotifications(ctx, user)
 		return states, nil, err

@@ -8,6 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -59,8 +60,8 @@ func (m *NewMessage) Check(types []string) error {
 	return services.CheckMessageContent(m.Content)
 }
 
-// Send is the op of the host application that sends a message; its id is the op's.
-func (s *Messages) Send(m NewMessage) (*fanout.Op, error) {
+// Send is the command of the host application that sends a message; its id is the command's.
+func (s *Messages) Send(m NewMessage) (*jobs.Command, error) {
 	if n := len(m.To); n == 0 || n > services.MaxMessageRecipients {
 		return nil, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", services.MaxMessageRecipients, n)
 	}
@@ -72,7 +73,7 @@ func (s *Messages) Send(m NewMessage) (*fanout.Op, error) {
 	if err := m.Check(s.types); err != nil {
 		return nil, err
 	}
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "sendSiteMessage", Input: fmt.Sprintf("%q", []string{m.Type, m.Title, m.Content, strings.Join(m.To, " ")}),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			numbers, err := tx.EnsureUsers(ctx, m.To)
@@ -102,9 +103,9 @@ func recipients(keys []string, numbers map[string]services.UserNumber) []service
 	return slices.Compact(users)
 }
 
-// Edit is the op that changes the text of a message for everyone who has it; nil leaves a text. Nobody's read state
+// Edit is the command that changes the text of a message for everyone who has it; nil leaves a text. Nobody's read state
 // changes.
-func (s *Messages) Edit(id services.PostID, title, content *string) (*fanout.Op, error) {
+func (s *Messages) Edit(id services.PostID, title, content *string) (*jobs.Command, error) {
 	if title == nil && content == nil {
 		return nil, services.Errorf(services.Invalid, "title and content: at least one of them is needed")
 	}
@@ -124,7 +125,7 @@ func (s *Messages) Edit(id services.PostID, title, content *string) (*fanout.Op,
 		}
 		return "=" + *text
 	}
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "editSiteMessage", Input: fmt.Sprintf("%q", []string{id.String(), printed(title), printed(content)}),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			return nil, tx.EditSiteMessage(ctx, id, title, content)
@@ -144,9 +145,9 @@ type MessageMark struct {
 
 const maxMarked = 500
 
-// MarkRead is the op by which a user marks messages read. NOT_FOUND when he does not have one that it names; what he
+// MarkRead is the command by which a user marks messages read. NOT_FOUND when he does not have one that it names; what he
 // has read already keeps its time.
-func (s *Messages) MarkRead(user services.UserNumber, mark MessageMark) (*fanout.Op, error) {
+func (s *Messages) MarkRead(user services.UserNumber, mark MessageMark) (*jobs.Command, error) {
 	gen, err := parseToken(mark.Token)
 	if err != nil {
 		return nil, err
@@ -174,8 +175,8 @@ func (s *Messages) MarkRead(user services.UserNumber, mark MessageMark) (*fanout
 	}), nil
 }
 
-// MarkUnread is the op by which a user makes messages unread again. NOT_FOUND when he does not have one of them.
-func (s *Messages) MarkUnread(user services.UserNumber, ids []services.PostID) (*fanout.Op, error) {
+// MarkUnread is the command by which a user makes messages unread again. NOT_FOUND when he does not have one of them.
+func (s *Messages) MarkUnread(user services.UserNumber, ids []services.PostID) (*jobs.Command, error) {
 	if err := checkMarked(ids); err != nil {
 		return nil, err
 	}
@@ -191,9 +192,9 @@ func checkMarked(ids []services.PostID) error {
 	return nil
 }
 
-func (s *Messages) mark(name string, user services.UserNumber, input string, change func(context.Context, *store.Tx) ([]store.MessageState, error)) *fanout.Op {
+func (s *Messages) mark(name string, user services.UserNumber, input string, change func(context.Context, *store.Tx) ([]store.MessageState, error)) *jobs.Command {
 	var states []store.MessageState
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: name, Actor: user, Input: input,
 		Apply: func(ctx context.Context, tx *store.Tx) (_ []string, err error) {
 			if states, err = change(ctx, tx); err != nil {
@@ -201,7 +202,7 @@ func (s *Messages) mark(name string, user services.UserNumber, input string, cha
 			}
 			return nil, tx.Enqueue(ctx, fanout.MessagesJob(user))
 		},
-		Own: func(ctx context.Context) error { return s.fanout.CarryMessageStates(ctx, states) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryMessageStates(ctx, states) },
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store/storetest"
 )
 
@@ -31,10 +32,10 @@ func keysTo(count int) []string {
 
 func (b box) send(m NewMessage) services.PostID {
 	b.TB.Helper()
-	op, err := b.service.Send(m)
+	cmd, err := b.service.Send(m)
 	b.Must(err)
-	b.Must(b.Fanout.Commit(b.TB.Context(), op)[0])
-	id, err := services.ParseSiteMessageID("id", op.IDs()[0])
+	b.Must(b.Fanout.Commit(b.TB.Context(), cmd)[0])
+	id, err := services.ParseSiteMessageID("id", cmd.IDs()[0])
 	b.Must(err)
 	return id
 }
@@ -80,11 +81,11 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 // The same key and message is sent once; the same key with another recipient is refused.
 func TestAMessageIsSentOnceUnderItsKey(t *testing.T) {
 	b := newBox(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
-	commit := func(to ...string) (*fanout.Op, error) {
-		op, err := b.service.Send(NewMessage{Title: "once", To: to})
+	commit := func(to ...string) (*jobs.Command, error) {
+		cmd, err := b.service.Send(NewMessage{Title: "once", To: to})
 		b.Must(err)
-		op.Key = "key"
-		return op, b.Fanout.Commit(t.Context(), op)[0]
+		cmd.Key = "key"
+		return cmd, b.Fanout.Commit(t.Context(), cmd)[0]
 	}
 	first, err := commit("ann", "bob")
 	b.Must(err)

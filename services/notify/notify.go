@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -33,10 +34,10 @@ func New(cfg Config) *Service {
 	return &Service{store: cfg.Store, fanout: cfg.Fanout, expiry: cfg.Expiry}
 }
 
-// Like is the op by which a user likes a post. NOT_FOUND when it is not there, deleted, or hidden from them, CONFLICT when
+// Like is the command by which a user likes a post. NOT_FOUND when it is not there, deleted, or hidden from them, CONFLICT when
 // liked already.
-func (s *Service) Like(user services.UserNumber, post services.PostID) *fanout.Op {
-	return s.op("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
+func (s *Service) Like(user services.UserNumber, post services.PostID) *jobs.Command {
+	return s.command("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		created, err := tx.InsertLike(ctx, post, user)
 		if err == nil && !created {
 			err = services.Errorf(services.Conflict, "postId: liked already")
@@ -45,9 +46,9 @@ func (s *Service) Like(user services.UserNumber, post services.PostID) *fanout.O
 	})
 }
 
-// Unlike is the op by which a user takes his like back. NOT_FOUND as for Like, CONFLICT when there is none.
-func (s *Service) Unlike(user services.UserNumber, post services.PostID) *fanout.Op {
-	return s.op("unlikePost", user, post, func(ctx context.Context, tx *store.Tx) error {
+// Unlike is the command by which a user takes his like back. NOT_FOUND as for Like, CONFLICT when there is none.
+func (s *Service) Unlike(user services.UserNumber, post services.PostID) *jobs.Command {
+	return s.command("unlikePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		deleted, err := tx.DeleteLike(ctx, post, user)
 		if err == nil && !deleted {
 			err = services.Errorf(services.Conflict, "postId: not liked")
@@ -56,9 +57,9 @@ func (s *Service) Unlike(user services.UserNumber, post services.PostID) *fanout
 	})
 }
 
-// op changes the like and leaves the job that brings the author's notifications in line.
-func (s *Service) op(name string, user services.UserNumber, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *fanout.Op {
-	return &fanout.Op{
+// command changes the like and leaves the job that brings the author's notifications in line.
+func (s *Service) command(name string, user services.UserNumber, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
+	return &jobs.Command{
 		Name: name, Actor: user, Input: id.String(),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			post, err := tx.VisiblePost(ctx, user, "postId", id)

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -30,24 +31,24 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 	})
 }
 
-// seen is the op of a mark that is well-formed.
-func (n node) seen(user services.UserNumber, categories []services.Category, upTo services.PostID) *fanout.Op {
+// seen is the command of a mark that is well-formed.
+func (n node) seen(user services.UserNumber, categories []services.Category, upTo services.PostID) *jobs.Command {
 	n.TB.Helper()
-	op, err := n.service.MarkSeen(user, categories, upTo)
+	cmd, err := n.service.MarkSeen(user, categories, upTo)
 	n.Must(err)
-	return op
+	return cmd
 }
 
-func (n node) do(op *fanout.Op) error {
+func (n node) do(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Second)
-	return n.Fanout.Commit(n.TB.Context(), op)[0]
+	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
 // like, unlike and so on happen, and all that follows from them.
-func (n node) must(op *fanout.Op) {
+func (n node) must(cmd *jobs.Command) {
 	n.TB.Helper()
-	n.Must(n.do(op))
+	n.Must(n.do(cmd))
 	n.Quiet(n.Fanout)
 }
 
@@ -176,8 +177,8 @@ func TestADeletedPostIsNeitherLikedNorCounted(t *testing.T) {
 		})
 		n.Quiet(n.Fanout)
 		n.wants(author, "one of two posts deleted", 1)
-		for what, op := range map[string]*fanout.Op{"like": n.service.Like(users[2], post), "unlike": n.service.Unlike(users[1], post)} {
-			if err := n.do(op); services.CodeOf(err) != services.NotFound {
+		for what, cmd := range map[string]*jobs.Command{"like": n.service.Like(users[2], post), "unlike": n.service.Unlike(users[1], post)} {
+			if err := n.do(cmd); services.CodeOf(err) != services.NotFound {
 				t.Errorf("%s of a deleted post: %v", what, err)
 			}
 		}
@@ -217,10 +218,10 @@ func TestOnesOwnMarkIsSeenAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)
 		n.must(n.service.Like(users[1], n.Post(users[0])))
-		op := n.seen(users[0], nil, 0)
-		n.Must(n.do(op))
-		if days := n.Document(users[0]).Notifications[0].Days; days[0] != 0 || op.Behind() {
-			t.Errorf("the document says %v, behind %t", days, op.Behind())
+		cmd := n.seen(users[0], nil, 0)
+		n.Must(n.do(cmd))
+		if days := n.Document(users[0]).Notifications[0].Days; days[0] != 0 || cmd.ViewsStale() {
+			t.Errorf("the document says %v, behind %t", days, cmd.ViewsStale())
 		}
 		n.Quiet(n.Fanout)
 		n.wants(users[0], "after the jobs", 0)
@@ -246,12 +247,12 @@ func TestMarksOfNothingAndOfTheSameTwice(t *testing.T) {
 // What a key stands for tells categories and places apart, and not the order of the categories.
 func TestInputsOfMarks(t *testing.T) {
 	service := New(Config{})
-	seen := func(user services.UserNumber, categories []services.Category, upTo services.PostID) *fanout.Op {
-		op, err := service.MarkSeen(user, categories, upTo)
+	seen := func(user services.UserNumber, categories []services.Category, upTo services.PostID) *jobs.Command {
+		cmd, err := service.MarkSeen(user, categories, upTo)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return op
+		return cmd
 	}
 	base := seen(1, nil, 0).Input
 	if again := seen(1, services.Categories, 0).Input; again != base {

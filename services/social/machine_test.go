@@ -13,6 +13,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -55,18 +56,18 @@ func of[V any](c *crowd, standing map[couple]V) couple {
 	return rapid.SampledFrom(all).Draw(c.t, "two")
 }
 
-// does commits an op that the model takes for possible or not. Now and then its own part is lost, and its jobs have all
+// does commits a command that the model takes for possible or not. Now and then its own part is lost, and its jobs have all
 // of it to do.
-func (c *crowd) does(op *fanout.Op, possible bool) bool {
+func (c *crowd) does(cmd *jobs.Command, possible bool) bool {
 	c.t.Helper()
 	c.Clock.Advance(time.Second)
 	c.pass()
 	if rapid.IntRange(0, 3).Draw(c.t, "own part lost") == 0 {
-		op.Own = nil
+		cmd.AfterCommit = nil
 	}
-	err := c.Fanout.Commit(c.TB.Context(), op)[0]
+	err := c.Fanout.Commit(c.TB.Context(), cmd)[0]
 	if (err == nil) != possible {
-		c.t.Fatalf("%s: %v, and it is possible: %t", op.Name, err, possible)
+		c.t.Fatalf("%s: %v, and it is possible: %t", cmd.Name, err, possible)
 	}
 	return err == nil
 }

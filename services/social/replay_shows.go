@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
 // ShowService is how shows happen: as when their hosts tell of them.
 type ShowService interface {
-	Schedule(host services.UserNumber, draft services.ShowDraft) *fanout.Op
-	Start(host services.UserNumber, id services.PostID, at time.Time) *fanout.Op
-	End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *fanout.Op
-	Cancel(host services.UserNumber, id services.PostID) *fanout.Op
+	Schedule(host services.UserNumber, draft services.ShowDraft) *jobs.Command
+	Start(host services.UserNumber, id services.PostID, at time.Time) *jobs.Command
+	End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *jobs.Command
+	Cancel(host services.UserNumber, id services.PostID) *jobs.Command
 }
 
 // announced is how long before its time, in the time of the file, a show is scheduled.
@@ -257,14 +257,14 @@ func (re *showReplay) note(ctx context.Context, tx *store.Tx, number int64) erro
 
 func (re *showReplay) apply(ctx context.Context, tx *store.Tx, event showEvent, row showRow, show services.Show) error {
 	if event.step != stepSchedule {
-		op := re.service.Cancel(show.Host, show.ID)
+		cmd := re.service.Cancel(show.Host, show.ID)
 		switch event.step {
 		case stepStart:
-			op = re.service.Start(show.Host, show.ID, time.Time{})
+			cmd = re.service.Start(show.Host, show.ID, time.Time{})
 		case stepEnd:
-			op = re.service.End(show.Host, show.ID, time.Time{}, row.ReplayURL)
+			cmd = re.service.End(show.Host, show.ID, time.Time{}, row.ReplayURL)
 		}
-		_, err := op.Apply(ctx, tx)
+		_, err := cmd.Apply(ctx, tx)
 		return err
 	}
 	key := re.opts.Prefix + row.Host

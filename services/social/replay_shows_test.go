@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -17,8 +17,8 @@ import (
 // telling is shows as their hosts tell of them.
 type telling struct{ w *fanouttest.World }
 
-func (s telling) Schedule(host services.UserNumber, draft services.ShowDraft) *fanout.Op {
-	return &fanout.Op{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+func (s telling) Schedule(host services.UserNumber, draft services.ShowDraft) *jobs.Command {
+	return &jobs.Command{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 			return nil, err
 		}
@@ -31,8 +31,8 @@ func (s telling) Schedule(host services.UserNumber, draft services.ShowDraft) *f
 	}}
 }
 
-func (s telling) change(id services.PostID, transition func(services.Show, time.Time) (services.Show, bool, error)) *fanout.Op {
-	return &fanout.Op{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
+func (s telling) change(id services.PostID, transition func(services.Show, time.Time) (services.Show, bool, error)) *jobs.Command {
+	return &jobs.Command{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 			return nil, err
 		}
@@ -48,15 +48,15 @@ func (s telling) change(id services.PostID, transition func(services.Show, time.
 	}}
 }
 
-func (s telling) Start(_ services.UserNumber, id services.PostID, at time.Time) *fanout.Op {
+func (s telling) Start(_ services.UserNumber, id services.PostID, at time.Time) *jobs.Command {
 	return s.change(id, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Start(at, now) })
 }
 
-func (s telling) End(_ services.UserNumber, id services.PostID, at time.Time, url string) *fanout.Op {
+func (s telling) End(_ services.UserNumber, id services.PostID, at time.Time, url string) *jobs.Command {
 	return s.change(id, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.End(at, url, now) })
 }
 
-func (s telling) Cancel(_ services.UserNumber, id services.PostID) *fanout.Op {
+func (s telling) Cancel(_ services.UserNumber, id services.PostID) *jobs.Command {
 	return s.change(id, services.Show.Cancel)
 }
 

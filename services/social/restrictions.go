@@ -7,6 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -19,13 +20,13 @@ var verbs = map[services.RestrictionKind]verb{
 	services.Hide:  {"hide posts from", "hidden from"},
 }
 
-// Mute is the op by which a user is shown nothing of another in his feed any more, until a time or, with the zero time,
+// Mute is the command by which a user is shown nothing of another in his feed any more, until a time or, with the zero time,
 // until he unmutes him. He keeps following him, or may begin to. Muting again changes the time. INVALID for oneself and
 // for a time that is past, CONFLICT beyond the limit.
-func (s *Service) Mute(muter, muted services.UserNumber, until time.Time) *fanout.Op {
+func (s *Service) Mute(muter, muted services.UserNumber, until time.Time) *jobs.Command {
 	until = until.Truncate(time.Microsecond)
 	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "mute", Actor: muter, Input: fmt.Sprint(muted, " ", until.UnixMicro()),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if !until.IsZero() && !until.After(tx.Now) {
@@ -40,28 +41,28 @@ func (s *Service) Mute(muter, muted services.UserNumber, until time.Time) *fanou
 			}
 			return nil, tx.Enqueue(ctx, jobs...)
 		},
-		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
 	}
 }
 
 func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Unmute is the op by which a user is shown another's posts again: his feed lists and counts what it would have without
+// Unmute is the command by which a user is shown another's posts again: his feed lists and counts what it would have without
 // the mute. CONFLICT when he is not muted.
-func (s *Service) Unmute(muter, muted services.UserNumber) *fanout.Op {
-	return &fanout.Op{
+func (s *Service) Unmute(muter, muted services.UserNumber) *jobs.Command {
+	return &jobs.Command{
 		Name: "unmute", Actor: muter, Input: fmt.Sprint(muted),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			return nil, s.unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted}, fanout.FollowJob(muter, muted))
 		},
-		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
 	}
 }
 
-// HideFrom is the op by which an author's posts and shows are shown to another no more, who may follow him or begin to; nor
+// HideFrom is the command by which an author's posts and shows are shown to another no more, who may follow him or begin to; nor
 // do they notify. INVALID for oneself, CONFLICT when they are hidden from him already, and beyond the limit.
-func (s *Service) HideFrom(author, follower services.UserNumber) *fanout.Op {
-	return &fanout.Op{
+func (s *Service) HideFrom(author, follower services.UserNumber) *jobs.Command {
+	return &jobs.Command{
 		Name: "hideFrom", Actor: author, Input: fmt.Sprint(follower),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
@@ -73,9 +74,9 @@ func (s *Service) HideFrom(author, follower services.UserNumber) *fanout.Op {
 	}
 }
 
-// UnhideFrom is the op by which they are shown to him again, if he follows. CONFLICT when they are not hidden from him.
-func (s *Service) UnhideFrom(author, follower services.UserNumber) *fanout.Op {
-	return &fanout.Op{
+// UnhideFrom is the command by which they are shown to him again, if he follows. CONFLICT when they are not hidden from him.
+func (s *Service) UnhideFrom(author, follower services.UserNumber) *jobs.Command {
+	return &jobs.Command{
 		Name: "unhideFrom", Actor: author, Input: fmt.Sprint(follower),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
@@ -84,13 +85,13 @@ func (s *Service) UnhideFrom(author, follower services.UserNumber) *fanout.Op {
 	}
 }
 
-// Block is the op by which two users have nothing to do with each other any more, whoever of them did it: neither follows
+// Block is the command by which two users have nothing to do with each other any more, whoever of them did it: neither follows
 // the other or can begin to, and their DIRECT conversation is closed. What the blocked one did notifies the blocker no
 // more; what the blocker publishes is hidden from the blocked one and notifies them no more. INVALID for oneself, CONFLICT when he is blocked already, and beyond the limit.
-func (s *Service) Block(blocker, blocked services.UserNumber) *fanout.Op {
+func (s *Service) Block(blocker, blocked services.UserNumber) *jobs.Command {
 	var ended []services.Edge
 	var closed services.ConversationID
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "block", Actor: blocker, Input: fmt.Sprint(blocked),
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
@@ -112,7 +113,7 @@ func (s *Service) Block(blocker, blocked services.UserNumber) *fanout.Op {
 			}
 			return nil, tx.Enqueue(ctx, jobs...)
 		},
-		Own: func(ctx context.Context) error {
+		AfterCommit: func(ctx context.Context) error {
 			for _, edge := range ended {
 				if edge.Follower == blocker {
 					if err := s.fanout.Reconcile(ctx, blocker, blocked); err != nil {
@@ -130,16 +131,16 @@ func (s *Service) Block(blocker, blocked services.UserNumber) *fanout.Op {
 	}
 }
 
-// Unblock is the op by which that ends. The follows that were ended stay so; what the other had done notifies again, where
+// Unblock is the command by which that ends. The follows that were ended stay so; what the other had done notifies again, where
 // it was not seen or read before. CONFLICT when he is not blocked.
-func (s *Service) Unblock(blocker, blocked services.UserNumber) *fanout.Op {
-	return &fanout.Op{
+func (s *Service) Unblock(blocker, blocked services.UserNumber) *jobs.Command {
+	return &jobs.Command{
 		Name: "unblock", Actor: blocker, Input: fmt.Sprint(blocked),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			return nil, s.unrestrict(ctx, tx, block, fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker))
 		},
-		Own: func(ctx context.Context) error { return s.fanout.RecountActor(ctx, blocker, blocked) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.RecountActor(ctx, blocker, blocked) },
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -185,7 +185,7 @@ func TestRestrictionsThatCannotBe(t *testing.T) {
 		one, two := users[0], users[1]
 		past := n.Clock.Now()
 		for what, refused := range map[string]struct {
-			op   *fanout.Op
+			op   *jobs.Command
 			code services.Code
 			says string
 		}{
@@ -215,9 +215,9 @@ func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(fewFollowees + 2)
 		owner, others := users[0], users[1:]
-		mute := func(owner, other services.UserNumber) *fanout.Op { return n.service.Mute(owner, other, forever) }
+		mute := func(owner, other services.UserNumber) *jobs.Command { return n.service.Mute(owner, other, forever) }
 		for what, op := range map[string]struct {
-			do, undo func(owner, other services.UserNumber) *fanout.Op
+			do, undo func(owner, other services.UserNumber) *jobs.Command
 		}{
 			"muted": {mute, n.service.Unmute}, "blocked": {n.service.Block, n.service.Unblock}, "hidden from": {n.service.HideFrom, n.service.UnhideFrom},
 		} {
@@ -242,14 +242,14 @@ func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(3)
 		until := n.Clock.Now().Add(time.Hour)
-		keyed := func(op *fanout.Op, key string) *fanout.Op { op.Key = key; return op }
-		for i, make := range []func(other services.UserNumber) *fanout.Op{
-			func(other services.UserNumber) *fanout.Op { return n.service.Mute(users[0], other, until) },
-			func(other services.UserNumber) *fanout.Op { return n.service.Unmute(users[0], other) },
-			func(other services.UserNumber) *fanout.Op { return n.service.HideFrom(users[0], other) },
-			func(other services.UserNumber) *fanout.Op { return n.service.UnhideFrom(users[0], other) },
-			func(other services.UserNumber) *fanout.Op { return n.service.Block(users[0], other) },
-			func(other services.UserNumber) *fanout.Op { return n.service.Unblock(users[0], other) },
+		keyed := func(cmd *jobs.Command, key string) *jobs.Command { cmd.Key = key; return cmd }
+		for i, make := range []func(other services.UserNumber) *jobs.Command{
+			func(other services.UserNumber) *jobs.Command { return n.service.Mute(users[0], other, until) },
+			func(other services.UserNumber) *jobs.Command { return n.service.Unmute(users[0], other) },
+			func(other services.UserNumber) *jobs.Command { return n.service.HideFrom(users[0], other) },
+			func(other services.UserNumber) *jobs.Command { return n.service.UnhideFrom(users[0], other) },
+			func(other services.UserNumber) *jobs.Command { return n.service.Block(users[0], other) },
+			func(other services.UserNumber) *jobs.Command { return n.service.Unblock(users[0], other) },
 		} {
 			key := fmt.Sprint("key", i)
 			n.Must(n.do(keyed(make(users[1]), key)))
@@ -270,11 +270,11 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 		const rounds = 50
 		n.Write(func(ctx context.Context, tx *store.Tx) error { // without their own part: the jobs have it all to do
 			for i := range 2*rounds + 1 {
-				op := n.service.Follow(reader, author)
+				cmd := n.service.Follow(reader, author)
 				if i%2 == 1 {
-					op = n.service.Unfollow(reader, author)
+					cmd = n.service.Unfollow(reader, author)
 				}
-				if _, err := op.Apply(ctx, tx); err != nil {
+				if _, err := cmd.Apply(ctx, tx); err != nil {
 					return err
 				}
 			}

@@ -14,6 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -148,10 +149,10 @@ func (s *Service) Remembered(key string) (number services.UserNumber, ok bool) {
 	return s.mirror.RememberedNumber(key)
 }
 
-// Follow is the op by which one user follows another from now on, who is notified. CONFLICT when he does already,
+// Follow is the command by which one user follows another from now on, who is notified. CONFLICT when he does already,
 // INVALID when it is himself, FORBIDDEN while they block them, NOT_FOUND while they are blocked.
-func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
-	return &fanout.Op{
+func (s *Service) Follow(follower, followee services.UserNumber) *jobs.Command {
+	return &jobs.Command{
 		Name: "follow", Actor: follower, Input: fmt.Sprint(followee),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if follower == followee {
@@ -180,7 +181,7 @@ func (s *Service) Follow(follower, followee services.UserNumber) *fanout.Op {
 			}
 			return nil, enqueue(ctx, tx, follower, followee)
 		},
-		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
 	}
 }
 
@@ -193,9 +194,9 @@ func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.User
 	return tx.Enqueue(ctx, fanout.FollowJob(follower, followee), told, fanout.ModeJob(followee, tx.Now))
 }
 
-// Unfollow is the op by which a follow ends, and stops notifying. CONFLICT when there is none.
-func (s *Service) Unfollow(follower, followee services.UserNumber) *fanout.Op {
-	return &fanout.Op{
+// Unfollow is the command by which a follow ends, and stops notifying. CONFLICT when there is none.
+func (s *Service) Unfollow(follower, followee services.UserNumber) *jobs.Command {
+	return &jobs.Command{
 		Name: "unfollow", Actor: follower, Input: fmt.Sprint(followee),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			deleted, err := tx.DeleteFollow(ctx, follower, followee)
@@ -207,14 +208,14 @@ func (s *Service) Unfollow(follower, followee services.UserNumber) *fanout.Op {
 			}
 			return nil, enqueue(ctx, tx, follower, followee)
 		},
-		Own: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
 	}
 }
 
 const maxName = 100
 
-// SetProfile is the op that sets a user's name and picture; nil leaves one, "" removes it.
-func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) (*fanout.Op, error) {
+// SetProfile is the command that sets a user's name and picture; nil leaves one, "" removes it.
+func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) (*jobs.Command, error) {
 	if name != nil {
 		if err := services.CheckText("name", *name, 0, maxName); err != nil {
 			return nil, err
@@ -226,7 +227,7 @@ func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) 
 		}
 	}
 	var changedAt time.Time
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "setProfile", Actor: user, Input: printable(name) + "\x00" + printable(avatarURL),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			changedAt = tx.Now
@@ -238,7 +239,7 @@ func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) 
 			}
 			return nil, tx.Enqueue(ctx, fanout.ProfileJob(user))
 		},
-		Own: func(ctx context.Context) error {
+		AfterCommit: func(ctx context.Context) error {
 			s.mirror.ProfileChanged(user, changedAt)
 			return s.fanout.CarryProfile(ctx, user)
 		},

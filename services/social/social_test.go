@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 )
 
 // node is the people of one node on real engines.
@@ -31,15 +31,15 @@ func eachNode(t *testing.T, test func(t *testing.T, n node)) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
 }
 
-func (n node) do(op *fanout.Op) error {
+func (n node) do(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Second)
-	return n.Fanout.Commit(n.TB.Context(), op)[0]
+	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
-func (n node) fails(what string, op *fanout.Op, code services.Code) {
+func (n node) fails(what string, cmd *jobs.Command, code services.Code) {
 	n.TB.Helper()
-	if err := n.do(op); services.CodeOf(err) != code {
+	if err := n.do(cmd); services.CodeOf(err) != code {
 		n.TB.Errorf("%s: %v, want %s", what, err, code)
 	}
 }
@@ -184,9 +184,9 @@ func TestProfiles(t *testing.T) {
 			{text(""), nil, "", "https://example.com/a.png"},
 			{text("Ada L"), text(""), "Ada L", ""},
 		} {
-			op, err := n.service.SetProfile(user, step.name, step.avatar)
+			cmd, err := n.service.SetProfile(user, step.name, step.avatar)
 			n.Must(err)
-			n.Must(n.do(op))
+			n.Must(n.do(cmd))
 			_, users, err := n.Mirror.Read(t.Context(), nil, []services.UserNumber{user})
 			if got := users[user]; got.Name != step.wantName || got.AvatarURL != step.wantAvatar || err != nil {
 				t.Errorf("read %+v, %v; want %q, %q", got, err, step.wantName, step.wantAvatar)
@@ -239,11 +239,11 @@ func TestInputsOfProfiles(t *testing.T) {
 	service, empty, url := New(Config{}), "", "https://example.com"
 	inputs := map[string]bool{}
 	for _, profile := range [][2]*string{{nil, nil}, {&empty, nil}, {nil, &empty}, {&url, nil}, {nil, &url}, {&empty, &empty}} {
-		op, err := service.SetProfile(1, profile[0], profile[1])
+		cmd, err := service.SetProfile(1, profile[0], profile[1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		inputs[op.Input] = true
+		inputs[cmd.Input] = true
 	}
 	if len(inputs) != 6 {
 		t.Errorf("six profiles are %d inputs", len(inputs))

@@ -14,6 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -45,9 +46,9 @@ const (
 	clocksDiffer = time.Minute
 )
 
-// Add is the op by which the host application reports an item into a view. One that is there moves to at if that is later, also one that
+// Add is the command by which the host application reports an item into a view. One that is there moves to at if that is later, also one that
 // was removed; else nothing changes. Times are kept to the millisecond.
-func (s *Service) Add(view services.View, item string, at time.Time) (*fanout.Op, error) {
+func (s *Service) Add(view services.View, item string, at time.Time) (*jobs.Command, error) {
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
@@ -64,8 +65,8 @@ func (s *Service) Add(view services.View, item string, at time.Time) (*fanout.Op
 	})
 }
 
-// Remove is the op by which an item is taken out of a view; again changes nothing. NOT_FOUND when it was never in.
-func (s *Service) Remove(view services.View, item string) (*fanout.Op, error) {
+// Remove is the command by which an item is taken out of a view; again changes nothing. NOT_FOUND when it was never in.
+func (s *Service) Remove(view services.View, item string) (*jobs.Command, error) {
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
@@ -82,12 +83,12 @@ func check(view services.View, item string) error {
 }
 
 // onItem changes an item and leaves the job that brings the view in line.
-func (s *Service) onItem(name string, view services.View, item, more string, change func(context.Context, *store.Tx) error) (*fanout.Op, error) {
+func (s *Service) onItem(name string, view services.View, item, more string, change func(context.Context, *store.Tx) error) (*jobs.Command, error) {
 	job, err := fanout.ViewItemJob(view, item)
 	if err != nil {
 		return nil, err
 	}
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: name, Input: fmt.Sprintf("%q", []string{view.Code, view.ID, item, more}),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if err := change(ctx, tx); err != nil {
@@ -98,9 +99,9 @@ func (s *Service) onItem(name string, view services.View, item, more string, cha
 	}, nil
 }
 
-// Touch is the op by which a user looks at a view: what happened up to a time is no longer new for him, without one
+// Touch is the command by which a user looks at a view: what happened up to a time is no longer new for him, without one
 // everything that is in it now. INVALID for a time that is in the future and beyond the newest item.
-func (s *Service) Touch(user services.UserNumber, view services.View, upTo *time.Time) (*fanout.Op, error) {
+func (s *Service) Touch(user services.UserNumber, view services.View, upTo *time.Time) (*jobs.Command, error) {
 	if err := view.Check(); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (s *Service) Touch(user services.UserNumber, view services.View, upTo *time
 		}
 		until, input = upTo.UTC(), upTo.UTC().String()
 	}
-	return &fanout.Op{
+	return &jobs.Command{
 		Name: "touchView", Actor: user, Input: fmt.Sprintf("%q", []string{view.Code, view.ID, input}),
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			_, err := tx.TouchView(ctx, user, view, until, s.fanout.Now())

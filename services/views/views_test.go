@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 )
 
@@ -33,17 +33,17 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
 }
 
-// do makes an op happen, and a second pass.
-func (n node) do(op *fanout.Op, err error) error {
+// do makes a command happen, and a second pass.
+func (n node) do(cmd *jobs.Command, err error) error {
 	n.TB.Helper()
 	n.Must(err)
 	defer n.Clock.Advance(time.Second)
-	return n.Fanout.Commit(n.TB.Context(), op)[0]
+	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
-func (n node) must(op *fanout.Op, err error) {
+func (n node) must(cmd *jobs.Command, err error) {
 	n.TB.Helper()
-	n.Must(n.do(op, err))
+	n.Must(n.do(cmd, err))
 }
 
 func (n node) list(user services.UserNumber, size int, codes ...string) Page {

@@ -105,7 +105,7 @@ func New(tb testing.TB, options Options) *World {
 	w.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.cfg = fanout.Config{
-		Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Clock: w.Clock, IDs: w.IDs, Log: w.Log, Own: 5 * time.Second,
+		Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Clock: w.Clock, IDs: w.IDs, Log: w.Log, AfterCommit: 5 * time.Second,
 	}
 	if options.Fanout != nil {
 		options.Fanout(&w.cfg)

@@ -1,4 +1,4 @@
-package fanout
+package jobs
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// maxStale bounds the updates that are remembered. An op that finds no room is shown when its job has run.
+// maxStale bounds the updates that are remembered. A command that finds no room is shown when its job has run.
 const maxStale = 100_000
 
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
@@ -30,22 +30,22 @@ type owed struct {
 
 // update brings a view up to date from the facts; it may run again at any time.
 type update struct {
-	own func(context.Context) error
+	run func(context.Context) error
 }
 
 // note remembers an update that failed. One of the same kind replaces it: each reads the facts anew, or carries a newer state
 // of them.
-func (s *staleViews) note(op *Op) {
-	kind := op.View
+func (s *staleViews) note(cmd *Command) {
+	kind := cmd.CoalesceKey
 	if kind == "" {
-		kind = op.Name + "\x00" + op.Input
+		kind = cmd.Name + "\x00" + cmd.Input
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
 		s.of = map[services.UserNumber]*owed{}
 	}
-	actor := s.of[op.Actor]
+	actor := s.of[cmd.Actor]
 	if actor == nil {
 		actor = &owed{updates: map[string]*update{}}
 	}
@@ -55,8 +55,8 @@ func (s *staleViews) note(op *Op) {
 		}
 		s.count++
 	}
-	actor.updates[kind] = &update{op.Own}
-	s.of[op.Actor] = actor
+	actor.updates[kind] = &update{cmd.AfterCommit}
+	s.of[cmd.Actor] = actor
 	s.users.Store(int64(len(s.of)))
 }
 
@@ -76,7 +76,7 @@ func (s *staleViews) take(actor services.UserNumber) (updates map[string]*update
 	return updates, true
 }
 
-// settle ends a try: what was done is owed no longer, unless it failed again meanwhile for a newer op. It says whether
+// settle ends a try: what was done is owed no longer, unless it failed again meanwhile for a newer command. It says whether
 // something is owed still.
 func (s *staleViews) settle(actor services.UserNumber, done map[string]*update) (stale bool) {
 	s.mu.Lock()
@@ -108,35 +108,35 @@ func (s *staleViews) actors() []services.UserNumber {
 
 // ViewsStale says whether a user's views in Redis lack something that this node has acknowledged. It first tries, for no longer
 // than a mutation would, to bring them up to date. Who gets true reads the facts. It costs nothing while nobody's are stale.
-func (f *Fanout) ViewsStale(ctx context.Context, user services.UserNumber) bool {
-	if f.stale.users.Load() == 0 {
+func (e *Engine) ViewsStale(ctx context.Context, user services.UserNumber) bool {
+	if e.stale.users.Load() == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.Own)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit)
 	defer cancel()
-	return f.updateStale(ctx, user)
+	return e.updateStale(ctx, user)
 }
 
 // OwesUpdate is ViewsStale without a try.
-func (f *Fanout) OwesUpdate(user services.UserNumber) bool {
-	if f.stale.users.Load() == 0 {
+func (e *Engine) OwesUpdate(user services.UserNumber) bool {
+	if e.stale.users.Load() == 0 {
 		return false
 	}
-	f.stale.mu.Lock()
-	defer f.stale.mu.Unlock()
-	return f.stale.of[user] != nil
+	e.stale.mu.Lock()
+	defer e.stale.mu.Unlock()
+	return e.stale.of[user] != nil
 }
 
 // StaleAmong is ViewsStale for several users, who share its time; nil when nobody's views are stale.
-func (f *Fanout) StaleAmong(ctx context.Context, users []services.UserNumber) map[services.UserNumber]bool {
-	if f.stale.users.Load() == 0 {
+func (e *Engine) StaleAmong(ctx context.Context, users []services.UserNumber) map[services.UserNumber]bool {
+	if e.stale.users.Load() == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.Own)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit)
 	defer cancel()
 	stale := map[services.UserNumber]bool{}
 	for _, user := range users {
-		if f.updateStale(ctx, user) {
+		if e.updateStale(ctx, user) {
 			stale[user] = true
 		}
 	}
@@ -145,30 +145,30 @@ func (f *Fanout) StaleAmong(ctx context.Context, users []services.UserNumber) ma
 
 // UpdateStaleViews tries for everybody whose views lack something that this node has acknowledged, until a few have failed,
 // and answers for how many they still do.
-func (f *Fanout) UpdateStaleViews(ctx context.Context) (left int) {
+func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	const enough = 8
 	failed := 0
-	for _, actor := range f.stale.actors() {
-		if f.ViewsStale(ctx, actor) {
+	for _, actor := range e.stale.actors() {
+		if e.ViewsStale(ctx, actor) {
 			if failed++; failed == enough {
 				break
 			}
 		}
 	}
-	return int(f.stale.users.Load())
+	return int(e.stale.users.Load())
 }
 
-func (f *Fanout) updateStale(ctx context.Context, user services.UserNumber) (stale bool) {
-	updates, stale := f.stale.take(user)
+func (e *Engine) updateStale(ctx context.Context, user services.UserNumber) (stale bool) {
+	updates, stale := e.stale.take(user)
 	if updates == nil {
 		return stale
 	}
 	done := make(map[string]*update, len(updates))
 	// Deferred, because a panic in one of them must not leave the user to a try that never ends.
-	defer func() { stale = f.stale.settle(user, done) }()
+	defer func() { stale = e.stale.settle(user, done) }()
 	for kind, one := range updates {
-		if err := one.own(ctx); err != nil {
-			f.log.Debug("own view still not updated", "error", err)
+		if err := one.run(ctx); err != nil {
+			e.log.Debug("own view still not updated", "error", err)
 			break
 		}
 		done[kind] = one

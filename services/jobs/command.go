@@ -1,0 +1,116 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Command is one mutation: facts and jobs that are committed together, and the views that show them to the actor at once.
+type Command struct {
+	Name  string // the mutation's name, for idempotency and logs
+	Actor services.UserNumber
+
+	// Key is the client's idempotency key, "" for none. It remembers the answer: what was made, or the refusal (CONFLICT,
+	// NOT_FOUND or FORBIDDEN; after any other error it is free). Input prints the mutation's input, so that the same key with
+	// another input is told apart.
+	Key   string
+	Input string
+
+	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once.
+	Apply func(ctx context.Context, tx *store.Tx) (ids []string, err error)
+	// AfterCommit brings the actor's own views up to date; nil for none. It may fail: the job remains.
+	AfterCommit func(ctx context.Context) error
+	// CoalesceKey names what AfterCommit updates. Of one actor's commands that are committed together and have the same key, the
+	// last one's AfterCommit runs for all. Those with "" run each.
+	CoalesceKey string
+
+	ids     []string
+	refusal *services.Error // the answer, now or, under the same idempotency key, the first time; nil when it happened
+	stale   bool
+}
+
+// ViewsStale says that the command happened and its AfterCommit failed: the actor's views do not show it yet.
+func (c *Command) ViewsStale() bool { return c.stale }
+
+// IDs are the ids that the mutation made, now or, under the same idempotency key, the first time.
+func (c *Command) IDs() []string { return c.ids }
+
+const maxIdempotencyKey = 64
+
+// CheckKey says whether an idempotency key is fit: 1 to 64 characters.
+func CheckKey(key string) error {
+	return services.CheckText("idempotencyKey", key, 1, maxIdempotencyKey)
+}
+
+// run applies the command once for its key. A refusal that the key remembers is left in c.refusal: it is a fact to commit.
+func (c *Command) run(ctx context.Context, tx *store.Tx) error {
+	c.ids, c.refusal = nil, nil
+	if c.Key == "" {
+		ids, err := c.Apply(ctx, tx)
+		c.ids = ids
+		return err
+	}
+	scope := fmt.Sprintf("u%d", c.Actor)
+	hash := sha256.Sum256([]byte(c.Name + "\x00" + c.Input))
+	// The key comes before the facts. Of two requests with one key the second waits here for the end of the first and then
+	// answers as it did; if it came as far as the facts it would meet the first one's and be refused as a repetition.
+	err := tx.Remember(ctx, scope, c.Key, hash[:], nil)
+	if errors.Is(err, store.ErrRemembered) {
+		return c.recall(ctx, tx, scope, hash[:])
+	}
+	if err != nil {
+		return err
+	}
+	failed, err := tx.Attempt(ctx, func() (err error) {
+		c.ids, err = c.Apply(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if failed != nil {
+		c.ids = nil
+		return c.refuse(ctx, tx, scope, failed)
+	}
+	if len(c.ids) == 0 {
+		return nil
+	}
+	return tx.RememberMade(ctx, scope, c.Key, c.ids)
+}
+
+// refuse notes the refusal under the command's key, so that a late repetition is answered alike and has no effect on what
+// happened since. An error that is not about the state leaves the key free: the same request may succeed later.
+func (c *Command) refuse(ctx context.Context, tx *store.Tx, scope string, failed error) error {
+	refusal, ok := errors.AsType[*services.Error](failed)
+	if !ok {
+		return failed
+	}
+	switch refusal.Code {
+	case services.Conflict, services.NotFound, services.Forbidden:
+		c.refusal = &services.Error{Code: refusal.Code, Message: refusal.Message}
+		return tx.RememberRefused(ctx, scope, c.Key, c.refusal)
+	}
+	return failed
+}
+
+// recall answers as the key was answered the first time.
+func (c *Command) recall(ctx context.Context, tx *store.Tx, scope string, hash []byte) error {
+	had, found, err := tx.Recall(ctx, scope, c.Key)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return store.ErrRemembered // forgotten between the two statements: the next request takes it
+	}
+	if !bytes.Equal(had.BodyHash, hash) {
+		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), store.IdempotencyFor)
+	}
+	c.ids, c.refusal = had.IDs, had.Refusal
+	return nil
+}

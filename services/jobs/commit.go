@@ -1,0 +1,77 @@
+package jobs
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Commit is the one way in which mutations happen: one transaction with facts and jobs for each command, grouped; then the
+// actor's own views, for at most 300 ms; then the answer. A command that fails leaves the others alone; errs[i] is of cmds[i].
+func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
+	writes := make([]func(*store.Tx) error, len(cmds))
+	for i, cmd := range cmds {
+		writes[i] = func(tx *store.Tx) error { return cmd.run(ctx, tx) }
+	}
+	if len(cmds) == 1 {
+		errs = []error{e.store.Write(ctx, writes[0])}
+	} else {
+		errs = e.store.WriteAll(ctx, writes)
+	}
+	for i, cmd := range cmds {
+		if errs[i] == nil && cmd.refusal != nil {
+			errs[i] = cmd.refusal
+		}
+	}
+	e.cfg.Wake()
+	e.afterCommit(ctx, cmds, errs)
+	return errs
+}
+
+// Of more commands than manyCommands the actors' own views are brought up to date by the jobs, but for what needs no SQL and
+// the first few reads: one by one they would cost PostgreSQL several round trips each.
+const (
+	manyCommands = 20
+	readsOfMany  = 3
+)
+
+// afterCommit updates the actors' own views, in order for one actor and side by side for several.
+func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error) {
+	byActor := map[services.UserNumber][]*Command{}
+	for i, cmd := range cmds {
+		if errs[i] == nil && cmd.AfterCommit != nil {
+			byActor[cmd.Actor] = append(byActor[cmd.Actor], cmd)
+		}
+	}
+	// The fact is safe: a client that goes away must not leave its own view behind.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.AfterCommit)
+	defer cancel()
+	if len(cmds) > manyCommands {
+		ctx = store.LimitReads(ctx, readsOfMany)
+	}
+	var group errgroup.Group
+	group.SetLimit(8)
+	for _, list := range byActor {
+		group.Go(func() error {
+			last := map[string]*Command{}
+			for _, cmd := range list {
+				last[cmd.CoalesceKey] = cmd
+			}
+			for _, cmd := range list {
+				if cmd.CoalesceKey != "" && last[cmd.CoalesceKey] != cmd {
+					continue
+				}
+				if err := cmd.AfterCommit(ctx); err != nil {
+					cmd.stale = true
+					e.stale.note(cmd)
+					e.log.Debug("own view not updated in time; the job will", "mutation", cmd.Name, "error", err)
+				}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // failures are logged above and mended by the jobs
+}
