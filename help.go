@@ -98,9 +98,9 @@ Examples:
 USER is the host application's key of the user. Each line is an object with a type: profile, follow, followers (how
 many), mute, block, hide, author, post (of every kind, the deleted ones too), mention (by him), like, notification,
 notificationMark, position (how far he has looked), siteMessage, announcementMark, dot, segment, displayPolicy,
-conversation (that he is or was in), message (his own), messageMention (of him), device (inside a conversation now).
-The fields of a type are always the same; what there is nothing of is null. Times are RFC 3339, ids those of the API.
-Redis holds nothing that is not made of these.
+groupPolicy, conversation (that he is or was in), message (his own), messageMention (of him), device (inside a
+conversation now). The fields of a type are always the same; what there is nothing of is null. Times are RFC 3339, ids
+those of the API. Redis holds nothing that is not made of these.
 
 The lines of one type are of one moment. Every post and like is looked through, which takes the longer the more there
 are. For a user whom nobody has mentioned yet, and when it breaks off, the exit code is 1. On SQLite the server must not

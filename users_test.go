@@ -101,22 +101,8 @@ func TestTheHostMakesUsers(t *testing.T) {
 // them, and is not reached: not by a conversation, nor by a mention in one. The other way round it is the same.
 func TestABlockIsNotTold(t *testing.T) {
 	s := newSecrets(t, storetest.SQLite(t))
-	s.owns("sam")
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
-	for i, w := range s.others() {
-		blocker, other, nobody := fmt.Sprint("blocker", i), fmt.Sprint("another", i), fmt.Sprint("nobody", i)
-		s.people(blocker, other)
-		s.must(blocker, block, map[string]any{"v": "user:sam"}, nil)
-		got, raw := s.walks(t, w, "sam", "user:"+blocker, blocker)
-		absent, _ := s.walks(t, w, "sam", "user:"+nobody, nobody)
-		present, _ := s.walks(t, w, "sam", "user:"+other, other)
-		if w.path[0].Name == "ingest" { // to the host, an id of nobody makes a user
-			absent = ingestNoUser(w)
-		}
-		if !cmp.Equal(got, absent) && !cmp.Equal(refusals(got), refusals(present)) {
-			t.Errorf("%s tells who blocks: %s", w.name(), raw)
-		}
-	}
+	s.wantUntold(t, func(blocker string) { s.must(blocker, block, map[string]any{"v": "user:sam"}, nil) })
 	for _, first := range []string{"sam", "blair"} {
 		as, id := first, map[string]string{"sam": "blair", "blair": "sam"}[first]
 		if first == "sam" {
@@ -127,6 +113,47 @@ func TestABlockIsNotTold(t *testing.T) {
 			refused{"NOT_FOUND", []string{`memberIds: there is no user "` + id + `"`}}.check(t, got)
 		}
 	}
+}
+
+// Nor can somebody be told apart who lets nobody add them to groups, or only those whom they follow.
+func TestAGroupPolicyIsNotTold(t *testing.T) {
+	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
+		s := newSecrets(t, storetest.SQLite(t))
+		refusing := s.wantUntold(t, func(user string) {
+			s.must(user, `mutation($v:GroupPolicy!){setGroupPolicy(input:{policy:$v}){policy}}`, map[string]any{"v": policy}, nil)
+		})
+		slices.Sort(refusing)
+		want := []string{"Mutation.addMembers.input.userIds", "Mutation.createConversation.input.memberIds",
+			"Mutation.ingest.events.addMembers.userIds", "Mutation.ingest.events.createConversation.memberIds"}
+		if diff := cmp.Diff(want, refusing); diff != "" {
+			t.Errorf("%s is refused by other arguments:\n%s", policy, diff)
+		}
+	}
+}
+
+// wantUntold names users who were prepared in every argument, as sam: the answer is that for a user who does not exist, or
+// that for any other user. refusing are the arguments whose answer is the first and not the second.
+func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing []string) {
+	t.Helper()
+	s.owns("sam")
+	for i, w := range s.others() {
+		prepared, other, nobody := fmt.Sprint("prepared", i), fmt.Sprint("another", i), fmt.Sprint("nobody", i)
+		s.people(prepared, other)
+		prepare(prepared)
+		got, raw := s.walks(t, w, "sam", "user:"+prepared, prepared)
+		absent, _ := s.walks(t, w, "sam", "user:"+nobody, nobody)
+		present, _ := s.walks(t, w, "sam", "user:"+other, other)
+		if w.path[0].Name == "ingest" { // to the host, an id of nobody makes a user
+			absent = ingestNoUser(w)
+		}
+		switch like := cmp.Equal(refusals(got), refusals(present)); {
+		case !like && !cmp.Equal(got, absent):
+			t.Errorf("%s tells them apart: %s", w.name(), raw)
+		case !like:
+			refusing = append(refusing, w.name())
+		}
+	}
+	return refusing
 }
 
 // refusals are the errors of an answer. What it tells when there are none changes with each call.

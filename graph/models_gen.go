@@ -596,6 +596,7 @@ type IngestEvent struct {
 	HideFrom               *IngestHideFrom               `json:"hideFrom,omitempty"`
 	UnhideFrom             *IngestUnhideFrom             `json:"unhideFrom,omitempty"`
 	SetDisplayPolicy       *IngestSetDisplayPolicy       `json:"setDisplayPolicy,omitempty"`
+	SetGroupPolicy         *IngestSetGroupPolicy         `json:"setGroupPolicy,omitempty"`
 	TouchView              *IngestTouchView              `json:"touchView,omitempty"`
 	AddViewItem            *IngestAddViewItem            `json:"addViewItem,omitempty"`
 	RemoveViewItem         *IngestRemoveViewItem         `json:"removeViewItem,omitempty"`
@@ -929,7 +930,7 @@ type IngestSendMessage struct {
 	ConversationID string `json:"conversationId"`
 	// The text, 1 to 5,000 characters, not white space alone.
 	Body string `json:"body"`
-	// Whom it mentions: user:KEY, up to 50. Who is no member is passed over.
+	// Whom it mentions: user:KEY, up to 50. Who is no member, blocks the author or is blocked by them is passed over.
 	MentionIds []string `json:"mentionIds,omitempty"`
 }
 
@@ -955,6 +956,15 @@ type IngestSetDisplayPolicy struct {
 	Sources []SourcePolicyInput `json:"sources,omitempty"`
 	// The quiet hours; left out: as they were.
 	QuietHours *QuietHoursInput `json:"quietHours,omitempty"`
+}
+
+type IngestSetGroupPolicy struct {
+	// Whose policy: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Who may add them from now on.
+	Policy services.GroupPolicy `json:"policy"`
 }
 
 type IngestSetProfile struct {
@@ -1712,7 +1722,7 @@ type SendMessageInput struct {
 	ConversationID string `json:"conversationId"`
 	// The text, 1 to 5,000 characters, not white space alone.
 	Body string `json:"body"`
-	// Whom it mentions: user:KEY, up to 50. Who is no member is passed over.
+	// Whom it mentions: user:KEY, up to 50. Who is no member, blocks the author or is blocked by them is passed over.
 	MentionIds []string `json:"mentionIds,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -1783,6 +1793,20 @@ type SetFanoutThresholdsInput struct {
 type SetFanoutThresholdsPayload struct {
 	// How posts are carried now.
 	Fanout FanoutState `json:"fanout"`
+}
+
+type SetGroupPolicyInput struct {
+	// Who may add the viewer from now on.
+	Policy services.GroupPolicy `json:"policy"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type SetGroupPolicyPayload struct {
+	// The policy after it.
+	Policy services.GroupPolicy `json:"policy"`
+	// The viewer's badges, which it does not change.
+	Badges services.Badges `json:"badges"`
 }
 
 type SetProfileInput struct {

@@ -221,6 +221,61 @@ func (ec *executionContext) fieldContext_SetDisplayPolicyPayload_badges(_ contex
 	return fc, nil
 }
 
+func (ec *executionContext) _SetGroupPolicyPayload_policy(ctx context.Context, field graphql.CollectedField, obj *SetGroupPolicyPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetGroupPolicyPayload_policy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Policy, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.GroupPolicy) graphql.Marshaler {
+			return ec.marshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetGroupPolicyPayload_policy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SetGroupPolicyPayload", field, false, false, errors.New("field of type GroupPolicy does not have child fields"))
+}
+
+func (ec *executionContext) _SetGroupPolicyPayload_badges(ctx context.Context, field graphql.CollectedField, obj *SetGroupPolicyPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetGroupPolicyPayload_badges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Badges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
+			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetGroupPolicyPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetGroupPolicyPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _SourcePolicy_source(ctx context.Context, field graphql.CollectedField, obj *SourcePolicy) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -345,6 +400,50 @@ func (ec *executionContext) unmarshalInputIngestSetDisplayPolicy(ctx context.Con
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputIngestSetGroupPolicy(ctx context.Context, obj any) (IngestSetGroupPolicy, error) {
+	var it IngestSetGroupPolicy
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"as", "key", "policy"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "as":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.As = data
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "policy":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
+			data, err := ec.unmarshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Policy = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputQuietHoursInput(ctx context.Context, obj any) (QuietHoursInput, error) {
 	var it QuietHoursInput
 	if obj == nil {
@@ -425,6 +524,43 @@ func (ec *executionContext) unmarshalInputSetDisplayPolicyInput(ctx context.Cont
 				return it, err
 			}
 			it.QuietHours = data
+		case "idempotencyKey":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.IdempotencyKey = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputSetGroupPolicyInput(ctx context.Context, obj any) (SetGroupPolicyInput, error) {
+	var it SetGroupPolicyInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"policy", "idempotencyKey"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "policy":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
+			data, err := ec.unmarshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Policy = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -623,6 +759,49 @@ func (ec *executionContext) _SetDisplayPolicyPayload(ctx context.Context, sel as
 	return out
 }
 
+var setGroupPolicyPayloadImplementors = []string{"SetGroupPolicyPayload"}
+
+func (ec *executionContext) _SetGroupPolicyPayload(ctx context.Context, sel ast.SelectionSet, obj *SetGroupPolicyPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, setGroupPolicyPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SetGroupPolicyPayload")
+		case "policy":
+			out.Values[i] = ec._SetGroupPolicyPayload_policy(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "badges":
+			out.Values[i] = ec._SetGroupPolicyPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var sourcePolicyImplementors = []string{"SourcePolicy"}
 
 func (ec *executionContext) _SourcePolicy(ctx context.Context, sel ast.SelectionSet, obj *SourcePolicy) graphql.Marshaler {
@@ -716,6 +895,23 @@ func (ec *executionContext) marshalNDisplayPolicy2ᚖtidingsᚋgraphᚐDisplayPo
 	return ec._DisplayPolicy(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx context.Context, v any) (services.GroupPolicy, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := services.GroupPolicy(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx context.Context, sel ast.SelectionSet, v services.GroupPolicy) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNSetDisplayPolicyInput2tidingsᚋgraphᚐSetDisplayPolicyInput(ctx context.Context, v any) (SetDisplayPolicyInput, error) {
 	res, err := ec.unmarshalInputSetDisplayPolicyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -729,6 +925,21 @@ func (ec *executionContext) marshalNSetDisplayPolicyPayload2ᚖtidingsᚋgraph�
 		return graphql.Null
 	}
 	return ec._SetDisplayPolicyPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNSetGroupPolicyInput2tidingsᚋgraphᚐSetGroupPolicyInput(ctx context.Context, v any) (SetGroupPolicyInput, error) {
+	res, err := ec.unmarshalInputSetGroupPolicyInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSetGroupPolicyPayload2ᚖtidingsᚋgraphᚐSetGroupPolicyPayload(ctx context.Context, sel ast.SelectionSet, v *SetGroupPolicyPayload) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._SetGroupPolicyPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNSourcePolicy2tidingsᚋgraphᚐSourcePolicy(ctx context.Context, sel ast.SelectionSet, v SourcePolicy) graphql.Marshaler {
@@ -777,6 +988,14 @@ func (ec *executionContext) unmarshalOIngestSetDisplayPolicy2ᚖtidingsᚋgraph�
 		return nil, nil
 	}
 	res, err := ec.unmarshalInputIngestSetDisplayPolicy(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOIngestSetGroupPolicy2ᚖtidingsᚋgraphᚐIngestSetGroupPolicy(ctx context.Context, v any) (*IngestSetGroupPolicy, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputIngestSetGroupPolicy(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 

@@ -441,6 +441,7 @@ type ComplexityRoot struct {
 		SetActivityThresholds  func(childComplexity int, input SetActivityThresholdsInput) int
 		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
 		SetFanoutThresholds    func(childComplexity int, input SetFanoutThresholdsInput) int
+		SetGroupPolicy         func(childComplexity int, input SetGroupPolicyInput) int
 		SetProfile             func(childComplexity int, input SetProfileInput) int
 		SetReplay              func(childComplexity int, input SetReplayInput) int
 		SetSegments            func(childComplexity int, input SetSegmentsInput) int
@@ -631,6 +632,11 @@ type ComplexityRoot struct {
 		Fanout func(childComplexity int) int
 	}
 
+	SetGroupPolicyPayload struct {
+		Badges func(childComplexity int) int
+		Policy func(childComplexity int) int
+	}
+
 	SetProfilePayload struct {
 		User func(childComplexity int) int
 	}
@@ -786,6 +792,7 @@ type ComplexityRoot struct {
 		Blocks         func(childComplexity int, first *int, after *string) int
 		Conversations  func(childComplexity int, first *int, after *string) int
 		DisplayPolicy  func(childComplexity int) int
+		GroupPolicy    func(childComplexity int) int
 		Hides          func(childComplexity int, first *int, after *string) int
 		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string, newerThan *string) int
 		LiveBoard      func(childComplexity int, first *int, after *string, sessionID *string, lastID *string) int
@@ -2466,6 +2473,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetFanoutThresholds(childComplexity, args["input"].(SetFanoutThresholdsInput)), true
+	case "Mutation.setGroupPolicy":
+		if e.ComplexityRoot.Mutation.SetGroupPolicy == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setGroupPolicy_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetGroupPolicy(childComplexity, args["input"].(SetGroupPolicyInput)), true
 	case "Mutation.setProfile":
 		if e.ComplexityRoot.Mutation.SetProfile == nil {
 			break
@@ -3156,6 +3174,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.SetFanoutThresholdsPayload.Fanout(childComplexity), true
 
+	case "SetGroupPolicyPayload.badges":
+		if e.ComplexityRoot.SetGroupPolicyPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetGroupPolicyPayload.Badges(childComplexity), true
+	case "SetGroupPolicyPayload.policy":
+		if e.ComplexityRoot.SetGroupPolicyPayload.Policy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetGroupPolicyPayload.Policy(childComplexity), true
+
 	case "SetProfilePayload.user":
 		if e.ComplexityRoot.SetProfilePayload.User == nil {
 			break
@@ -3712,6 +3743,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.DisplayPolicy(childComplexity), true
+	case "Viewer.groupPolicy":
+		if e.ComplexityRoot.Viewer.GroupPolicy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.GroupPolicy(childComplexity), true
 	case "Viewer.hides":
 		if e.ComplexityRoot.Viewer.Hides == nil {
 			break
@@ -3869,6 +3906,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestSendMessage,
 		ec.unmarshalInputIngestSendSiteMessage,
 		ec.unmarshalInputIngestSetDisplayPolicy,
+		ec.unmarshalInputIngestSetGroupPolicy,
 		ec.unmarshalInputIngestSetProfile,
 		ec.unmarshalInputIngestSetReplay,
 		ec.unmarshalInputIngestSetSegments,
@@ -3915,6 +3953,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetActivityThresholdsInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetFanoutThresholdsInput,
+		ec.unmarshalInputSetGroupPolicyInput,
 		ec.unmarshalInputSetProfileInput,
 		ec.unmarshalInputSetReplayInput,
 		ec.unmarshalInputSetSegmentsInput,
@@ -5091,6 +5130,16 @@ func (ec *executionContext) childFields_SetFanoutThresholdsPayload(ctx context.C
 	return nil, fmt.Errorf("no field named %q was found under type SetFanoutThresholdsPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_SetGroupPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "policy":
+		return ec.fieldContext_SetGroupPolicyPayload_policy(ctx, field)
+	case "badges":
+		return ec.fieldContext_SetGroupPolicyPayload_badges(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetGroupPolicyPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_SetProfilePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "user":
@@ -5401,6 +5450,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_hides(ctx, field)
 	case "displayPolicy":
 		return ec.fieldContext_Viewer_displayPolicy(ctx, field)
+	case "groupPolicy":
+		return ec.fieldContext_Viewer_groupPolicy(ctx, field)
 	case "views":
 		return ec.fieldContext_Viewer_views(ctx, field)
 	}

@@ -213,18 +213,20 @@ func TestEventsChangeWhatStands(t *testing.T) {
 	results := a.ingest(
 		event{"editAnnouncement": event{"announcementId": id, "title": "old news"}},
 		event{"setDisplayPolicy": event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED", "style": "DOT"}}}},
+		event{"setGroupPolicy": event{"as": "user:bob", "policy": "NOBODY"}},
 		event{"withdrawAnnouncement": event{"announcementId": id}},
 		event{"withdrawAnnouncement": event{"announcementId": id}},
 		event{"editAnnouncement": event{"announcementId": "post:1"}},
 		event{"setDisplayPolicy": event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED"}, {"source": "HOME_FEED"}}}},
 	)
-	for i, want := range []any{nil, nil, nil, "CONFLICT", "INVALID", "INVALID"} {
+	for i, want := range []any{nil, nil, nil, nil, "CONFLICT", "INVALID", "INVALID"} {
 		if code := results.at("ingest", "results", i, "error", "code"); code != want {
 			t.Errorf("event %d: %v, want %v", i, results.at("ingest", "results", i), want)
 		}
 	}
-	if got := a.must("bob", `{ viewer { displayPolicy { sources { style } } } }`, nil); got.at("viewer", "displayPolicy", "sources", 0, "style") != "DOT" {
-		t.Errorf("the policy: %+v", got)
+	if got := a.must("bob", `{ viewer { displayPolicy { sources { style } } groupPolicy } }`, nil); got.at("viewer", "displayPolicy", "sources", 0, "style") != "DOT" ||
+		got.at("viewer", "groupPolicy") != "NOBODY" {
+		t.Errorf("the policies: %+v", got)
 	}
 }
 

@@ -152,6 +152,9 @@ func (m kindMaker) ofNotices() []kindOfEvent {
 		m.host("setSegments", func(_ told, i int) event {
 			return event{"userId": m.other(i), "segments": []string{fmt.Sprint("s", i%3)}}
 		}),
+		m.simple("setGroupPolicy", func(_ told, i int) event {
+			return event{"policy": []string{"EVERYONE", "WHO_I_FOLLOW", "NOBODY"}[i%3]}
+		}),
 		m.simple("setDisplayPolicy", func(told, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
 		m.host("addViewItem", func(_ told, i int) event {
 			return event{"code": "orders", "id": "o1", "item": fmt.Sprint(i), "at": m.now.Format(time.RFC3339)}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"tidings/dataloader"
 	"tidings/graph"
+	"tidings/services"
 )
 
 func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.SetDisplayPolicyInput) (*graph.SetDisplayPolicyPayload, error) {
@@ -32,9 +33,32 @@ func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.Set
 	return &graph.SetDisplayPolicyPayload{Policy: *graphPolicy(policy), Badges: badges}, err
 }
 
+func (r *mutationResolver) SetGroupPolicy(ctx context.Context, input graph.SetGroupPolicyInput) (*graph.SetGroupPolicyPayload, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	op, err := r.Chat.SetGroupPolicy(viewer.Number, input.Policy)
+	if err != nil {
+		return nil, err
+	}
+	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := r.Chat.GroupPolicy(ctx, viewer.Number)
+	return &graph.SetGroupPolicyPayload{Policy: policy, Badges: badges}, err
+}
+
 func (r *viewerResolver) DisplayPolicy(ctx context.Context, obj *graph.Viewer) (*graph.DisplayPolicy, error) {
 	return dataloader.Shared(ctx, policyKey{}, func(ctx context.Context) (*graph.DisplayPolicy, error) {
 		policy, err := r.Badge.Policy(ctx, obj.Number)
 		return graphPolicy(policy), err
+	})
+}
+
+func (r *viewerResolver) GroupPolicy(ctx context.Context, obj *graph.Viewer) (services.GroupPolicy, error) {
+	return dataloader.Shared(ctx, groupPolicyKey{}, func(ctx context.Context) (services.GroupPolicy, error) {
+		return r.Chat.GroupPolicy(ctx, obj.Number)
 	})
 }

@@ -56,6 +56,8 @@ type (
 	digestKey    int64 // since when, in microseconds
 	policyKey    struct{}
 	nodesKey     struct{}
+
+	groupPolicyKey struct{}
 )
 
 // viewer is who asks: a token with the scope viewer that names a user.

@@ -63,6 +63,19 @@ func ParseMessageID(field, id string) (MessageID, error) {
 	return MessageID(place), err
 }
 
+// GroupPolicy says who may add a user to a GROUP or a ROOM.
+type GroupPolicy string
+
+// The group policies. A block refuses whatever the policy is.
+const (
+	AddedByEveryone  GroupPolicy = "EVERYONE" // of a user who never set another
+	AddedByFollowees GroupPolicy = "WHO_I_FOLLOW"
+	AddedByNobody    GroupPolicy = "NOBODY"
+)
+
+// GroupPolicies lists every group policy.
+var GroupPolicies = []GroupPolicy{AddedByEveryone, AddedByFollowees, AddedByNobody}
+
 // ConversationKind says what a conversation is, and so how large it may be.
 type ConversationKind string
 

@@ -60,7 +60,8 @@ func New(cfg Config) *Service {
 
 // Create is the command that makes a conversation of its creator and others, and answers its id. Two people have one DIRECT:
 // making it again answers the same, and opens it if a block had closed it. INVALID for a title that is too long, or for
-// members that do not fit the kind; NOT_FOUND while the creator and one of the others are parted by a block.
+// members that do not fit the kind; NOT_FOUND while the creator and one of the others are parted by a block, and for a GROUP or
+// ROOM also while the group policy of one of the others keeps the creator from adding them.
 func (s *Service) Create(creator services.UserNumber, kind services.ConversationKind, title string, others []services.UserNumber) (*jobs.Command, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err
@@ -80,7 +81,11 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 	return &jobs.Command{
 		Name: "createConversation", Actor: creator, Input: fmt.Sprint(kind, title, members),
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
-			if err := meets(ctx, tx, creator, "memberIds", members); err != nil {
+			refused := (*store.Tx).Apart
+			if kind != services.DirectConversation {
+				refused = adding(0)
+			}
+			if err := meets(ctx, tx, creator, "memberIds", members, refused); err != nil {
 				return nil, err
 			}
 			var created bool
@@ -105,13 +110,24 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 	}, nil
 }
 
-// meets holds that a user may come together with others: NOT_FOUND, as for somebody who is not there, while there is a block
-// between them and one of the others. None changes until the transaction ends.
-func meets(ctx context.Context, tx *store.Tx, user services.UserNumber, argument string, others []services.UserNumber) error {
+// refusal lists those of some users with whom one cannot begin something.
+type refusal func(tx *store.Tx, ctx context.Context, user services.UserNumber, others []services.UserNumber) ([]services.UserNumber, error)
+
+// adding is the refusal of those whom a user cannot add to a GROUP or ROOM, 0 for one that is to be created.
+func adding(id services.ConversationID) refusal {
+	return func(tx *store.Tx, ctx context.Context, user services.UserNumber, others []services.UserNumber) ([]services.UserNumber, error) {
+		return tx.RefuseAdder(ctx, user, id, others)
+	}
+}
+
+// meets is the error of a user who begins something with others: NOT_FOUND, as for a user who does not exist, while one of
+// them is refused. A block and a policy answer alike, so that neither is disclosed. No block between them changes until the
+// transaction ends.
+func meets(ctx context.Context, tx *store.Tx, user services.UserNumber, argument string, others []services.UserNumber, refused refusal) error {
 	if err := tx.HoldRestrictions(ctx, user); err != nil {
 		return err
 	}
-	apart, err := tx.Apart(ctx, user, others)
+	apart, err := refused(tx, ctx, user, others)
 	if err != nil || len(apart) == 0 {
 		return err
 	}

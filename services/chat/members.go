@@ -24,7 +24,8 @@ func (s *Service) Join(user services.UserNumber, id services.ConversationID) *jo
 }
 
 // AddMembers is the command by which a member lets others in. Who is a member already stays as he is. CONFLICT for a DIRECT
-// conversation, and beyond the size of a GROUP; NOT_FOUND while the member and one of the others are parted by a block.
+// conversation, and beyond the size of a GROUP; NOT_FOUND while the member and one of the others are parted by a block,
+// and while the group policy of one who would be added keeps the member from it.
 func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
@@ -37,7 +38,7 @@ func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID,
 		if c.Kind == services.DirectConversation {
 			return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and stays with its two members", id.GlobalID())
 		}
-		if err := meets(ctx, tx, by, "userIds", users); err != nil {
+		if err := meets(ctx, tx, by, "userIds", users, adding(id)); err != nil {
 			return nil, err
 		}
 		added, err := tx.AddMembers(ctx, c, users)

@@ -215,6 +215,8 @@ func (d dialect) bindOne(arg any) any {
 		return int64(value)
 	case services.ConversationKind:
 		return string(value)
+	case services.GroupPolicy:
+		return string(value)
 	case services.CountingWay:
 		return string(value)
 	case services.Category:

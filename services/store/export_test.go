@@ -67,7 +67,7 @@ var Statements = map[string]statement{
 	"mentions": factsByCategory[services.CategoryMention].named, "mentionsOfSubject": factsByCategory[services.CategoryMention].ofSubject,
 	"follows": factsByCategory[services.CategoryFollow].named, "followsOfSubject": factsByCategory[services.CategoryFollow].ofSubject,
 	"edge": oneEdge, "followStands": followStands, "restrictionsBetween": restrictionsBetween, "showFollow": showFollow, "blocksBetween": blocksBetween,
-	"listMutes": restrictionTables[services.Mute].list, "countBlocks": restrictionTables[services.Block].count, "lockUsers": lockUsers, "holdUsers": holdUsers, "blockersOf": blockersOf, "causesOfActor": causesOfActor, "isDirect": isDirect, "hiddenAuthors": hiddenAuthors, "blocksWith": blocksWith,
+	"listMutes": restrictionTables[services.Mute].list, "countBlocks": restrictionTables[services.Block].count, "lockUsers": lockUsers, "holdUsers": holdUsers, "blockersOf": blockersOf, "causesOfActor": causesOfActor, "isDirect": isDirect, "hiddenAuthors": hiddenAuthors, "refusesAdder": refusesAdder, "oneGroupPolicy": oneGroupPolicy, "blocksWith": blocksWith,
 	"authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "firstDue": firstDue,
 	"readNotices": readNotices, "trimAnnouncements": trimAnnouncements, "announcementsByID": announcementsByID,
 	"userNotices": userNotices, "resetDormant": resetDormant, "forgetDots": forgetDots, "noticesAfter": noticesAfter, "dropNotices": dropNotices,

@@ -19,6 +19,11 @@ var (
 
 	setPolicy = newStatement("set a display policy", `UPDATE display_policies
 		SET ver = $2, out_of_total = $3, as_dot = $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
+
+	oneGroupPolicy = newStatement("a group policy", `SELECT policy FROM group_policies WHERE user_number = $1`)
+
+	setGroupPolicy = newStatement("set a group policy", `INSERT INTO group_policies (user_number, policy) VALUES ($1, $2)
+		ON CONFLICT (user_number) DO UPDATE SET policy = excluded.policy`)
 )
 
 // ChangePolicy changes how a user wants his badges shown, one change after the other, and answers what stands. The
@@ -50,4 +55,17 @@ func (r runner) policy(ctx context.Context, st statement, user services.UserNumb
 	_, err = r.one(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
 	policy.OutOfTotal, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
 	return policy, err
+}
+
+// GroupPolicy is who may add a user to groups and rooms.
+func (s *Store) GroupPolicy(ctx context.Context, user services.UserNumber) (services.GroupPolicy, error) {
+	policy := services.AddedByEveryone
+	_, err := s.one(ctx, oneGroupPolicy, []any{user}, &policy)
+	return policy, err
+}
+
+// SetGroupPolicy sets who may add a user to groups and rooms.
+func (tx *Tx) SetGroupPolicy(ctx context.Context, user services.UserNumber, policy services.GroupPolicy) error {
+	_, err := tx.run(ctx, setGroupPolicy, user, policy)
+	return err
 }

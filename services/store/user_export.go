@@ -68,6 +68,7 @@ var exports = []exported{
 		WHERE u.user_number = $1 ORDER BY s.bit`),
 	export("displayPolicy", "outOfTotal sources, asDot sources, quietFrom number, quietTo number, offsetEast number",
 		`SELECT out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE user_number = $1`),
+	export("groupPolicy", "policy text", `SELECT policy FROM group_policies WHERE user_number = $1`),
 	export("conversation", "id conversation, kind text, title text, joinedAt time, leftAt time, muted bool, readUpTo number, mentions number",
 		`SELECT c.id, c.kind, c.title, m.joined_at, m.left_at, m.muted, m.base, m.mentions
 		FROM conversation_members m JOIN conversations c ON c.id = m.conversation WHERE m.user_number = $1 ORDER BY c.id`),

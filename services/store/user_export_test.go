@@ -46,6 +46,7 @@ var life = []string{
 	`INSERT INTO segments (name, bit) VALUES ('beta', 0), ('staff', 2), ('last', 63)`,
 	`INSERT INTO user_segments (user_number, ver, segments) VALUES (1, 1, -9223372036854775804)`,
 	`INSERT INTO display_policies (user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES (1, 1, 3, 0, 60, 120, -30)`,
+	`INSERT INTO group_policies (user_number, policy) VALUES (1, 'NOBODY'), (2, 'WHO_I_FOLLOW')`,
 	`INSERT INTO conversations (id, kind, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before) VALUES (5, 'GROUP', 'us', 1, 2, 1000000, 2, 'WRITE', 1, 0, 0, 0)`,
 	`INSERT INTO conversation_members (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at) VALUES
 		(5, 1, 1, 0, 1, 0, 1, TRUE, FALSE, 1000000, 0), (5, 2, 2, 0, 1, 0, 0, FALSE, FALSE, 1000000, 2000000)`,
@@ -79,6 +80,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"segment","name":"staff"}
 {"type":"segment","name":"last"}
 {"type":"displayPolicy","outOfTotal":["HOME_FEED","NOTIFICATIONS"],"asDot":[],"quietFrom":60,"quietTo":120,"offsetEast":-30}
+{"type":"groupPolicy","policy":"NOBODY"}
 {"type":"conversation","id":"conversation:5","kind":"GROUP","title":"us","joinedAt":"1970-01-01T00:00:01Z","leftAt":null,"muted":true,"readUpTo":1,"mentions":1}
 {"type":"message","conversation":"conversation:5","number":1,"body":"mine","sentAt":"1970-01-01T00:00:01Z","recalledAt":null}
 {"type":"messageMention","conversation":"conversation:5","number":2}

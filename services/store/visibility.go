@@ -87,9 +87,19 @@ func (tx *Tx) visible(ctx context.Context, viewer, author services.UserNumber, e
 }
 
 // A block ends what two users can begin with each other, whoever of them made it.
-var blocksWith = newStatement("blocks between a user and others", `
+const blocksWithText = `
 SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
-UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
+UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`
+
+var (
+	blocksWith = newStatement("blocks between a user and others", blocksWithText)
+
+	// Members of the conversation $3 are not added, so that their policies do not matter.
+	refusesAdder = newStatement("users whom another cannot add", blocksWithText+`
+UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 BIGINT} AND p.user_number <> $1
+	AND (p.policy = 'NOBODY' OR p.policy = 'WHO_I_FOLLOW' AND NOT EXISTS (SELECT 1 FROM follows f WHERE f.follower = p.user_number AND f.followee = $1))
+	AND NOT EXISTS (SELECT 1 FROM conversation_members m WHERE m.conversation = $3 AND m.user_number = p.user_number AND m.left_at = 0)`)
+)
 
 // Apart lists those of some users between whom and one there is a block, whoever of the two made it.
 func (tx *Tx) Apart(ctx context.Context, user services.UserNumber, others []services.UserNumber) ([]services.UserNumber, error) {
@@ -97,6 +107,12 @@ func (tx *Tx) Apart(ctx context.Context, user services.UserNumber, others []serv
 		return nil, nil
 	}
 	return tx.numbers(ctx, blocksWith, user, others)
+}
+
+// RefuseAdder lists those of some users whom one cannot add to a GROUP or ROOM: because of a block, whoever of the two made it,
+// or because of their group policy. id is 0 for a conversation that is to be created; the policies of its members do not count.
+func (tx *Tx) RefuseAdder(ctx context.Context, adder services.UserNumber, id services.ConversationID, users []services.UserNumber) ([]services.UserNumber, error) {
+	return tx.numbers(ctx, refusesAdder, adder, users, id)
 }
 
 // NoUser is services.NoUser for a user whom the caller names and who is there.

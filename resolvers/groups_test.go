@@ -1,0 +1,184 @@
+package resolvers
+
+import (
+	"fmt"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store/storetest"
+)
+
+// onEachSQL runs a test on SQLite and on PostgreSQL.
+func onEachSQL(t *testing.T, test func(t *testing.T, a *api)) {
+	for name, open := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres} {
+		t.Run(name, func(t *testing.T) { test(t, newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: open(t)}), 3, 5)) })
+	}
+}
+
+// setGroupPolicy says who may add a user.
+func (a *api) setGroupPolicy(key, policy string) {
+	a.t.Helper()
+	got := a.must(key, `mutation($p: GroupPolicy!) { setGroupPolicy(input: {policy: $p}) { policy badges { version } } }`, map[string]any{"p": policy})
+	if got.at("setGroupPolicy", "policy") != policy {
+		a.t.Fatalf("the policy is %+v, want %s", got, policy)
+	}
+}
+
+// create makes a conversation of a user and others, if nobody refuses.
+func (a *api) create(key, kind string, others ...string) answer {
+	a.t.Helper()
+	return a.as(key, `mutation($k: ConversationKind!, $m: [ID!]!) { createConversation(input: {kind: $k, memberIds: $m}) { conversation { id memberCount } } }`,
+		map[string]any{"k": kind, "m": userIDs(others)})
+}
+
+// add lets others into a conversation, if nobody refuses.
+func (a *api) add(key, conversation string, others ...string) answer {
+	a.t.Helper()
+	return a.as(key, `mutation($c: ID!, $m: [ID!]!) { addMembers(input: {conversationId: $c, userIds: $m}) { conversation { memberCount } } }`,
+		map[string]any{"c": conversation, "m": userIDs(others)})
+}
+
+func userIDs(keys []string) []string {
+	ids := []string{}
+	for _, key := range keys {
+		ids = append(ids, "user:"+key)
+	}
+	return ids
+}
+
+// isIn counts the conversations that a user is a member of.
+func (a *api) isIn(key string) int {
+	a.t.Helper()
+	edges, _ := a.must(key, `{ viewer { conversations(first: 100) { edges { cursor } } } }`, nil).at("viewer", "conversations", "edges").([]any)
+	return len(edges)
+}
+
+// wantNoUser holds that an answer refuses a user in the words in which it refuses one who does not exist, and that they were
+// put into nothing.
+func (a *api) wantNoUser(what string, got answer, argument, key string, before int) {
+	a.t.Helper()
+	want := fmt.Sprintf("%s: there is no user %q", argument, key)
+	message := got.at("ingest", "results", 0, "error", "message")
+	code := got.at("ingest", "results", 0, "error", "code")
+	if len(got.Errors) > 0 {
+		code, message = string(got.code()), got.Errors[0].Message
+	}
+	if code != string(services.NotFound) || message != want {
+		a.t.Errorf("%s answers %v %v, want %q: %+v", what, code, message, want, got)
+	}
+	if after := a.isIn(key); after != before {
+		a.t.Errorf("%s: %s is in %d conversations, was in %d", what, key, after, before)
+	}
+}
+
+// waysIn are the ways by which one user can put another, bob, into a conversation; asked is the argument that names bob.
+var waysIn = []struct {
+	name, asked string
+	direct      bool
+	take        func(a *api, adder string) answer
+}{
+	{"createConversation GROUP", "memberIds", false, func(a *api, adder string) answer { return a.create(adder, "GROUP", "other", "bob") }},
+	{"createConversation ROOM", "memberIds", false, func(a *api, adder string) answer { return a.create(adder, "ROOM", "bob") }},
+	{"createConversation DIRECT", "memberIds", true, func(a *api, adder string) answer { return a.create(adder, "DIRECT", "bob") }},
+	{"addMembers GROUP", "userIds", false, func(a *api, adder string) answer {
+		return a.add(adder, a.talk("GROUP", adder, "other"), "bob", "third")
+	}},
+	{"addMembers ROOM", "userIds", false, func(a *api, adder string) answer { return a.add(adder, a.talk("ROOM", adder), "bob") }},
+	{"ingest createConversation", "memberIds", false, func(a *api, adder string) answer {
+		return a.ingest(event{"createConversation": event{"as": "user:" + adder, "kind": "GROUP", "memberIds": []string{"user:bob"}}})
+	}},
+	{"ingest addMembers", "userIds", false, func(a *api, adder string) answer {
+		return a.ingest(event{"addMembers": event{"as": "user:" + adder, "conversationId": a.talk("ROOM", adder), "userIds": []string{"user:bob"}}})
+	}},
+}
+
+func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
+	onEachSQL(t, func(t *testing.T, a *api) {
+		a.Named("other", "third", "stranger", "followee", "bob")
+		if got := a.must("bob", `{ viewer { groupPolicy } }`, nil); got.at("viewer", "groupPolicy") != "EVERYONE" {
+			t.Errorf("before any was set: %+v", got)
+		}
+		a.must("bob", `mutation { follow(input: {userId: "user:followee"}) { user { id } } }`, nil)
+		for _, adder := range []string{"stranger", "followee"} { // the one DIRECT conversation of each stands
+			a.talk("DIRECT", adder, "bob")
+		}
+		for _, policy := range []struct {
+			name string
+			lets []string
+		}{{"EVERYONE", []string{"stranger", "followee"}}, {"WHO_I_FOLLOW", []string{"followee"}}, {"NOBODY", nil}, {"EVERYONE", []string{"stranger", "followee"}}} {
+			a.setGroupPolicy("bob", policy.name)
+			for _, adder := range []string{"stranger", "followee"} {
+				allowed := len(policy.lets) == 2 || len(policy.lets) == 1 && policy.lets[0] == adder
+				for _, way := range waysIn {
+					what, before := fmt.Sprint(policy.name, ": ", way.name, " by a ", adder), a.isIn("bob")
+					got := way.take(a, adder)
+					if !allowed && !way.direct {
+						a.wantNoUser(what, got, way.asked, "bob", before)
+						continue
+					}
+					added := before + 1
+					if way.direct {
+						added = before
+					}
+					if after := a.isIn("bob"); len(got.Errors) > 0 || got.at("ingest", "results", 0, "error") != nil || after != added {
+						t.Errorf("%s: bob was in %d and is in %d: %+v", what, before, after, got)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The policy is looked at when a user is added, and not for what stands or what they do themselves.
+func TestGroupPolicyIsOfBeingAddedAlone(t *testing.T) {
+	onEachSQL(t, func(t *testing.T, a *api) {
+		a.Named("alice", "bob", "carol")
+		group, room := a.talk("GROUP", "alice", "bob"), a.talk("ROOM", "alice")
+		a.setGroupPolicy("bob", "NOBODY")
+		a.say("alice", group, "user:bob")
+		a.wantWaits("a member is mentioned by one who may not add them", "bob", "1+1")
+		if got := a.add("alice", group, "bob", "carol"); len(got.Errors) > 0 || got.at("addMembers", "conversation", "memberCount") != 3.0 {
+			t.Errorf("a member who is named again: %+v", got)
+		}
+		a.must("bob", `mutation($c: ID!) { joinConversation(input: {conversationId: $c}) { conversation { id } } }`, map[string]any{"c": room})
+		if got := a.create("bob", "GROUP", "alice"); len(got.Errors) > 0 {
+			t.Errorf("bob makes a group: %+v", got)
+		}
+		a.must("bob", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})
+		a.wantNoUser("who has quit is added again", a.add("alice", group, "bob"), "userIds", "bob", 2)
+	})
+}
+
+// Following is what counts, at the moment of the call; a block goes before it.
+func TestWhoIsNoLongerFollowedCannotAdd(t *testing.T) {
+	onEachSQL(t, func(t *testing.T, a *api) {
+		a.Named("alice", "bob")
+		a.about("bob", "follow", "user:alice")
+		a.setGroupPolicy("bob", "WHO_I_FOLLOW")
+		a.talk("GROUP", "alice", "bob")
+		a.about("alice", "follow", "user:bob")
+		a.about("bob", "unfollow", "user:alice")
+		a.wantNoUser("only the adder follows", a.create("alice", "GROUP", "bob"), "memberIds", "bob", 1)
+		a.about("bob", "follow", "user:alice")
+		a.talk("GROUP", "alice", "bob")
+		a.about("bob", "block", "user:alice")
+		a.wantNoUser("a block", a.create("alice", "GROUP", "bob"), "memberIds", "bob", 2)
+	})
+}
+
+func TestSetGroupPolicyRefusesWhatIsNone(t *testing.T) {
+	a := newAPI(t)
+	for _, policy := range []any{"FRIENDS", "everyone", nil, 1} {
+		got := a.as("bob", `mutation($p: GroupPolicy!) { setGroupPolicy(input: {policy: $p}) { policy } }`, map[string]any{"p": policy})
+		if got.code() != services.Invalid {
+			t.Errorf("%v: %+v", policy, got)
+		}
+	}
+	if got := a.ask("", nil, `mutation { setGroupPolicy(input: {policy: NOBODY}) { policy } }`, nil); got.code() != services.Unauthenticated {
+		t.Errorf("without a token: %+v", got)
+	}
+	if got := a.must("bob", `{ viewer { groupPolicy } }`, nil); got.at("viewer", "groupPolicy") != "EVERYONE" {
+		t.Errorf("after all of these: %+v", got)
+	}
+}
