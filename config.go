@@ -22,6 +22,8 @@ type Config struct {
 	Redis    string `flag:"redis" env:"REDIS_URL" default:"auto" unit:"URL" secret:"url" help:"redis://, rediss://, unix://, redis+sentinel://H1:P,H2:P/MASTER, redis+cluster://H1:P,H2:P; private: a redis-server of our own; embedded: in this process; auto: private if redis-server is in PATH, else embedded"`
 	Node     string `flag:"node" env:"TIDINGS_NODE" default:"" unit:"NAME" help:"this node's name among those on one Redis and one PostgreSQL; started again under it after a crash, it goes on with its work at once; 1 to 64 of letters, digits, '.', '_', '-'; empty: host, process and chance"`
 
+	Operations string `flag:"operations-listen" env:"TIDINGS_OPERATIONS_LISTEN" default:"" unit:"HOST:PORT" help:"where to serve /metrics and GraphiQL to operators, with /graphql, /healthz and /readyz; empty: nowhere; in development mode --listen serves them all too"`
+
 	JWTSecret    string   `flag:"jwt-secret" env:"TIDINGS_JWT_SECRET" default:"" unit:"TEXT" secret:"all" help:"the key of HS256 tokens, at least 32 bytes; better in the environment, for others can read a command line"`
 	JWTPublicKey string   `flag:"jwt-public-key" env:"TIDINGS_JWT_PUBLIC_KEY" default:"" unit:"FILE" help:"the PEM public key of RS256 or EdDSA tokens"`
 	JWKS         string   `flag:"jwks" env:"TIDINGS_JWKS" default:"" unit:"FILE|URL" secret:"url" help:"a JSON Web Key Set, as a file or an http(s) address"`

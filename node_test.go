@@ -88,7 +88,7 @@ func startNode(tb testing.TB, options nodeOptions) *node {
 // serveFor runs the node as the program does, or, when it is manual, only answers requests.
 func (n *node) serveFor(ctx context.Context, manual bool, listener net.Listener) error {
 	if !manual {
-		return n.run(ctx, listener)
+		return n.run(ctx, listeners{public: listener})
 	}
 	go func() {
 		<-ctx.Done()

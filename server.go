@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -94,8 +93,9 @@ type server struct {
 	hub     *push.Hub
 	limiter *ratelimit.Limiter
 	sockets *transport.Sockets
-	http    *http.Server
+	http    *http.Server // for everybody
 
+	operations  *http.Server // for operators; not started without a listener
 	connections *transport.Connections
 	ready       readiness
 }
@@ -106,20 +106,20 @@ func serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return fmt.Errorf("--data %s: the folder cannot be made: %w", cfg.Data, err)
 	}
-	listener, err := net.Listen("tcp", cfg.Listen)
+	at, err := listen(cfg)
 	if err != nil {
-		return fmt.Errorf("--listen %s: %w", cfg.Listen, err)
+		return err
 	}
-	defer func() { _ = listener.Close() }() // closed by http.Server by then, except when the start failed
+	defer at.close() // closed by http.Server by then, except when the start failed
 	s, err := newServer(ctx, cfg, services.SystemClock{}, log)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "Tidings serves http://%s (GraphiQL: http://%s/graphiql)\n", listener.Addr(), listener.Addr())
+	fmt.Fprintln(stdout, "Tidings serves "+at.text(cfg.Development()))
 	if cfg.Development() {
 		log.Warn("development mode: tokens like dev:alice are taken, and only loopback is served; configure a key for production")
 	}
-	return s.runUntilGone(ctx, listener)
+	return s.runUntilGone(ctx, at)
 }
 
 // goneWithin is how long after SIGTERM the process ends whatever it waits for still. What was acknowledged is on disk by then,
@@ -127,12 +127,12 @@ func serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 const goneWithin = 14 * time.Second
 
 // runUntilGone is run, but for a drain that does not come to its end: a job or a request that an engine holds up.
-func (s *server) runUntilGone(ctx context.Context, listener net.Listener) error {
+func (s *server) runUntilGone(ctx context.Context, at listeners) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(goneWithin, end) })()
 	ended := make(chan error, 1)
-	go func() { ended <- s.run(ctx, listener) }()
+	go func() { ended <- s.run(ctx, at) }()
 	select {
 	case err := <-ended:
 		return err
@@ -204,12 +204,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, QueryCacheBytes: int64(cfg.QueryCache), AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
 	s.connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
-	s.http = &http.Server{
-		Handler: s.routes(graphql), ReadHeaderTimeout: min(5*time.Second, cfg.RequestDeadline), ReadTimeout: cfg.RequestDeadline,
-		// From the request's first line on: what is slow to come, to work out and to be taken has time for each.
-		WriteTimeout: cfg.RequestDeadline + cfg.OperationTimeout + cfg.AnswerDeadline, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	s.http, s.operations = s.httpServer(s.routes(graphql, cfg.Development())), s.httpServer(s.routes(graphql, true))
 	return s, nil
 }
 
@@ -291,35 +286,18 @@ func (s *server) leave(ctx context.Context, users []services.UserNumber) error {
 	return s.redis.Leave(ctx, users)
 }
 
-func (s *server) routes(graphql http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/graphql", graphql)
-	page := web.GraphiQL(web.GraphiQLConfig{Development: s.cfg.Development(), Version: version()})
-	mux.Handle("/graphiql", page)
-	mux.Handle("/graphiql/", page)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.Handle("GET /readyz", &s.ready)
-	mux.Handle("GET /metrics", s.metrics())
-	mux.Handle("GET /{$}", http.RedirectHandler("/graphiql", http.StatusFound))
-	if s.cfg.Development() {
-		return transport.LoopbackOnly(mux)
-	}
-	return mux
-}
-
 // run serves until ctx ends or a part fails for good, and drains in this order: what brings new work first, what
 // finishes work next, the engines last.
 //
 //	not ready; workers stop claiming and finish what they hold; subscriptions are refused and sockets closed with 1012,
-//	spread over the drain time; HTTP requests end; the hub takes this node out of Redis; SQL is flushed and closed; Redis,
+//	spread over the drain time; HTTP requests on both listeners end; the hub takes this node out of Redis; SQL is flushed and closed; Redis,
 //	with the private server, is last.
-func (s *server) run(ctx context.Context, listener net.Listener) error {
+func (s *server) run(ctx context.Context, at listeners) error {
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorkers()
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
-	failed := make(chan error, 1)
-	go func() { failed <- s.http.Serve(s.connections.Bound(listener)) }()
+	failed := s.serveAt(at)
 	heart := s.fanout.Heartbeat()
 	if err := heart.Begin(ctx); err != nil {
 		s.log.Warn("jobs of the process before may wait until their leases end", "error", err)
@@ -339,7 +317,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 	defer cancel()
 	s.sockets.Drain(deadline, s.cfg.Drain)
 	s.hub.Drain()
-	if err := s.http.Shutdown(deadline); err != nil {
+	if err := s.shutdown(deadline); err != nil {
 		s.log.Warn("requests were cut off", "error", err)
 	}
 	<-working

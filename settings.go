@@ -192,7 +192,8 @@ const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key
 
 // checks holds what a setting asks for beyond bounds: each answers why the value cannot be, or "".
 var checks = map[string]func(c Config) string{
-	"listen":             checkListen,
+	"listen":             func(c Config) string { return c.checkAddress(c.Listen) },
+	"operations-listen":  checkOperations,
 	"data":               func(c Config) string { return when(c.Data == "", "the name of a folder is needed") },
 	"database":           checkDatabase,
 	"redis":              checkRedis,
@@ -247,8 +248,19 @@ func when(fault bool, reason string) string {
 	return ""
 }
 
-func checkListen(c Config) string {
-	host, port, err := net.SplitHostPort(c.Listen)
+func checkOperations(c Config) string {
+	switch {
+	case c.Operations == "":
+		return ""
+	case c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
+		return "another address than that of --listen is needed"
+	}
+	return c.checkAddress(c.Operations)
+}
+
+// checkAddress looks at where a listener is to serve.
+func (c Config) checkAddress(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return "HOST:PORT is needed, like 127.0.0.1:8080"
 	}

@@ -11,10 +11,10 @@ import (
 
 func (r *Resolver) policyEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
 	if group := event.SetGroupPolicy; group != nil {
-		op, err := as(ctx, r, group.As, func(actor services.UserNumber) (*jobs.Command, error) {
+		cmd, err := as(ctx, r, group.As, func(actor services.UserNumber) (*jobs.Command, error) {
 			return r.Chat.SetGroupPolicy(actor, group.Policy)
 		})
-		return &happening{op, "", group.Key}, err
+		return &happening{cmd, "", group.Key}, err
 	}
 	set := event.SetDisplayPolicy
 	if set == nil {
