@@ -38,9 +38,10 @@ var lines = map[string]int{
 	"services/jobs":      5,
 	"services/mirror":    5,
 	"services/ratelimit": 5,
-	"services/store":     6,
-	"services/rdb":       6,
-	"services":           7,
+	"services/changelog": 6,
+	"services/store":     7,
+	"services/rdb":       7,
+	"services":           8,
 }
 
 // testHelpers are packages that only tests import. Each belongs to its parent, and may import it.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -36,6 +37,6 @@ func (m *Mirror) loadActivity(ctx context.Context) error {
 
 // AppendActivityChange writes into the log that the thresholds were set, in the transaction that sets them.
 func AppendActivityChange(ctx context.Context, tx *store.Tx) error {
-	_, err := appendChange(ctx, tx, LogActivity, "", struct{}{})
+	_, err := changelog.Append(ctx, tx, LogActivity, "", struct{}{})
 	return err
 }

@@ -2,10 +2,9 @@ package mirror
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -25,7 +24,7 @@ type FanoutChange struct {
 // Append writes the change into the log, in the transaction of the fact, and answers its version. Whoever locks the author's
 // row as well locks the log before it: see store.Tx.LockLog.
 func (c PullChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
-	if version, err = appendChange(ctx, tx, LogPull, UserNumberText(c.Author), c); err != nil {
+	if version, err = changelog.Append(ctx, tx, LogPull, UserNumberText(c.Author), c); err != nil {
 		return 0, err
 	}
 	return version, tx.SetPulledVersion(ctx, c.Author, version)
@@ -33,33 +32,16 @@ func (c PullChange) Append(ctx context.Context, tx *store.Tx) (version uint64, e
 
 // Append writes the change into the log, in the transaction of the fact.
 func (c FanoutChange) Append(ctx context.Context, tx *store.Tx) error {
-	_, err := appendChange(ctx, tx, LogFanout, c.Post.String(), c)
+	_, err := changelog.Append(ctx, tx, LogFanout, c.Post.String(), c)
 	return err
-}
-
-func appendChange(ctx context.Context, tx *store.Tx, kind, key string, change any) (version uint64, err error) {
-	payload, err := json.Marshal(change)
-	if err != nil {
-		return 0, err
-	}
-	return tx.AppendLog(ctx, kind, key, payload)
 }
 
 // ParsePullChange reads an entry of the kind LogPull.
-func ParsePullChange(entry store.LogEntry) (change PullChange, err error) {
-	err = json.Unmarshal(entry.Payload, &change)
-	return change, unread(entry, err)
+func ParsePullChange(entry changelog.Entry) (PullChange, error) {
+	return changelog.Parse[PullChange](entry)
 }
 
 // ParseFanoutChange reads an entry of the kind LogFanout.
-func ParseFanoutChange(entry store.LogEntry) (change FanoutChange, err error) {
-	err = json.Unmarshal(entry.Payload, &change)
-	return change, unread(entry, err)
-}
-
-func unread(entry store.LogEntry, err error) error {
-	if err != nil {
-		err = fmt.Errorf("entry %d of the log %s: %w", entry.Version, entry.Kind, err)
-	}
-	return err
+func ParseFanoutChange(entry changelog.Entry) (FanoutChange, error) {
+	return changelog.Parse[FanoutChange](entry)
 }

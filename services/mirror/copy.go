@@ -56,6 +56,12 @@ func (c *copying) take() (posts []services.PostID, users []services.UserNumber) 
 	return posts, users
 }
 
+// copyAtTurn copies what the loop has not.
+func (m *Mirror) copyAtTurn(ctx context.Context) error {
+	m.copyOnce(ctx)
+	return nil
+}
+
 // runCopying copies until ctx ends.
 func (m *Mirror) runCopying(ctx context.Context) {
 	for {
@@ -74,8 +80,8 @@ func (m *Mirror) copyOnce(ctx context.Context) {
 	if len(ids)+len(numbers) == 0 {
 		return
 	}
-	posts, _ := m.posts.many(ids)
-	users, _ := m.users.many(numbers)
+	posts, _ := m.posts.GetAll(ids)
+	users, _ := m.users.GetAll(numbers)
 	if err := m.copies.PutCopies(ctx, slices.Collect(maps.Values(posts)), slices.Collect(maps.Values(users))); err != nil {
 		m.log.Debug("copies were not written to Redis", "error", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -22,7 +23,7 @@ type heads struct {
 	mu    sync.RWMutex
 	known map[services.ConversationID]*head
 
-	readers  *readers[services.ConversationID] // who are watched and shown them
+	readers  *changelog.Readers[services.ConversationID] // who are watched and shown them
 	watchers map[services.ConversationID][]chan struct{}
 }
 
@@ -32,10 +33,10 @@ type head struct {
 	asked    time.Time
 }
 
-func newHeads() heads {
+func newHeads(f *changelog.Follower) heads {
 	return heads{
 		known:    map[services.ConversationID]*head{},
-		readers:  newReaders[services.ConversationID](),
+		readers:  changelog.NewReaders[services.ConversationID](f),
 		watchers: map[services.ConversationID][]chan struct{}{},
 	}
 }
@@ -104,7 +105,7 @@ func (m *Mirror) HeadMoved(moved store.Head) {
 		m.heads.raise(moved)
 	}
 	m.heads.mu.Unlock()
-	tellReaders(m, m.heads.readers)
+	m.heads.readers.Notify()
 }
 
 // WatchHead answers a channel that has a token when the head of a conversation has moved since the last one was taken,
@@ -135,7 +136,7 @@ func (h *heads) raise(moved store.Head) {
 		return
 	}
 	known.number = moved.Number
-	h.readers.moved(moved.Conversation)
+	h.readers.Moved(moved.Conversation)
 }
 
 func (h *heads) wake(id services.ConversationID) {
@@ -152,11 +153,11 @@ func (m *Mirror) lookAtHeads(ctx context.Context) error {
 	now := m.clock.Now()
 	m.heads.mu.Lock()
 	maps.DeleteFunc(m.heads.known, func(id services.ConversationID, head *head) bool {
-		return now.Sub(head.asked) > headsKeptFor && len(m.heads.watchers[id]) == 0 && !m.heads.readers.has(id)
+		return now.Sub(head.asked) > headsKeptFor && len(m.heads.watchers[id]) == 0 && !m.heads.readers.Has(id)
 	})
 	ids := slices.Collect(maps.Keys(m.heads.known))
 	var unknown []services.ConversationID // SQL did not answer when somebody wanted to know
-	for _, id := range m.heads.readers.keys() {
+	for _, id := range m.heads.readers.Keys() {
 		if m.heads.known[id] == nil {
 			unknown = append(unknown, id)
 		}
@@ -168,11 +169,11 @@ func (m *Mirror) lookAtHeads(ctx context.Context) error {
 	m.heads.mu.Lock()
 	for _, id := range unknown {
 		if m.heads.known[id] != nil {
-			m.heads.readers.moved(id)
+			m.heads.readers.Moved(id)
 		}
 	}
 	m.heads.mu.Unlock()
-	tellReaders(m, m.heads.readers)
+	m.heads.readers.Notify()
 	return err
 }
 

@@ -2,26 +2,18 @@ package mirror
 
 import "tidings/services"
 
-// Learned is how far this node has learned what the badges of users share with others, of those who are watched: the sum of
-// the sequences of all that Follow said of them, and of the announcements and dots without what time alone changes.
-func (m *Mirror) Learned(users []services.UserNumber) []uint64 {
-	sums := make([]uint64, len(users))
-	notices := 2 * m.notices.version()
+// learned is without what time alone changes.
+func (n *noticeMemory) learned(_ []services.UserNumber, sums []uint64) {
+	learned := 2 * n.version()
 	for i := range sums {
-		sums[i] = notices
+		sums[i] += learned
 	}
-	m.heads.learned(users, sums)
-	m.pulled.learned(users, sums)
-	if m.ShowsReady() {
-		m.shows.learned(users, sums)
-	}
-	return sums
 }
 
 func (h *heads) learned(users []services.UserNumber, sums []uint64) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	h.readers.each(users, func(i int, id services.ConversationID) {
+	h.readers.Each(users, func(i int, id services.ConversationID) {
 		if known := h.known[id]; known != nil {
 			sums[i] += uint64(known.number)
 		}
@@ -31,7 +23,7 @@ func (h *heads) learned(users []services.UserNumber, sums []uint64) {
 func (p *pulled) learned(users []services.UserNumber, sums []uint64) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	p.readers.each(users, func(i int, author services.UserNumber) {
+	p.readers.Each(users, func(i int, author services.UserNumber) {
 		if known := p.authors[author]; known != nil {
 			sums[i] += known.sequence()
 		}
@@ -39,6 +31,9 @@ func (p *pulled) learned(users []services.UserNumber, sums []uint64) {
 }
 
 func (s *showMemory) learned(users []services.UserNumber, sums []uint64) {
+	if !s.following.Loaded() {
+		return
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	s.readers.mu.Lock()

@@ -9,13 +9,11 @@ package mirror
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -33,9 +31,7 @@ type Facts interface {
 	Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error)
 	Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error)
 	UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error)
-	LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]store.LogEntry, error)
-	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
-	LogHeads(ctx context.Context) (map[string]uint64, error)
+	changelog.Log
 	Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error)
 	Notices(ctx context.Context) (store.Notices, error)
 	Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error)
@@ -72,17 +68,17 @@ type Config struct {
 
 // Mirror is the memory of one node. It is safe for concurrent use.
 type Mirror struct {
+	*changelog.Follower
 	facts  Facts
 	copies Copies
 	log    *slog.Logger
-	poll   time.Duration
 
-	posts   *memory[services.PostID, services.Post]
-	users   *memory[services.UserNumber, services.User]
-	numbers *memory[string, services.UserNumber]
+	posts   *changelog.Cache[services.PostID, services.Post]
+	users   *changelog.Cache[services.UserNumber, services.User]
+	numbers *changelog.Cache[string, services.UserNumber]
 	copy    copying
 
-	announcements *memory[services.PostID, services.Announcement]
+	announcements *changelog.Cache[services.PostID, services.Announcement]
 	notices       noticeMemory
 
 	clock services.Clock
@@ -92,24 +88,6 @@ type Mirror struct {
 	unfinished unfinished
 	activity   activity
 	shows      showMemory
-
-	kinds   []logKind
-	seen    map[string]uint64             // kind -> version of the log that memory is at; owned by RunOnce
-	shared  []func()                      // told of changes of what badges share; not changed once Run runs
-	onMoved []func([]services.UserNumber) // told of the readers of what moved; the same
-	wakeUp  chan struct{}
-}
-
-// logKind is what the mirror does with one kind of the log.
-type logKind struct {
-	name string
-	// load brings memory to the state of SQL, or empties it. The log's version is read before it: what is applied
-	// afterwards may be in it already.
-	load func(ctx context.Context) error
-	// apply changes memory as an entry says; nil: whatever changes, all is loaded anew.
-	apply func(entry store.LogEntry)
-	// shared says that badges show it: those who watch theirs are to be told.
-	shared bool
 }
 
 // New makes an empty mirror.
@@ -121,209 +99,62 @@ func New(cfg Config) *Mirror {
 		return n
 	}
 	const capacity = 100_000
-	if cfg.Poll == 0 {
-		cfg.Poll = 500 * time.Millisecond
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = services.SystemClock{}
-	}
+	follower := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Poll: cfg.Poll})
 	m := &Mirror{
-		clock: cfg.Clock, heads: newHeads(), pulled: newPulled(), unfinished: unfinished{posts: map[services.PostID]store.UnfinishedFanout{}},
-		facts: cfg.Facts, copies: cfg.Copies, log: cfg.Log, poll: cfg.Poll,
-		posts:   newMemory[services.PostID](orDefault(cfg.Posts, capacity), func(p services.Post) time.Time { return p.UpdatedAt }),
-		users:   newMemory[services.UserNumber](orDefault(cfg.Users, capacity), func(u services.User) time.Time { return u.UpdatedAt }),
-		numbers: newMemory[string](orDefault(cfg.Users, capacity), func(services.UserNumber) time.Time { return time.Time{} }),
+		Follower: follower, clock: follower.Clock(), facts: cfg.Facts, copies: cfg.Copies, log: cfg.Log,
+		heads: newHeads(follower), pulled: newPulled(follower), unfinished: unfinished{posts: map[services.PostID]store.UnfinishedFanout{}},
+		posts:   changelog.NewCache[services.PostID](orDefault(cfg.Posts, capacity), func(p services.Post) time.Time { return p.UpdatedAt }),
+		users:   changelog.NewCache[services.UserNumber](orDefault(cfg.Users, capacity), func(u services.User) time.Time { return u.UpdatedAt }),
+		numbers: changelog.NewCache[string](orDefault(cfg.Users, capacity), func(services.UserNumber) time.Time { return time.Time{} }),
 		// As many again as run at once: some are read that do not, and it knows of changes of those that nobody read.
-		announcements: newMemory[services.PostID](2*services.MaxAnnouncements, func(a services.Announcement) time.Time { return a.UpdatedAt }),
+		announcements: changelog.NewCache[services.PostID](2*services.MaxAnnouncements, func(a services.Announcement) time.Time { return a.UpdatedAt }),
 
-		copy:   newCopying(),
-		seen:   map[string]uint64{},
-		wakeUp: make(chan struct{}, 1),
+		copy: newCopying(),
 	}
-	m.shows.begin(cfg)
-	m.kinds = []logKind{
-		{name: LogPost, load: emptied(m.posts.clear), apply: m.applyPost},
-		{name: LogProfile, load: emptied(m.users.clear), apply: m.applyProfile},
-		{name: LogNotice, load: m.loadNotices, shared: true},
-		{name: LogPull, load: m.loadPulled, apply: m.applyPull},
-		{name: LogActivity, load: m.loadActivity},
-		{name: LogFanout, load: m.loadUnfinished, apply: m.applyFanout},
-	}
+	m.shows.begin(cfg, follower)
+	m.register()
 	return m
 }
 
-func emptied(clear func()) func(context.Context) error {
-	return func(context.Context) error {
-		clear()
-		return nil
+// register says which kinds of the log memory follows, and which facts beside it.
+func (m *Mirror) register() {
+	for _, kind := range []changelog.Kind{
+		{Name: LogPost, Load: changelog.Emptied(m.posts.Clear), Apply: changelog.Each(m.applyPost)},
+		{Name: LogProfile, Load: changelog.Emptied(m.users.Clear), Apply: changelog.Each(m.applyProfile)},
+		{Name: LogNotice, Load: m.loadNotices, Shared: true},
+		{Name: LogPull, Load: m.loadPulled, Apply: changelog.Each(m.applyPull)},
+		{Name: LogActivity, Load: m.loadActivity},
+		{Name: LogFanout, Load: m.loadUnfinished, Apply: changelog.Each(m.applyFanout)},
+	} {
+		m.Register(kind)
 	}
+	m.shows.following = m.Register(changelog.Kind{Name: LogShow, Load: m.loadShows, Apply: m.applyShows, Followed: m.showsFollowed})
+	// Before the log: a post whose fan-out begins in between is found in one of the two.
+	m.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: m.lookAtWaiting})
+	m.RegisterTurn(changelog.Turn{Name: "pulled posts", When: changelog.AfterLook, Run: m.readWanted})
+	m.RegisterTurn(changelog.Turn{Name: "heads of conversations", When: changelog.AfterLog, Run: m.lookAtHeads})
+	m.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: m.copyAtTurn})
+	m.RegisterLoop(m.runCopying)
+	m.RegisterStream(changelog.Stream{Learned: m.notices.learned})
+	m.RegisterStream(changelog.Stream{Learned: m.heads.learned, Unfollow: m.heads.readers.Unfollow})
+	m.RegisterStream(changelog.Stream{Learned: m.pulled.learned, Unfollow: m.pulled.readers.Unfollow})
+	m.RegisterStream(changelog.Stream{Learned: m.shows.learned, Unfollow: m.shows.readers.leave})
 }
 
-// OnShared registers what is called after something changed that many users' badges show. It is for the time before Run,
-// and what it calls must not block.
-func (m *Mirror) OnShared(call func()) { m.shared = append(m.shared, call) }
-
-// Wake makes the mirror tail the log now rather than at its next turn: the log has grown.
-func (m *Mirror) Wake() {
-	select {
-	case m.wakeUp <- struct{}{}:
-	default:
-	}
-}
-
-// hintGap is the time between two looks at the log that hints ask for: the first at once.
-const hintGap = 10 * time.Millisecond
-
-// Run tails the log until ctx ends: whenever it is woken, and at its turns, when it looks at all else that memory has too.
-// Beside it copies of what was read from SQL are put into Redis.
-func (m *Mirror) Run(ctx context.Context) error {
-	var copier sync.WaitGroup
-	defer copier.Wait()
-	copier.Go(func() { m.runCopying(ctx) })
-	ticker := time.NewTicker(m.poll)
-	defer ticker.Stop()
-	m.step(ctx, m.RunOnce)
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-			m.step(ctx, m.RunOnce)
-		case <-m.wakeUp:
-			m.step(ctx, m.Tail)
-			select {
-			case <-ctx.Done():
-			case <-time.After(hintGap):
-			}
-		}
-	}
-}
-
-func (m *Mirror) step(ctx context.Context, catchUp func(context.Context) (int, error)) {
-	if _, err := catchUp(ctx); err != nil && ctx.Err() == nil {
-		m.log.Warn("the log could not be read; memory may be behind", "error", err)
-	}
-}
-
-// RunOnce catches up with the log and with what is read beside it, and answers how many changes the log had. A kind that is met
-// for the first time, or of which a part was cut off meanwhile, is loaded anew.
-func (m *Mirror) RunOnce(ctx context.Context) (changes int, err error) {
-	var failures []error
-	// Before the log: whose fan-out begins in between is found in one of the two.
-	if err := m.lookAtWaiting(ctx); err != nil {
-		failures = append(failures, fmt.Errorf("posts that wait for their fan-out: %w", err))
-	}
-	changes, err = m.followLog(ctx, func(string, uint64) bool { return true })
-	failures = append(failures, err)
-	if err := m.lookAtHeads(ctx); err != nil {
-		failures = append(failures, fmt.Errorf("heads of conversations: %w", err))
-	}
-	m.copyOnce(ctx)
-	return changes, errors.Join(failures...)
-}
-
-// Tail catches up with the log alone, and answers how many changes it found. Where nothing has changed it is one SELECT.
-func (m *Mirror) Tail(ctx context.Context) (changes int, err error) {
-	heads, err := m.facts.LogHeads(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return m.followLog(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
-}
-
-// followLog applies the changes of those kinds that are not known yet, or have grown beyond the version that memory is at.
-func (m *Mirror) followLog(ctx context.Context, grown func(kind string, at uint64) bool) (changes int, err error) {
-	var failures []error
-	tell := false
-	for _, kind := range m.kinds {
-		if at, known := m.seen[kind.name]; known && !grown(kind.name, at) {
-			continue
-		}
-		n, loaded, err := m.follow(ctx, kind)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("log %s: %w", kind.name, err))
-		}
-		changes += n
-		tell = tell || kind.shared && (n > 0 || loaded)
-	}
-	if err := m.readWanted(ctx); err != nil {
-		failures = append(failures, fmt.Errorf("pulled posts: %w", err))
-	}
-	if !m.ShowsReady() || grown(LogShow, m.ShowsVersion()) {
-		n, err := m.followShows(ctx)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("log %s: %w", LogShow, err))
-		}
-		changes += n
-	}
-	if tell {
-		m.tellShared()
-	}
-	return changes, errors.Join(failures...)
-}
-
-func (m *Mirror) tellShared() {
-	for _, call := range m.shared {
-		call()
-	}
-}
-
-// follow applies what the log of one kind has after the version that memory is at.
-func (m *Mirror) follow(ctx context.Context, kind logKind) (changes int, loaded bool, err error) {
-	const batch = 1000
-	for {
-		at, known := m.seen[kind.name]
-		if !known {
-			if err := m.load(ctx, kind); err != nil {
-				return changes, loaded, err
-			}
-			loaded, at = true, m.seen[kind.name]
-		}
-		entries, err := m.facts.LogAfter(ctx, kind.name, at, batch)
-		if err != nil {
-			return changes, loaded, err
-		}
-		if len(entries) > 0 && (entries[0].Version != at+1 || kind.apply == nil) {
-			delete(m.seen, kind.name)
-			continue
-		}
-		for _, entry := range entries {
-			kind.apply(entry)
-			m.seen[kind.name] = entry.Version
-		}
-		changes += len(entries)
-		if len(entries) < batch {
-			return changes, loaded, nil
-		}
-	}
-}
-
-func (m *Mirror) load(ctx context.Context, kind logKind) error {
-	head, _, err := m.facts.LogHead(ctx, kind.name)
-	if err != nil {
-		return err
-	}
-	if err := kind.load(ctx); err != nil {
-		return err
-	}
-	m.seen[kind.name] = head
-	return nil
-}
-
-func (m *Mirror) applyPost(entry store.LogEntry) {
+func (m *Mirror) applyPost(entry changelog.Entry) {
 	if id, err := services.ParsePostID(entry.Key); err == nil {
-		m.posts.changed(id, entry.At)
+		m.posts.Changed(id, entry.At)
 	}
 }
 
-func (m *Mirror) applyProfile(entry store.LogEntry) {
+func (m *Mirror) applyProfile(entry changelog.Entry) {
 	if number, err := ParseUserNumber(entry.Key); err == nil {
-		m.users.changed(number, entry.At)
+		m.users.Changed(number, entry.At)
 	}
 }
 
 // ProfileChanged lets this node see its own change of a profile at once, before the log brings it.
-func (m *Mirror) ProfileChanged(user services.UserNumber, at time.Time) { m.users.changed(user, at) }
+func (m *Mirror) ProfileChanged(user services.UserNumber, at time.Time) { m.users.Changed(user, at) }
 
 // PostChanged lets this node see its own change of a post at once, before the log brings it.
-func (m *Mirror) PostChanged(post services.PostID, at time.Time) { m.posts.changed(post, at) }
+func (m *Mirror) PostChanged(post services.PostID, at time.Time) { m.posts.Changed(post, at) }

@@ -294,20 +294,6 @@ func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 	}
 }
 
-func TestALongLogIsReadToItsEnd(t *testing.T) {
-	e := newEngines()
-	m := newMirror(e)
-	if _, err := m.RunOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for version := range uint64(2500) {
-		e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: version + 1, At: at(1), Key: "not an id"})
-	}
-	if changes, err := m.RunOnce(t.Context()); changes != 2500 || err != nil {
-		t.Errorf("%d changes, %v", changes, err)
-	}
-}
-
 func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
@@ -354,46 +340,4 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-func TestRunFollowsTheLogWhenWoken(t *testing.T) {
-	e := newEngines()
-	m := newMirror(e) // polls once an hour: only Wake makes it look
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- m.Run(ctx) }()
-	m.Wake()
-	m.Wake() // never blocks
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("Run ended with %v", err)
-	}
-}
-
-// Those who watch badges are told once a turn, of what badges share and of nothing else.
-func TestSharedChangesAreTold(t *testing.T) {
-	e := newEngines()
-	m := newMirror(e)
-	told, loads, applied := 0, 0, 0
-	m.kinds = append(m.kinds, logKind{
-		name: "shared", shared: true,
-		load:  func(context.Context) error { loads++; return nil },
-		apply: func(store.LogEntry) { applied++ },
-	})
-	m.OnShared(func() { told++ })
-	turn := func(wantTold, wantLoads, wantApplied int) {
-		t.Helper()
-		if _, err := m.RunOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if told != wantTold || loads != wantLoads || applied != wantApplied {
-			t.Errorf("told %d times, loaded %d, applied %d; want %d, %d, %d", told, loads, applied, wantTold, wantLoads, wantApplied)
-		}
-	}
-	turn(1, 1, 0)
-	turn(1, 1, 0)
-	e.log = append(e.log, store.LogEntry{Kind: "shared", Version: 1}, store.LogEntry{Kind: "shared", Version: 2})
-	turn(2, 1, 2)
-	e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: 1, Key: services.PostID(9).String()})
-	turn(2, 1, 2)
-	e.log = []store.LogEntry{{Kind: "shared", Version: 9}} // the log was cut while this node was away
-	turn(3, 2, 2)
-}
+func at(second int) time.Time { return time.Unix(int64(second), 0) }

@@ -66,7 +66,7 @@ func (m *Mirror) RefreshNotices(ctx context.Context) error {
 		return err
 	}
 	if m.notices.stamp() != before {
-		m.tellShared()
+		m.NotifyShared()
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (m *Mirror) loadNotices(ctx context.Context) error {
 	}
 	if m.notices.take(&facts, func() { m.copies.SetDots(names) }) {
 		for _, announcement := range facts.Announcements {
-			m.announcements.changed(announcement.ID, announcement.UpdatedAt)
+			m.announcements.Changed(announcement.ID, announcement.UpdatedAt)
 		}
 	}
 	return nil
@@ -99,7 +99,7 @@ func (m *Mirror) loadNotices(ctx context.Context) error {
 // Announcements reads whole announcements, in whatever state, from memory and what is missing from SQL. What never was is
 // not in the map.
 func (m *Mirror) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
-	found, missing := m.announcements.many(ids)
+	found, missing := m.announcements.GetAll(ids)
 	if len(missing) == 0 {
 		return found, nil
 	}
@@ -107,7 +107,7 @@ func (m *Mirror) Announcements(ctx context.Context, ids []services.PostID) (map[
 	if err != nil {
 		return nil, err
 	}
-	m.announcements.take(found, facts, nil)
+	m.announcements.Take(found, facts, nil)
 	return found, nil
 }
 
@@ -202,10 +202,7 @@ func (n *noticeMemory) show(now time.Time) *Notices {
 
 // Sequence rises with every change, also with those that time makes, and is the same on every node that knows the same at the
 // same time: a change may take one end back, and counts twice.
-func (n *Notices) Sequence() uint64 { return n.learned() + n.Ended }
-
-// learned is the part of Sequence that time does not change.
-func (n *Notices) learned() uint64 { return 2 * n.Version }
+func (n *Notices) Sequence() uint64 { return 2*n.Version + n.Ended }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

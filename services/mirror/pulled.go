@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -22,7 +23,7 @@ type pulled struct {
 	authors map[services.UserNumber]*pulledAuthor
 	early   map[uint64]PullChange // by version: this node's own changes that no author's version has reached yet
 	wanted  map[services.UserNumber]struct{}
-	readers *readers[services.UserNumber]
+	readers *changelog.Readers[services.UserNumber]
 }
 
 // pulledAuthor is one author's posts. Callers may retain posts: only what is after their end is ever written.
@@ -40,10 +41,10 @@ type PulledPosts struct {
 	Floor services.PostID // the newest that is older than these, 0 when there is none
 }
 
-func newPulled() pulled {
+func newPulled(f *changelog.Follower) pulled {
 	return pulled{
 		authors: map[services.UserNumber]*pulledAuthor{}, early: map[uint64]PullChange{},
-		wanted: map[services.UserNumber]struct{}{}, readers: newReaders[services.UserNumber](),
+		wanted: map[services.UserNumber]struct{}{}, readers: changelog.NewReaders[services.UserNumber](f),
 	}
 }
 
@@ -110,10 +111,10 @@ func (m *Mirror) Pulled(authors []services.FollowedAuthor) (list []PulledPosts, 
 // PulledChanged lets this node see its own change of a pulled post at once, before the log brings it with its version.
 func (m *Mirror) PulledChanged(change PullChange, version uint64) {
 	m.pulled.applyOwn(change, version)
-	tellReaders(m, m.pulled.readers)
+	m.pulled.readers.Notify()
 }
 
-func (m *Mirror) applyPull(entry store.LogEntry) {
+func (m *Mirror) applyPull(entry changelog.Entry) {
 	change, err := ParsePullChange(entry)
 	if err != nil {
 		m.log.Error("a change of pulled posts cannot be read", "error", err)
@@ -154,7 +155,7 @@ func (m *Mirror) readWanted(ctx context.Context) error {
 	wanted := slices.Sorted(maps.Keys(m.pulled.wanted))
 	m.pulled.mu.Unlock()
 	err := m.readPulled(ctx, wanted)
-	tellReaders(m, m.pulled.readers)
+	m.pulled.readers.Notify()
 	return err
 }
 
@@ -190,7 +191,7 @@ func (p *pulled) install(authors []services.UserNumber, read map[services.UserNu
 		delete(p.wanted, author)
 		p.authors[author] = next
 		if former == nil || former.sequence() != next.sequence() || former.floor != next.floor || !slices.Equal(former.posts, next.posts) {
-			p.readers.moved(author)
+			p.readers.Moved(author)
 		}
 	}
 }
@@ -215,7 +216,7 @@ func (p *pulled) applyLogged(change PullChange, version uint64) {
 		if !p.deletedEarly(change) {
 			p.change(author, change)
 		}
-		p.readers.moved(change.Author)
+		p.readers.Moved(change.Author)
 	}
 }
 
@@ -244,7 +245,7 @@ func (p *pulled) applyOwn(change PullChange, version uint64) {
 	}
 	author.early++
 	p.change(author, change)
-	p.readers.moved(change.Author)
+	p.readers.Moved(change.Author)
 }
 
 // change makes a change of an author, and has the author read again where that leaves too few posts and there are older ones.

@@ -23,8 +23,8 @@ func (m *Mirror) ReadWithAuthors(ctx context.Context, posts []services.PostID, u
 }
 
 func (m *Mirror) read(ctx context.Context, posts []services.PostID, users []services.UserNumber, authors bool) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
-	foundPosts, missingPosts := m.posts.many(posts)
-	foundUsers, missingUsers := m.users.many(users)
+	foundPosts, missingPosts := m.posts.GetAll(posts)
+	foundUsers, missingUsers := m.users.GetAll(users)
 	if authors {
 		missingUsers = append(missingUsers, m.authorsOf(foundPosts, foundUsers, missingUsers)...)
 	}
@@ -37,7 +37,7 @@ func (m *Mirror) read(ctx context.Context, posts []services.PostID, users []serv
 		if err != nil {
 			return nil, nil, err
 		}
-		m.posts.take(foundPosts, facts, nil)
+		m.posts.Take(foundPosts, facts, nil)
 	}
 	if authors {
 		if more := m.authorsOf(foundPosts, foundUsers, missingUsers); len(more) > 0 {
@@ -50,7 +50,7 @@ func (m *Mirror) read(ctx context.Context, posts []services.PostID, users []serv
 		if err != nil {
 			return nil, nil, err
 		}
-		m.users.take(foundUsers, facts, nil)
+		m.users.Take(foundUsers, facts, nil)
 	}
 	m.copy.add(missingPosts, missingUsers)
 	return foundPosts, foundUsers, nil
@@ -59,13 +59,13 @@ func (m *Mirror) read(ctx context.Context, posts []services.PostID, users []serv
 // ReadHosts fetches people for a page that needs its round trips to Redis for itself: from memory, and what is missing there
 // from SQL in one query. While SQL does not answer Redis is asked all the same.
 func (m *Mirror) ReadHosts(ctx context.Context, users []services.UserNumber) (map[services.UserNumber]services.User, error) {
-	found, missing := m.users.many(users)
+	found, missing := m.users.GetAll(users)
 	if len(missing) == 0 {
 		return found, nil
 	}
 	facts, err := m.facts.Users(ctx, missing)
 	if err == nil {
-		m.users.take(found, facts, nil)
+		m.users.Take(found, facts, nil)
 		m.copy.add(nil, missing)
 		return found, nil
 	}
@@ -86,7 +86,7 @@ func (m *Mirror) authorsOf(posts map[services.PostID]services.Post, found map[se
 	if len(authors) == 0 {
 		return nil
 	}
-	known, unknown := m.users.many(authors)
+	known, unknown := m.users.GetAll(authors)
 	maps.Copy(found, known)
 	return unknown
 }
@@ -99,10 +99,10 @@ func (m *Mirror) readCopies(ctx context.Context, foundPosts map[services.PostID]
 		return posts, users
 	}
 	if len(posts) > 0 {
-		posts = m.posts.take(foundPosts, copiedPosts, posts)
+		posts = m.posts.Take(foundPosts, copiedPosts, posts)
 	}
 	if len(users) > 0 {
-		users = m.users.take(foundUsers, copiedUsers, users)
+		users = m.users.Take(foundUsers, copiedUsers, users)
 	}
 	return posts, users
 }
@@ -110,7 +110,7 @@ func (m *Mirror) readCopies(ctx context.Context, foundPosts map[services.PostID]
 // Number finds the number of a user's key; ok is false for one that was never mentioned. Numbers never change, so
 // that memory is never wrong about them.
 func (m *Mirror) Number(ctx context.Context, key string) (number services.UserNumber, ok bool, err error) {
-	if number, ok := m.numbers.one(key); ok {
+	if number, ok := m.numbers.Get(key); ok {
 		return number, true, nil
 	}
 	numbers, err := m.Numbers(ctx, []string{key})
@@ -120,7 +120,7 @@ func (m *Mirror) Number(ctx context.Context, key string) (number services.UserNu
 
 // Numbers finds the numbers of users' keys, those that memory has not in one query; keys that were never mentioned are absent.
 func (m *Mirror) Numbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
-	found, missing := m.numbers.many(keys)
+	found, missing := m.numbers.GetAll(keys)
 	if len(missing) == 0 {
 		return found, nil
 	}
@@ -130,27 +130,27 @@ func (m *Mirror) Numbers(ctx context.Context, keys []string) (map[string]service
 	}
 	for key, number := range numbers {
 		found[key] = number
-		m.numbers.keep(key, number)
+		m.numbers.Keep(key, number)
 	}
 	return found, nil
 }
 
 // RememberedNumber is the number of a user's key if memory has it.
 func (m *Mirror) RememberedNumber(key string) (number services.UserNumber, ok bool) {
-	return m.numbers.one(key)
+	return m.numbers.Get(key)
 }
 
 // KnowsNumber says that the number of a key is in memory.
 func (m *Mirror) KnowsNumber(key string) bool {
-	_, known := m.numbers.one(key)
+	_, known := m.numbers.Get(key)
 	return known
 }
 
 // KeepNumber remembers the number that a user was given.
-func (m *Mirror) KeepNumber(key string, number services.UserNumber) { m.numbers.keep(key, number) }
+func (m *Mirror) KeepNumber(key string, number services.UserNumber) { m.numbers.Keep(key, number) }
 
 // Keep remembers facts as this node has just written them.
-func (m *Mirror) Keep(post services.Post) { m.posts.keep(post.ID, post) }
+func (m *Mirror) Keep(post services.Post) { m.posts.Keep(post.ID, post) }
 
 // ParseUserNumber reads a number as UserNumberText prints it.
 func ParseUserNumber(text string) (services.UserNumber, error) {

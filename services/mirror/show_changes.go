@@ -2,9 +2,9 @@ package mirror
 
 import (
 	"context"
-	"encoding/json"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -48,11 +48,7 @@ func (c *ShowChange) AppendTexts(ctx context.Context, tx *store.Tx) error {
 }
 
 func (c *ShowChange) append(ctx context.Context, tx *store.Tx, entry showEntry) (uint64, error) {
-	payload, err := json.Marshal(entry)
-	if err != nil {
-		return 0, err
-	}
-	return tx.AppendLog(ctx, LogShow, c.Show.ID.String(), payload)
+	return changelog.Append(ctx, tx, LogShow, c.Show.ID.String(), entry)
 }
 
 // AppendShowsReload says in the log that many shows changed at once: every node reads all of them anew.
@@ -61,10 +57,10 @@ func AppendShowsReload(ctx context.Context, tx *store.Tx) (version uint64, err e
 }
 
 // ParseShowChange reads an entry of the kind LogShow with a key.
-func ParseShowChange(entry store.LogEntry) (ShowChange, error) {
-	var read showEntry
-	if err := json.Unmarshal(entry.Payload, &read); err != nil {
-		return ShowChange{}, unread(entry, err)
+func ParseShowChange(entry changelog.Entry) (ShowChange, error) {
+	read, err := changelog.Parse[showEntry](entry)
+	if err != nil {
+		return ShowChange{}, err
 	}
 	if read.Moved {
 		read.Show.Version = entry.Version

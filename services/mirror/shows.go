@@ -16,7 +16,6 @@ import (
 // A board at a version is read off without any search in time: a host's spans are sorted by their places, and those that do
 // not hold at the version are passed over. Rarely more than one in several is a former one.
 type showState struct {
-	version uint64
 	byID    map[services.PostID]*show
 	hosts   *hostTable
 	passing []passing // the oldest first
@@ -57,8 +56,8 @@ type passing struct {
 	version uint64
 }
 
-func newShowState(version uint64) *showState {
-	return &showState{version: version, byID: map[services.PostID]*show{}, hosts: newHostTable()}
+func newShowState() *showState {
+	return &showState{byID: map[services.PostID]*show{}, hosts: newHostTable()}
 }
 
 func (s span) holdsAt(version uint64) bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 )
 
 const (
@@ -21,14 +22,15 @@ const (
 )
 
 // fullMemory is a node with 100,000 active shows, some of which were moved within the horizon.
-func fullMemory() *Mirror {
-	m := newShowSQL().mirror()
-	state := newShowState(0)
+func fullMemory(tb testing.TB) (m *Mirror, version uint64) {
+	m = newShowSQL().mirror()
+	turn(tb, m)
+	state := newShowState()
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range benchShows {
-		state.version++
+		version++
 		one := services.Show{
-			ID: services.PostID(i + 1), Host: services.UserNumber(random.IntN(benchHosts)*3 + 1), Version: state.version, Status: services.ShowUpcoming,
+			ID: services.PostID(i + 1), Host: services.UserNumber(random.IntN(benchHosts)*3 + 1), Version: version, Status: services.ShowUpcoming,
 			Title: fmt.Sprintf("An evening with the host of show %d", i), CoverURL: "https://cdn.example.org/covers/" + strings.Repeat("c", 16) + ".jpg",
 			PlannedAt: noon.Add(time.Duration(random.IntN(7*24*12)) * 5 * time.Minute), UpdatedAt: noon,
 		}
@@ -37,13 +39,13 @@ func fullMemory() *Mirror {
 			state.raise(one.Host, micro(noon))
 		}
 		if state.put(one, noon); i%10 == 0 && one.Status == services.ShowUpcoming {
-			state.version++
-			one.Version, one.PlannedAt = state.version, one.PlannedAt.Add(time.Hour)
+			version++
+			one.Version, one.PlannedAt = version, one.PlannedAt.Add(time.Hour)
 			state.put(one, noon)
 		}
 	}
 	m.installShows(state)
-	return m
+	return m, version
 }
 
 // followed are viewers' lists of hosts, in no order, as documents have them.
@@ -61,8 +63,7 @@ func followed(viewers, count int) [][]services.FollowedAuthor {
 // BenchmarkBoard reads the first 20 shows of boards of so many hosts, and counts what is new on them. The two other ways to
 // read a page are here to be compared.
 func BenchmarkBoard(b *testing.B) {
-	m := fullMemory()
-	version := m.ShowsVersion()
+	m, version := fullMemory(b)
 	for _, count := range []int{10, 200, 2000} {
 		lists := followed(max(20, 20_000/count), count)
 		ways := []struct {
@@ -91,7 +92,7 @@ func BenchmarkBoard(b *testing.B) {
 
 // BenchmarkTellHosts finds, of 10,000 who are shown 200 hosts each, those who are to be told of 300.
 func BenchmarkTellHosts(b *testing.B) {
-	a := newAudience(func(*Mirror, []int) {})
+	a := newAudience(services.SystemClock{}, func([]int) {})
 	for i, hosts := range followed(10_000, 200) {
 		a.show(i, hosts)
 	}
@@ -100,7 +101,7 @@ func BenchmarkTellHosts(b *testing.B) {
 		for _, host := range live {
 			a.moved(host.Author)
 		}
-		if told := a.due(noon.Add(time.Duration(i) * tellGap)); len(told) == 0 {
+		if told := a.due(noon.Add(time.Duration(i) * changelog.NotifyGap)); len(told) == 0 {
 			b.Fatal("nobody is told")
 		}
 	}
@@ -112,7 +113,7 @@ func BenchmarkShowMemory(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		m := fullMemory()
+		m, _ := fullMemory(b)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/benchShows, "bytes/show")

@@ -10,10 +10,10 @@ import (
 )
 
 // ShowsVersion is the version of the log that memory is at: the version of every board that is read now.
-func (m *Mirror) ShowsVersion() uint64 { return m.shows.version.Load() }
+func (m *Mirror) ShowsVersion() uint64 { return m.shows.following.Version() }
 
 // ShowsReady says whether the shows were ever read. A node that has not serves no boards.
-func (m *Mirror) ShowsReady() bool { return m.shows.ready.Load() }
+func (m *Mirror) ShowsReady() bool { return m.shows.following.Loaded() }
 
 // ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a place (the
 // zero value: from the top), at most limit, and whether there are more. Each has the status and the times of the version;
@@ -248,7 +248,7 @@ func (m *Mirror) Shows(ctx context.Context, ids []services.PostID) (map[services
 	if len(others) == 0 {
 		return found, nil
 	}
-	read, missing := m.shows.read.many(others)
+	read, missing := m.shows.read.GetAll(others)
 	for id, one := range read {
 		found[id] = one
 	}
@@ -262,7 +262,7 @@ func (m *Mirror) Shows(ctx context.Context, ids []services.PostID) (map[services
 	for id, one := range facts {
 		found[id] = one
 		if one.Version > 0 {
-			m.shows.read.keep(id, one)
+			m.shows.read.Keep(id, one)
 		}
 	}
 	return found, nil

@@ -5,10 +5,10 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -34,31 +34,36 @@ const (
 	showsFor   = 13 * time.Hour // a session lasts 12 at most; nodes' clocks may differ
 )
 
-// showMemory is the memory of shows. tail is held by who reads the log: Run, and whoever needs a version that memory does not have
-// yet. It is locked before mu.
+// showMemory is the memory of shows.
 type showMemory struct {
 	facts   ShowFacts
 	horizon time.Duration
-	read    *memory[services.PostID, services.Show] // shows that memory does not keep
+	read    *changelog.Cache[services.PostID, services.Show] // shows that memory does not keep
 
-	tail    sync.Mutex
-	mu      sync.RWMutex
-	state   *showState
-	version atomic.Uint64
-	ready   atomic.Bool
+	following *changelog.Following
+	mu        sync.RWMutex
+	state     *showState
+	changed   changedHosts // in the present look at the log
 
 	readers *audience[services.UserNumber] // whose badges show hosts' live shows
 	boards  *audience[*HostWatch]
 }
 
-func (s *showMemory) begin(cfg Config) {
+// changedHosts are kept until the version is there with which a board shows their changes: a board that hears earlier reads
+// the former version and hears no more.
+type changedHosts struct {
+	shows, live []services.UserNumber // hosts of shows that changed, and of whom others are live than before
+	all         bool                  // which have changed is not known
+}
+
+func (s *showMemory) begin(cfg Config, f *changelog.Follower) {
 	const capacity = 10_000
 	s.facts = cfg.Facts
 	if s.horizon = cfg.ShowHistory; s.horizon == 0 {
 		s.horizon = showsFor
 	}
-	s.read = newMemory[services.PostID](capacity, func(one services.Show) time.Time { return one.UpdatedAt })
-	s.state, s.readers, s.boards = newShowState(0), newAudience((*Mirror).tell), newAudience(wakeBoards)
+	s.read = changelog.NewCache[services.PostID](capacity, func(one services.Show) time.Time { return one.UpdatedAt })
+	s.state, s.readers, s.boards = newShowState(), newAudience(f.Clock(), f.NotifyMoved), newAudience(f.Clock(), wakeBoards)
 }
 
 // CatchUpShows sees to it that memory is at a version of the log or a later one. A version that the log does not have is INVALID.
@@ -76,45 +81,31 @@ func (m *Mirror) CatchUpShows(ctx context.Context, version uint64) error {
 }
 
 // RefreshShows reads what the log has of shows: so this node sees its own change at once.
-func (m *Mirror) RefreshShows(ctx context.Context) error {
-	_, err := m.followShows(ctx)
-	return err
-}
+func (m *Mirror) RefreshShows(ctx context.Context) error { return m.shows.following.Refresh(ctx) }
 
-// followShows brings memory to the head of the log, loads it anew where the log does not say what changed, and forgets what
-// no session needs any more.
-func (m *Mirror) followShows(ctx context.Context) (changes int, err error) {
-	m.shows.tail.Lock()
-	defer m.shows.tail.Unlock()
-	defer m.shows.boards.tellOwed(m)
-	defer m.shows.readers.tellOwed(m)
-	for {
-		if !m.ShowsReady() {
-			if err := m.loadShows(ctx); err != nil {
-				return changes, err
-			}
-		}
-		at := m.ShowsVersion()
-		entries, err := m.facts.LogAfter(ctx, LogShow, at, showsBatch)
-		if err != nil {
-			return changes, err
-		}
-		if len(entries) > 0 && (entries[0].Version != at+1 || !m.applyShows(entries)) {
-			if err := m.loadShows(ctx); err != nil {
-				return changes, err
-			}
-			continue
-		}
-		changes += len(entries)
-		if len(entries) < showsBatch {
-			m.forgetShows()
-			return changes, nil
-		}
+// showsFollowed forgets what no session needs any more, and tells of what has changed.
+func (m *Mirror) showsFollowed(err error) {
+	if err == nil {
+		m.forgetShows()
 	}
+	changed := m.shows.changed
+	m.shows.changed = changedHosts{}
+	if changed.all {
+		m.shows.readers.movedAll()
+		m.shows.boards.movedAll()
+	}
+	for _, host := range changed.live {
+		m.shows.readers.moved(host)
+	}
+	for _, host := range changed.shows {
+		m.shows.boards.moved(host)
+	}
+	m.shows.readers.tellOwed()
+	m.shows.boards.tellOwed()
 }
 
 // applyShows makes changes in their order. It makes none and answers false when one of them does not say what changed.
-func (m *Mirror) applyShows(entries []store.LogEntry) bool {
+func (m *Mirror) applyShows(entries []changelog.Entry) bool {
 	changes := make([]ShowChange, len(entries))
 	for i, entry := range entries {
 		if entry.Key == "" {
@@ -131,34 +122,28 @@ func (m *Mirror) applyShows(entries []store.LogEntry) bool {
 	defer m.shows.mu.Unlock()
 	state := m.shows.state
 	for i, change := range changes {
-		m.shows.read.keep(change.Show.ID, change.Show)
-		state.version = entries[i].Version
+		m.shows.read.Keep(change.Show.ID, change.Show)
 		// Of one that is over for long a text has changed.
-		if state.byID[change.Show.ID] == nil && change.Show.Version != state.version {
+		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
 		}
 		if state.put(change.Show, entries[i].At) {
-			m.shows.boards.moved(change.Show.Host)
+			m.shows.changed.shows = append(m.shows.changed.shows, change.Show.Host)
 		}
 		if change.Live && state.raise(change.Show.Host, entries[i].Version) {
-			m.shows.readers.moved(change.Show.Host)
+			m.shows.changed.live = append(m.shows.changed.live, change.Show.Host)
 		}
 	}
-	m.shows.version.Store(state.version)
 	return true
 }
 
-// loadShows reads all anew. The order is what makes it whole while others go on writing. The log's head comes first: what is
+// loadShows reads all anew. The order is what makes it whole while others go on writing. The log's head was read first: what is
 // applied afterwards may be in what was read, and changes nothing then. Versions come before the shows: a count that
 // is newer than its version is told again when the log brings that. Active shows come before those that are over, which one of them may
 // have become, and where they stood comes last: it is never behind the shows.
 func (m *Mirror) loadShows(ctx context.Context) error {
-	head, _, err := m.facts.LogHead(ctx, LogShow)
-	if err != nil {
-		return err
-	}
 	since := m.clock.Now().Add(-m.shows.horizon)
-	state := newShowState(head)
+	state := newShowState()
 	pulls, err := m.loadHosts(ctx, state)
 	if err != nil {
 		return err
@@ -238,17 +223,14 @@ func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
 	slices.SortStableFunc(s.passing, func(a, b passing) int { return cmp.Compare(a.at, b.at) })
 }
 
-// installShows changes memory for what was loaded, and tells everybody: what has changed is not known.
+// installShows changes memory for what was loaded. What has changed is not known.
 func (m *Mirror) installShows(state *showState) {
 	m.shows.mu.Lock()
 	defer m.shows.mu.Unlock()
 	m.shows.state.hosts.all(func(former *host) { state.raise(former.number, former.version) }) // versions never fall
 	m.shows.state = state
-	m.shows.read.clear()
-	m.shows.version.Store(state.version)
-	m.shows.ready.Store(true)
-	m.shows.readers.movedAll()
-	m.shows.boards.movedAll()
+	m.shows.read.Clear()
+	m.shows.changed.all = true
 }
 
 func (m *Mirror) forgetShows() {

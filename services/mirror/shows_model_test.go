@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -103,6 +104,17 @@ func (h *history) imported() {
 		h.states = append(h.states, one)
 	}
 	h.noted()
+}
+
+// again makes the changes after a version once more that memory has made.
+func (h *history) again(m *Mirror, after uint64) {
+	var entries []changelog.Entry
+	for _, entry := range h.s.log {
+		if entry.Kind == LogShow && entry.Version > after && entry.Version <= m.ShowsVersion() {
+			entries = append(entries, entry)
+		}
+	}
+	m.applyShows(entries)
 }
 
 // at is every show as it stood at a version.
@@ -230,7 +242,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 				h.check(nodes[i])
 			case 1: // the log is read again from somewhere
 				if m.ShowsReady() {
-					m.shows.version.Store(uint64(rapid.IntRange(max(0, int(m.ShowsVersion())-20), int(m.ShowsVersion())).Draw(r, "again")))
+					h.again(m, uint64(rapid.IntRange(max(0, int(m.ShowsVersion())-20), int(m.ShowsVersion())).Draw(r, "again")))
 				}
 			case 2:
 				s.log = s.log[rapid.IntRange(0, max(0, len(s.log)-1)).Draw(r, "cut"):]

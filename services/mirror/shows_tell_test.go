@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -72,7 +71,7 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	next.Title = "newer"
 	s.text(next)
 	turn(t, m)
-	m.shows.read.keep(1, old)
+	m.shows.read.Keep(1, old)
 	if got, err := m.Shows(t.Context(), []services.PostID{1}); err != nil || got[1].Title != "newer" {
 		t.Errorf("read %+v, %v", got[1], err)
 	}
@@ -175,16 +174,39 @@ func TestOpenBoardsAreTold(t *testing.T) {
 	}
 }
 
+// A timer that ends while the log is read tells nobody of a change that has no version yet: who looked then would see the
+// former version, and would not be told again.
+func TestNobodyIsToldOfAVersionThatIsNotThereYet(t *testing.T) {
+	s := newShowSQL()
+	m := s.mirror()
+	turn(t, m)
+	board := m.WatchHosts()
+	board.Show(of(7))
+	s.planned(1, 7, 5)
+	m.applyShows(s.log)
+	m.shows.boards.tellOwed() // as a timer does
+	select {
+	case <-board.Moved():
+		t.Errorf("the board was told at version %d", m.ShowsVersion())
+	default:
+	}
+	turn(t, m)
+	select {
+	case <-board.Moved():
+	default:
+		t.Error("the board was not told")
+	}
+}
+
 // What changes just after something was told is told by a timer, once for all of it, and never left out.
 func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 	told := make(chan []string, 10)
-	a := newAudience(func(_ *Mirror, whom []string) {
+	a := newAudience(services.SystemClock{}, func(whom []string) {
 		if len(whom) > 0 {
 			slices.Sort(whom)
 			told <- whom
 		}
 	})
-	m := New(Config{Facts: newEngines(), Log: slog.New(slog.DiscardHandler)}) // its clock is the machine's
 	next := func() []string {
 		t.Helper()
 		select {
@@ -198,14 +220,14 @@ func TestChangesThatFollowEachOtherAreToldTogether(t *testing.T) {
 	a.show("one", of(7, 8, 9))
 	a.show("two", of(9, 7+1<<12)) // which only looks like 7
 	a.moved(7)
-	a.tellOwed(m)
+	a.tellOwed()
 	if first := next(); !slices.Equal(first, []string{"one"}) {
 		t.Errorf("told first were %v", first)
 	}
 	a.moved(8)
-	a.tellOwed(m)
+	a.tellOwed()
 	a.moved(7 + 1<<12)
-	a.tellOwed(m)
+	a.tellOwed()
 	for heard := []string(nil); !slices.Equal(heard, []string{"one", "two"}); {
 		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine tells each at once
 	}
@@ -311,9 +333,7 @@ func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
 				if err := m.RefreshShows(t.Context()); err != nil {
 					t.Error(err)
 				}
-				m.shows.mu.Lock()
-				m.shows.ready.Store(false) // the next one loads
-				m.shows.mu.Unlock()
+				s.unclear.Store(true) // the next one loads
 			}
 		})
 	}

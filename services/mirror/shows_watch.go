@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 )
 
 // audience is who is told when shows of a host change: K is whom or what. Who is shown whose shows is kept as a list of
 // numbers for each, and all lists are walked when something is to be told, at most ten times a second: 10,000 who are shown
 // 200 hosts are 8 MB and some milliseconds so, where an index by hosts would be ten times that.
 type audience[K comparable] struct {
-	tell func(m *Mirror, whom []K) // must not block
+	clock services.Clock
+	tell  func(whom []K) // must not block
 
 	mu    sync.Mutex
 	shown map[K][]services.UserNumber
@@ -21,8 +23,8 @@ type audience[K comparable] struct {
 	waits bool // a timer will tell them
 }
 
-func newAudience[K comparable](tell func(m *Mirror, whom []K)) *audience[K] {
-	return &audience[K]{tell: tell, shown: map[K][]services.UserNumber{}, owed: map[services.UserNumber]struct{}{}}
+func newAudience[K comparable](clock services.Clock, tell func(whom []K)) *audience[K] {
+	return &audience[K]{clock: clock, tell: tell, shown: map[K][]services.UserNumber{}, owed: map[services.UserNumber]struct{}{}}
 }
 
 // show says whose shows somebody is shown from now on.
@@ -47,7 +49,7 @@ func (a *audience[K]) show(whom K, hosts []services.FollowedAuthor) {
 	}
 }
 
-func (a *audience[K]) leave(whom ...K) {
+func (a *audience[K]) leave(whom []K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range whom {
@@ -72,24 +74,24 @@ func (a *audience[K]) movedAll() {
 }
 
 // tellOwed tells of what changed: at once, or by a timer when it was told of something just now.
-func (a *audience[K]) tellOwed(m *Mirror) {
+func (a *audience[K]) tellOwed() {
 	a.mu.Lock()
-	whom := a.due(m.clock.Now())
+	whom := a.due(a.clock.Now())
 	if (len(a.owed) > 0 || a.all) && !a.waits {
 		a.waits = true
-		time.AfterFunc(tellGap, func() {
+		time.AfterFunc(changelog.NotifyGap, func() {
 			a.mu.Lock()
 			a.waits = false
 			a.mu.Unlock()
-			a.tellOwed(m) // which waits again when others were told meanwhile
+			a.tellOwed() // which waits again when others were told meanwhile
 		})
 	}
 	a.mu.Unlock()
-	a.tell(m, whom)
+	a.tell(whom)
 }
 
 func (a *audience[K]) due(now time.Time) (whom []K) {
-	if since := now.Sub(a.told); len(a.owed) == 0 && !a.all || since >= 0 && since < tellGap {
+	if since := now.Sub(a.told); len(a.owed) == 0 && !a.all || since >= 0 && since < changelog.NotifyGap {
 		return nil
 	}
 	// Most numbers are none of those that are looked for, and one bit says so.
@@ -132,9 +134,9 @@ func (w *HostWatch) Moved() <-chan struct{} { return w.moved }
 func (w *HostWatch) Show(hosts []services.FollowedAuthor) { w.boards.show(w, hosts) }
 
 // Close ends the watch.
-func (w *HostWatch) Close() { w.boards.leave(w) }
+func (w *HostWatch) Close() { w.boards.leave([]*HostWatch{w}) }
 
-func wakeBoards(_ *Mirror, boards []*HostWatch) {
+func wakeBoards(boards []*HostWatch) {
 	for _, board := range boards {
 		select {
 		case board.moved <- struct{}{}:

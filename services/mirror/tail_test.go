@@ -3,8 +3,6 @@ package mirror
 import (
 	"context"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"tidings/services"
 	"tidings/services/store"
@@ -53,30 +51,4 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	if _, err := m.Tail(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("without SQL: %v", err)
 	}
-}
-
-// Hints are followed at once, many that come together by few looks at the log, and the last one is never left out.
-func TestHintsAreFollowedTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		m := newMirror(e)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- m.Run(ctx) }()
-		synctest.Wait()
-		for range 1000 {
-			m.Wake()
-			synctest.Wait()
-		}
-		if e.sqlLogHeads.Load() != 1 {
-			t.Errorf("%d looks for hints of one moment, want 1 at once", e.sqlLogHeads.Load())
-		}
-		<-time.After(time.Minute) // of the bubble
-		synctest.Wait()
-		if e.sqlLogHeads.Load() != 2 {
-			t.Errorf("%d looks in the end, want another for the last hint", e.sqlLogHeads.Load())
-		}
-		cancel()
-		<-ended
-	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
@@ -68,7 +69,7 @@ func (m *Mirror) loadUnfinished(ctx context.Context) error {
 	return nil
 }
 
-func (m *Mirror) applyFanout(entry store.LogEntry) {
+func (m *Mirror) applyFanout(entry changelog.Entry) {
 	change, err := ParseFanoutChange(entry)
 	if err != nil {
 		m.log.Error("a change of fan-outs cannot be read", "error", err)

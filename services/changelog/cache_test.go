@@ -1,4 +1,4 @@
-package mirror
+package changelog
 
 import (
 	"testing"
@@ -12,20 +12,20 @@ func at(second int) time.Time { return time.Unix(int64(second), 0) }
 // version is a value that knows when it changed.
 type version struct{ at int }
 
-func newVersions(capacity int) *memory[string, version] {
-	return newMemory[string](capacity, func(v version) time.Time { return at(v.at) })
+func newVersions(capacity int) *Cache[string, version] {
+	return NewCache[string](capacity, func(v version) time.Time { return at(v.at) })
 }
 
 func TestAnOlderCopyNeverReplacesANewerOne(t *testing.T) {
 	m := newVersions(10)
-	m.keep("a", version{5})
-	m.keep("a", version{3})
-	if got, ok := m.one("a"); !ok || got.at != 5 {
+	m.Keep("a", version{5})
+	m.Keep("a", version{3})
+	if got, ok := m.Get("a"); !ok || got.at != 5 {
 		t.Errorf("got %v, %t", got, ok)
 	}
-	m.keep("a", version{5})
-	m.keep("a", version{7})
-	if got, _ := m.one("a"); got.at != 7 {
+	m.Keep("a", version{5})
+	m.Keep("a", version{7})
+	if got, _ := m.Get("a"); got.at != 7 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -33,45 +33,45 @@ func TestAnOlderCopyNeverReplacesANewerOne(t *testing.T) {
 // A reader that took its copy before the change and comes back after it must not bring the old value in.
 func TestACopyFromBeforeTheChangeStaysOut(t *testing.T) {
 	m := newVersions(10)
-	m.keep("a", version{1})
-	m.changed("a", at(4))
-	if _, ok := m.one("a"); ok {
+	m.Keep("a", version{1})
+	m.Changed("a", at(4))
+	if _, ok := m.Get("a"); ok {
 		t.Error("what changed is still remembered")
 	}
-	m.keep("a", version{1})
-	if found, missing := m.many([]string{"a"}); len(found) != 0 || len(missing) != 1 {
+	m.Keep("a", version{1})
+	if found, missing := m.GetAll([]string{"a"}); len(found) != 0 || len(missing) != 1 {
 		t.Errorf("found %v, missing %v", found, missing)
 	}
 	found := map[string]version{}
-	if missing := m.take(found, map[string]version{"a": {1}}, []string{"a"}); len(missing) != 1 || len(found) != 0 {
+	if missing := m.Take(found, map[string]version{"a": {1}}, []string{"a"}); len(missing) != 1 || len(found) != 0 {
 		t.Errorf("a copy from before the change was taken: %v", found)
 	}
-	if m.take(found, map[string]version{"a": {4}}, []string{"a"}); found["a"].at != 4 {
+	if m.Take(found, map[string]version{"a": {4}}, []string{"a"}); found["a"].at != 4 {
 		t.Errorf("the copy of the change was not taken: %v", found)
 	}
-	m.changed("a", at(4)) // told again
-	if _, ok := m.one("a"); !ok {
+	m.Changed("a", at(4)) // told again
+	if _, ok := m.Get("a"); !ok {
 		t.Error("a change that is known already took the value away")
 	}
 }
 
 func TestFactsAreAnsweredEvenWhenTheyAreBehind(t *testing.T) {
 	m := newVersions(10)
-	m.changed("a", at(9))
+	m.Changed("a", at(9))
 	found := map[string]version{}
-	m.take(found, map[string]version{"a": {8}}, nil)
+	m.Take(found, map[string]version{"a": {8}}, nil)
 	if found["a"].at != 8 {
 		t.Error("SQL's answer was withheld")
 	}
-	if _, ok := m.one("a"); ok {
+	if _, ok := m.Get("a"); ok {
 		t.Error("and remembered, though a newer one exists")
 	}
 }
 
 func TestManyAsksForEachKeyOnce(t *testing.T) {
 	m := newVersions(10)
-	m.keep("a", version{1})
-	found, missing := m.many([]string{"a", "b", "a", "b", "c"})
+	m.Keep("a", version{1})
+	found, missing := m.GetAll([]string{"a", "b", "a", "b", "c"})
 	if len(found) != 1 || len(missing) != 2 || missing[0] != "b" || missing[1] != "c" {
 		t.Errorf("found %v, missing %v", found, missing)
 	}
@@ -80,16 +80,16 @@ func TestManyAsksForEachKeyOnce(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	m := newVersions(3)
 	for _, key := range []string{"a", "b", "c", "d"} {
-		m.keep(key, version{1})
+		m.Keep(key, version{1})
 	}
-	if _, ok := m.one("a"); ok {
+	if _, ok := m.Get("a"); ok {
 		t.Error("four values in a memory of three")
 	}
-	if _, ok := m.one("d"); !ok {
+	if _, ok := m.Get("d"); !ok {
 		t.Error("the newest is not there")
 	}
-	m.clear()
-	if _, ok := m.one("d"); ok {
+	m.Clear()
+	if _, ok := m.Get("d"); ok {
 		t.Error("cleared, and still there")
 	}
 }
@@ -102,12 +102,12 @@ func TestMemoryIsNeverBehindAChange(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			moment := rapid.IntRange(1, 20).Draw(t, "at")
 			if rapid.Bool().Draw(t, "change") {
-				m.changed("a", at(moment))
+				m.Changed("a", at(moment))
 				told = max(told, moment)
 			} else {
-				m.keep("a", version{moment})
+				m.Keep("a", version{moment})
 			}
-			if got, ok := m.one("a"); ok && got.at < told {
+			if got, ok := m.Get("a"); ok && got.at < told {
 				t.Fatalf("remembers %d after the change at %d", got.at, told)
 			}
 		}

@@ -1,0 +1,113 @@
+package changelog
+
+import (
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// Cache keeps the values that were used last. It knows each value's last change: an older copy never replaces a newer one, nor
+// the note that a newer one exists. It is safe for concurrent use.
+type Cache[K comparable, V any] struct {
+	changedAt func(V) time.Time
+
+	mu    sync.Mutex
+	items *lru.LRU[K, item[V]]
+}
+
+// item is a value, or (known false) the note that copies from before at are out of date.
+type item[V any] struct {
+	value V
+	at    time.Time
+	known bool
+}
+
+// NewCache makes an empty cache of so many values, at least one. changedAt is when a value changed last.
+func NewCache[K comparable, V any](capacity int, changedAt func(V) time.Time) *Cache[K, V] {
+	items, err := lru.NewLRU[K, item[V]](capacity, nil)
+	if err != nil {
+		panic("changelog: a cache: " + err.Error())
+	}
+	return &Cache[K, V]{changedAt: changedAt, items: items}
+}
+
+// Get finds a value; ok is false for one that is not there, or known to be out of date.
+func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.items.Get(key)
+	return found.value, ok && found.known
+}
+
+// GetAll finds values, and lists the keys of those that are missing, each once.
+func (c *Cache[K, V]) GetAll(keys []K) (found map[K]V, missing []K) {
+	found = make(map[K]V, len(keys))
+	asked := make(map[K]struct{}, len(keys))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		if _, twice := asked[key]; twice {
+			continue
+		}
+		asked[key] = struct{}{}
+		if item, ok := c.items.Get(key); ok && item.known {
+			found[key] = item.value
+		} else {
+			missing = append(missing, key)
+		}
+	}
+	return found, missing
+}
+
+// Take puts what was read into found and into the cache, and answers the keys that are still missing. What the cache knows to be
+// out of date is left missing; with nil keys what was read are the facts, and all of it is found.
+func (c *Cache[K, V]) Take(found, read map[K]V, keys []K) (missing []K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, value := range read {
+		if c.put(key, value) || keys == nil {
+			found[key] = value
+		}
+	}
+	for _, key := range keys {
+		if _, ok := found[key]; !ok {
+			missing = append(missing, key)
+		}
+	}
+	return missing
+}
+
+// Keep puts a value in, unless the cache knows that it is out of date.
+func (c *Cache[K, V]) Keep(key K, value V) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(key, value)
+}
+
+// put answers false for a copy that is known to be out of date.
+func (c *Cache[K, V]) put(key K, value V) bool {
+	at := c.changedAt(value)
+	if had, ok := c.items.Peek(key); ok && had.at.After(at) {
+		return false
+	}
+	c.items.Add(key, item[V]{value: value, at: at, known: true})
+	return true
+}
+
+// Changed notes that a value changed at a moment. A copy of that moment or later stays.
+func (c *Cache[K, V]) Changed(key K, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if had, ok := c.items.Peek(key); ok && !had.at.Before(at) {
+		return
+	}
+	c.items.Add(key, item[V]{at: at})
+}
+
+// Clear forgets all values and all changes.
+func (c *Cache[K, V]) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.items.Purge()
+}

@@ -1,0 +1,151 @@
+// Package changelog is the log of rare changes that every node keeps in memory, and each node's following of it.
+//
+// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps: a node that is at a
+// version of a kind misses nothing. It reads the log on a hint and every 500 ms, also without Redis, so that memory is at
+// most as old as the log is behind. When SQL does not answer, memory stays; when a part of the log was trimmed while the
+// node was away, the memory of that kind is loaded anew.
+//
+// The owner of a memory registers a Kind for it. The engine knows no kind by name: a kind in SQL that nobody has
+// registered is passed over.
+package changelog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Entry is one change in the log. Its version counts the entries of its kind from 1 on.
+type Entry = store.LogEntry
+
+// Log is what is read of the log.
+type Log interface {
+	LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]Entry, error)
+	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
+	LogHeads(ctx context.Context) (map[string]uint64, error)
+}
+
+var _ Log = (*store.Store)(nil)
+
+// Kind is a kind of entries, and what a node does with them. Load, Apply and Followed of one kind never run at the same time.
+type Kind struct {
+	Name string
+	// Load brings memory to the state of SQL, or empties it. The log's version is read before it: entries that are
+	// applied afterwards may be in what was loaded.
+	Load func(ctx context.Context) error
+	// Apply makes changes in the order of their entries. It makes none and answers false when an entry does not say what
+	// changed: then memory is loaded anew. nil: it is loaded anew whatever changes.
+	Apply func(entries []Entry) bool
+	// Followed runs after each look at the log of this kind, when the version of what was applied is there; err is nil when
+	// memory is at its end. It is for what time changes and for notifications. nil: nothing runs.
+	Followed func(err error)
+	// Shared says that what changed concerns all users: OnShared is called.
+	Shared bool
+}
+
+// Each is an Apply that takes entries one by one.
+func Each(apply func(Entry)) func([]Entry) bool {
+	return func(entries []Entry) bool {
+		for _, entry := range entries {
+			apply(entry)
+		}
+		return true
+	}
+}
+
+// Emptied is a Load that empties a memory.
+func Emptied(clear func()) func(context.Context) error {
+	return func(context.Context) error {
+		clear()
+		return nil
+	}
+}
+
+// When is the moment of a Turn.
+type When int
+
+// The moments of a Turn. A look at the log happens at each turn and on each hint.
+const (
+	BeforeLog When = iota // at each turn, before the log is read
+	AfterLook             // after each look at the log
+	AfterLog              // at each turn, after the log was read
+)
+
+// Turn is what a node does beside the log, for memory of facts that no entry tells of.
+type Turn struct {
+	Name string // in errors
+	When When
+	Run  func(ctx context.Context) error
+}
+
+// Config is what a Follower needs.
+type Config struct {
+	Log    Log
+	Logger *slog.Logger
+	Clock  services.Clock // nil is the machine's
+	Poll   time.Duration  // the time between two turns; 0 means 500 ms
+}
+
+// Follower follows the log for one node. All that is registered is registered before Run; the rest is safe for concurrent
+// use, but for RunOnce and Tail, which Run calls.
+type Follower struct {
+	log    Log
+	logger *slog.Logger
+	clock  services.Clock
+	poll   time.Duration
+	wakeUp chan struct{}
+
+	kinds   []*Following
+	turns   []Turn
+	loops   []func(context.Context)
+	streams []Stream
+	shared  []func()
+	moved   []func([]services.UserNumber)
+}
+
+// New makes a follower of no kind.
+func New(cfg Config) *Follower {
+	if cfg.Poll == 0 {
+		cfg.Poll = 500 * time.Millisecond
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = services.SystemClock{}
+	}
+	return &Follower{log: cfg.Log, logger: cfg.Logger, clock: cfg.Clock, poll: cfg.Poll, wakeUp: make(chan struct{}, 1)}
+}
+
+// Clock is the clock that the node goes by.
+func (f *Follower) Clock() services.Clock { return f.clock }
+
+// Logger is for what memories report.
+func (f *Follower) Logger() *slog.Logger { return f.logger }
+
+// Register adds a kind. Kinds are followed in the order of their registration. It panics when the name is taken.
+func (f *Follower) Register(kind Kind) *Following {
+	for _, one := range f.kinds {
+		if one.kind.Name == kind.Name {
+			panic(fmt.Sprintf("changelog: the kind %q is registered twice", kind.Name))
+		}
+	}
+	following := &Following{kind: kind, log: f.log}
+	f.kinds = append(f.kinds, following)
+	return following
+}
+
+// RegisterTurn adds what is done beside the log. Turns of one moment run in the order of their registration. It panics when
+// the name is taken.
+func (f *Follower) RegisterTurn(turn Turn) {
+	for _, one := range f.turns {
+		if one.Name == turn.Name {
+			panic(fmt.Sprintf("changelog: the turn %q is registered twice", turn.Name))
+		}
+	}
+	f.turns = append(f.turns, turn)
+}
+
+// RegisterLoop adds what runs beside Run, until its context ends.
+func (f *Follower) RegisterLoop(run func(context.Context)) { f.loops = append(f.loops, run) }

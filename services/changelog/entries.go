@@ -1,0 +1,27 @@
+package changelog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"tidings/services/store"
+)
+
+// Append adds an entry in the transaction of the fact, with the change as its payload, and answers its version. Whoever takes
+// other locks as well takes them after the lock of the log: see store.Tx.LockLog.
+func Append(ctx context.Context, tx *store.Tx, kind, key string, change any) (version uint64, err error) {
+	payload, err := json.Marshal(change)
+	if err != nil {
+		return 0, err
+	}
+	return tx.AppendLog(ctx, kind, key, payload)
+}
+
+// Parse reads the change of an entry that Append wrote.
+func Parse[T any](entry Entry) (change T, err error) {
+	if err := json.Unmarshal(entry.Payload, &change); err != nil {
+		return change, fmt.Errorf("entry %d of the log %s: %w", entry.Version, entry.Kind, err)
+	}
+	return change, nil
+}

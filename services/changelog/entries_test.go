@@ -1,0 +1,52 @@
+package changelog_test
+
+import (
+	"strings"
+	"testing"
+
+	"tidings/services/changelog"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+type change struct {
+	Name string
+	Gone bool `json:",omitempty"`
+}
+
+// What is written into the log is what every node reads from it.
+func TestAChangeIsReadAsItWasWritten(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		ctx := t.Context()
+		s := storetest.Open(t, store.Config{URL: url})
+		written := []change{{Name: "ночь"}, {Name: "b", Gone: true}}
+		for i, one := range written {
+			err := s.Write(ctx, func(tx *store.Tx) error {
+				version, err := changelog.Append(ctx, tx, "kind", one.Name, one)
+				if version != uint64(i+1) {
+					t.Errorf("the version is %d, want %d", version, i+1)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		entries, err := s.LogAfter(ctx, "kind", 0, 10)
+		if err != nil || len(entries) != len(written) {
+			t.Fatalf("%v, %v", entries, err)
+		}
+		for i, entry := range entries {
+			if read, err := changelog.Parse[change](entry); err != nil || read != written[i] || entry.Key != written[i].Name {
+				t.Errorf("read %+v under %q, %v; want %+v", read, entry.Key, err, written[i])
+			}
+		}
+	})
+}
+
+func TestAnEntryThatIsNoneIsAnError(t *testing.T) {
+	_, err := changelog.Parse[change](changelog.Entry{Kind: "kind", Version: 3, Payload: []byte("{")})
+	if err == nil || !strings.Contains(err.Error(), "entry 3 of the log kind") {
+		t.Errorf("a broken entry was read: %v", err)
+	}
+}

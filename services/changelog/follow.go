@@ -1,0 +1,182 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	hintGap = 10 * time.Millisecond // between two looks at the log that hints ask for: the first is at once
+	batch   = 1000                  // entries in one SELECT
+)
+
+// Following is how far a node has come with one kind.
+type Following struct {
+	kind Kind
+	log  Log
+
+	mu      sync.Mutex  // of a look at the log
+	current atomic.Bool // memory is at version; else it is to be loaded
+	loaded  atomic.Bool // it was, once
+	version atomic.Uint64
+}
+
+// Version is the version of the log that memory is at, or was at before what could not be loaded anew.
+func (k *Following) Version() uint64 { return k.version.Load() }
+
+// Loaded says whether memory was ever loaded.
+func (k *Following) Loaded() bool { return k.loaded.Load() }
+
+// Refresh brings memory to the end of the log now: so a node sees its own change at once.
+func (k *Following) Refresh(ctx context.Context) error {
+	_, _, err := k.follow(ctx)
+	return err
+}
+
+// behind says whether a look at the log may find something.
+func (k *Following) behind(grown func(kind string, at uint64) bool) bool {
+	return !k.current.Load() || grown(k.kind.Name, k.version.Load())
+}
+
+// follow applies what the log has after the version that memory is at, and loads memory where that does not do.
+func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kind.Followed != nil {
+		defer func() { k.kind.Followed(err) }()
+	}
+	for {
+		if !k.current.Load() {
+			if err := k.load(ctx); err != nil {
+				return changes, loaded, err
+			}
+			loaded = true
+		}
+		at := k.version.Load()
+		entries, err := k.log.LogAfter(ctx, k.kind.Name, at, batch)
+		if err != nil {
+			return changes, loaded, err
+		}
+		if len(entries) > 0 && (entries[0].Version != at+1 || k.kind.Apply == nil || !k.kind.Apply(entries)) {
+			k.current.Store(false)
+			continue
+		}
+		if len(entries) > 0 {
+			k.version.Store(entries[len(entries)-1].Version)
+		}
+		changes += len(entries)
+		if len(entries) < batch {
+			return changes, loaded, nil
+		}
+	}
+}
+
+func (k *Following) load(ctx context.Context) error {
+	head, _, err := k.log.LogHead(ctx, k.kind.Name)
+	if err != nil {
+		return err
+	}
+	if err := k.kind.Load(ctx); err != nil {
+		return err
+	}
+	k.version.Store(head)
+	k.current.Store(true)
+	k.loaded.Store(true)
+	return nil
+}
+
+// Wake makes Run look at the log now rather than at its next turn: it has grown.
+func (f *Follower) Wake() {
+	select {
+	case f.wakeUp <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Run follows the log until ctx ends: on each hint, and at its turns, which look at all else that is registered too.
+func (f *Follower) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	for _, run := range f.loops {
+		loops.Go(func() { run(ctx) })
+	}
+	ticker := time.NewTicker(f.poll)
+	defer ticker.Stop()
+	f.step(ctx, f.RunOnce)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			f.step(ctx, f.RunOnce)
+		case <-f.wakeUp:
+			f.step(ctx, f.Tail)
+			select {
+			case <-ctx.Done():
+			case <-time.After(hintGap):
+			}
+		}
+	}
+}
+
+func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int, error)) {
+	if _, err := catchUp(ctx); err != nil && ctx.Err() == nil {
+		f.logger.Warn("the log could not be read; memory may be behind", "error", err)
+	}
+}
+
+// RunOnce catches up with the log and with what is read beside it, and answers how many entries the log had. A kind that is
+// met for the first time, or of which a part was trimmed meanwhile, is loaded.
+func (f *Follower) RunOnce(ctx context.Context) (changes int, err error) {
+	before := f.run(ctx, BeforeLog)
+	changes, err = f.look(ctx, func(string, uint64) bool { return true })
+	return changes, errors.Join(before, err, f.run(ctx, AfterLog))
+}
+
+// Tail catches up with the log alone, and answers how many entries it found. Where the log has not grown it is one SELECT.
+func (f *Follower) Tail(ctx context.Context) (changes int, err error) {
+	heads, err := f.log.LogHeads(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return f.look(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
+}
+
+// look follows the kinds that are not loaded yet, or have grown beyond the version that memory is at.
+func (f *Follower) look(ctx context.Context, grown func(kind string, at uint64) bool) (changes int, err error) {
+	var failures []error
+	shared := false
+	for _, one := range f.kinds {
+		if !one.behind(grown) {
+			continue
+		}
+		n, loaded, err := one.follow(ctx)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("log %s: %w", one.kind.Name, err))
+		}
+		changes += n
+		shared = shared || one.kind.Shared && (n > 0 || loaded)
+	}
+	failures = append(failures, f.run(ctx, AfterLook))
+	if shared {
+		f.NotifyShared()
+	}
+	return changes, errors.Join(failures...)
+}
+
+func (f *Follower) run(ctx context.Context, when When) error {
+	var failures []error
+	for _, turn := range f.turns {
+		if turn.When != when {
+			continue
+		}
+		if err := turn.Run(ctx); err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", turn.Name, err))
+		}
+	}
+	return errors.Join(failures...)
+}

@@ -1,0 +1,317 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// sql stands in for the log in SQL, and counts what it was asked.
+type sql struct {
+	entries []Entry
+	down    error
+	after   int
+	heads   atomic.Int64 // read while a follower runs
+}
+
+func (s *sql) add(kind string, keys ...string) {
+	for _, key := range keys {
+		head, _, _ := s.LogHead(context.Background(), kind)
+		s.entries = append(s.entries, Entry{Kind: kind, Version: head + 1, Key: key})
+	}
+}
+
+func (s *sql) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []Entry, err error) {
+	s.after++
+	for _, entry := range s.entries {
+		if entry.Kind == kind && entry.Version > version && len(after) < limit {
+			after = append(after, entry)
+		}
+	}
+	return after, s.down
+}
+
+func (s *sql) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
+	for _, entry := range s.entries {
+		if entry.Kind == kind {
+			head = max(head, entry.Version)
+		}
+	}
+	return head, 0, s.down
+}
+
+func (s *sql) LogHeads(context.Context) (map[string]uint64, error) {
+	s.heads.Add(1)
+	heads := map[string]uint64{}
+	for _, entry := range s.entries {
+		heads[entry.Kind] = max(heads[entry.Kind], entry.Version)
+	}
+	return heads, s.down
+}
+
+// list is a memory of the keys that a log of one kind has.
+type list struct {
+	keys     []string
+	loads    int
+	followed []error
+}
+
+func (l *list) kind(s *sql, name string) Kind {
+	return Kind{
+		Name: name,
+		Load: func(context.Context) error {
+			if s.down != nil {
+				return s.down
+			}
+			l.loads++
+			l.keys = nil
+			for _, entry := range s.entries {
+				if entry.Kind == name {
+					l.keys = append(l.keys, entry.Key)
+				}
+			}
+			return nil
+		},
+		Apply: func(entries []Entry) bool {
+			for _, entry := range entries {
+				if entry.Key == "?" {
+					return false
+				}
+			}
+			return Each(func(entry Entry) { l.keys = append(l.keys, entry.Key) })(entries)
+		},
+		Followed: func(err error) { l.followed = append(l.followed, err) },
+	}
+}
+
+func newFollower(s *sql) *Follower {
+	return New(Config{Log: s, Logger: slog.New(slog.DiscardHandler), Poll: time.Hour})
+}
+
+func turn(t *testing.T, f *Follower, changes int) {
+	t.Helper()
+	if got, err := f.RunOnce(t.Context()); got != changes || err != nil {
+		t.Errorf("a turn found %d changes, %v; want %d", got, err, changes)
+	}
+}
+
+func TestMemoryIsLoadedOnceAndThenFollowsTheLog(t *testing.T) {
+	s, l := &sql{}, &list{}
+	s.add("a", "1", "2")
+	f := newFollower(s)
+	following := f.Register(l.kind(s, "a"))
+	if following.Loaded() || following.Version() != 0 {
+		t.Error("memory is loaded before anything was read")
+	}
+	turn(t, f, 0)
+	s.add("a", "3")
+	s.add("b", "of another kind")
+	turn(t, f, 1)
+	if !slices.Equal(l.keys, []string{"1", "2", "3"}) || l.loads != 1 || following.Version() != 3 || !following.Loaded() {
+		t.Errorf("%v after %d loads at %d", l.keys, l.loads, following.Version())
+	}
+	s.add("a", "4")
+	if err := following.Refresh(t.Context()); err != nil || len(l.keys) != 4 {
+		t.Errorf("one's own change is not seen at once: %v, %v", l.keys, err)
+	}
+	if len(l.followed) != 3 || errors.Join(l.followed...) != nil {
+		t.Errorf("after three looks %v", l.followed)
+	}
+}
+
+// Who is notified by Followed finds the version of what changed.
+func TestTheVersionIsThereWhenALookEnds(t *testing.T) {
+	s := &sql{}
+	s.add("a", "1")
+	f := newFollower(s)
+	var following *Following
+	var at []uint64
+	following = f.Register(Kind{
+		Name:     "a",
+		Load:     func(context.Context) error { at = append(at, following.Version()); return nil },
+		Apply:    func([]Entry) bool { at = append(at, following.Version()); return true },
+		Followed: func(error) { at = append(at, following.Version()) },
+	})
+	turn(t, f, 0)
+	s.add("a", "2", "3")
+	turn(t, f, 2)
+	if !slices.Equal(at, []uint64{0, 1, 1, 3}) {
+		t.Errorf("a load, a look, a change and a look are at %v", at)
+	}
+}
+
+// What was trimmed while this node was away, and what does not say what changed, is in what is loaded.
+func TestMemoryIsLoadedAnewWhereTheLogDoesNotSayWhatChanged(t *testing.T) {
+	for name, change := range map[string]func(*sql){
+		"a gap":            func(s *sql) { s.entries = []Entry{{Kind: "a", Version: 50, Key: "50"}} },
+		"an unclear entry": func(s *sql) { s.add("a", "2", "?") },
+	} {
+		s, l := &sql{}, &list{}
+		f := newFollower(s)
+		following := f.Register(l.kind(s, "a"))
+		s.add("a", "1")
+		turn(t, f, 0)
+		change(s)
+		s.down = errors.New("away")
+		if _, err := f.RunOnce(t.Context()); err == nil {
+			t.Errorf("%s: SQL is away, and nobody says so", name)
+		}
+		if len(l.keys) != 1 || following.Version() != 1 || !following.Loaded() {
+			t.Errorf("%s: without SQL memory has %v at %d", name, l.keys, following.Version())
+		}
+		s.down = nil
+		turn(t, f, 0)
+		head, _, _ := s.LogHead(t.Context(), "a")
+		if l.loads != 2 || following.Version() != head || l.keys[len(l.keys)-1] != s.entries[len(s.entries)-1].Key {
+			t.Errorf("%s: %v after %d loads at %d of %d", name, l.keys, l.loads, following.Version(), head)
+		}
+	}
+}
+
+func TestALongLogIsReadToItsEnd(t *testing.T) {
+	s, l := &sql{}, &list{}
+	f := newFollower(s)
+	f.Register(l.kind(s, "a"))
+	turn(t, f, 0)
+	for version := range uint64(2*batch + 500) {
+		s.entries = append(s.entries, Entry{Kind: "a", Version: version + 1})
+	}
+	turn(t, f, 2*batch+500)
+}
+
+// A kind that a newer version writes, or an older one wrote, is in the log beside those that this node knows.
+func TestAKindThatNobodyRegisteredDoesNoHarm(t *testing.T) {
+	s, l := &sql{}, &list{}
+	f := newFollower(s)
+	f.Register(l.kind(s, "a"))
+	s.add("nobody's", "1", "2")
+	turn(t, f, 0)
+	s.add("nobody's", "3")
+	asked := s.after
+	if changes, err := f.Tail(t.Context()); changes != 0 || err != nil || s.after != asked {
+		t.Errorf("a hint found %d changes, %v, and read %d logs", changes, err, s.after-asked)
+	}
+	s.add("a", "1")
+	turn(t, f, 1)
+}
+
+// A hint that finds nothing new costs one SELECT, and one that finds something reads the kinds that have grown.
+func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
+	s, one, other := &sql{}, &list{}, &list{}
+	f := newFollower(s)
+	f.Register(one.kind(s, "a"))
+	f.Register(other.kind(s, "b"))
+	f.Register(Kind{Name: "c", Load: func(context.Context) error { return nil }})
+	turn(t, f, 0)
+	tail := func(what string, changes int, logs int) {
+		t.Helper()
+		s.heads.Store(0)
+		s.after = 0
+		got, err := f.Tail(t.Context())
+		if err != nil || got != changes || s.heads.Load() != 1 || s.after != logs {
+			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, %v", what, got, s.heads.Load(), s.after, err)
+		}
+	}
+	tail("nothing new", 0, 0)
+	s.add("b", "1")
+	tail("a change", 1, 1)
+	s.add("c", "1")
+	tail("a change of what is loaded each time", 0, 2)
+	tail("nothing new again", 0, 0)
+	if len(one.keys) != 0 || len(other.keys) != 1 {
+		t.Errorf("memory has %v and %v", one.keys, other.keys)
+	}
+}
+
+func TestRunFollowsTheLogWhenWoken(t *testing.T) {
+	f := newFollower(&sql{}) // its turns are an hour apart: only Wake makes it look
+	ctx, cancel := context.WithCancel(t.Context())
+	beside := make(chan struct{})
+	f.RegisterLoop(func(ctx context.Context) { <-ctx.Done(); close(beside) })
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	f.Wake()
+	f.Wake() // never blocks
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run ended with %v", err)
+	}
+	select {
+	case <-beside:
+	default:
+		t.Error("Run ended before what runs beside it")
+	}
+}
+
+// Hints are followed at once, many that come together by few looks at the log, and the last one is never left out.
+func TestHintsAreFollowedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sql{}
+		f := newFollower(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Run(ctx) }()
+		synctest.Wait()
+		for range 1000 {
+			f.Wake()
+			synctest.Wait()
+		}
+		if s.heads.Load() != 1 {
+			t.Errorf("%d looks for hints of one moment, want 1 at once", s.heads.Load())
+		}
+		<-time.After(time.Minute) // of the bubble
+		synctest.Wait()
+		if s.heads.Load() != 2 {
+			t.Errorf("%d looks in the end, want another for the last hint", s.heads.Load())
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// Whatever is appended, trimmed, unclear or refused, memory is what the log says after every look that succeeds.
+func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		s, l := &sql{}, &list{}
+		f := newFollower(s)
+		all, kept := []string(nil), 0 // all is what SQL has, whatever was trimmed
+		kind := l.kind(s, "a")
+		kind.Load = func(context.Context) error { l.keys = slices.Clone(all); return s.down }
+		following := f.Register(kind)
+		for step := range rapid.IntRange(1, 40).Draw(r, "steps") {
+			switch rapid.IntRange(0, 5).Draw(r, "what") {
+			case 0, 1:
+				key := fmt.Sprint(step)
+				if rapid.IntRange(0, 5).Draw(r, "unclear") == 0 {
+					key = "?"
+				}
+				all = append(all, key)
+				s.entries = append(s.entries, Entry{Kind: "a", Version: uint64(len(all)), Key: key})
+			case 2: // all but the newest entry may be trimmed
+				kept = max(kept, rapid.IntRange(0, max(0, len(all)-1)).Draw(r, "trim"))
+				s.entries = slices.DeleteFunc(s.entries, func(e Entry) bool { return e.Version <= uint64(kept) })
+			case 3:
+				s.down = errors.New("away")
+				_, _ = f.RunOnce(context.Background())
+				s.down = nil
+			case 4:
+				_, _ = f.Tail(context.Background())
+			case 5:
+				if _, err := f.RunOnce(context.Background()); err != nil {
+					r.Fatal(err)
+				}
+				if !slices.Equal(l.keys, all) || following.Version() != uint64(len(all)) {
+					r.Fatalf("memory has %v at %d, SQL %v", l.keys, following.Version(), all)
+				}
+			}
+		}
+	})
+}

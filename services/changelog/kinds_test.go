@@ -1,0 +1,101 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestAKindIsRegisteredOnce(t *testing.T) {
+	f := newFollower(&sql{})
+	f.Register(Kind{Name: "a"})
+	f.Register(Kind{Name: "b"})
+	f.RegisterTurn(Turn{Name: "a"})
+	refused := func(what string, register func()) {
+		defer func() {
+			if said, _ := recover().(string); !strings.Contains(said, `"a" is registered twice`) {
+				t.Errorf("%s twice: %q", what, said)
+			}
+		}()
+		register()
+	}
+	refused("a kind", func() { f.Register(Kind{Name: "a"}) })
+	refused("a turn", func() { f.RegisterTurn(Turn{Name: "a", When: AfterLog}) })
+	if len(f.kinds) != 2 || len(f.turns) != 1 {
+		t.Errorf("%d kinds and %d turns are registered", len(f.kinds), len(f.turns))
+	}
+}
+
+// One kind that cannot be read holds up neither the others nor what is read beside the log, and the error names it.
+func TestAFailureConcernsItsOwnKind(t *testing.T) {
+	s, l := &sql{}, &list{}
+	f := newFollower(s)
+	broken := errors.New("broken")
+	f.Register(Kind{Name: "first", Load: func(context.Context) error { return broken }})
+	f.Register(l.kind(s, "a"))
+	ran := 0
+	f.RegisterTurn(Turn{Name: "beside", When: BeforeLog, Run: func(context.Context) error { return broken }})
+	f.RegisterTurn(Turn{Name: "after", When: AfterLog, Run: func(context.Context) error { ran++; return nil }})
+	_, err := f.RunOnce(t.Context())
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "log first: broken") || !strings.Contains(err.Error(), "beside: broken") {
+		t.Errorf("the errors are %v", err)
+	}
+	if l.loads != 1 || ran != 1 {
+		t.Errorf("the other kind was loaded %d times, %d turns ran", l.loads, ran)
+	}
+}
+
+// A turn looks at everything, in its order; a hint at the log and at what goes with each look.
+func TestTurnsRunAtTheirMoments(t *testing.T) {
+	s := &sql{}
+	f := newFollower(s)
+	var order []string
+	note := func(name string) func(context.Context) error {
+		return func(context.Context) error { order = append(order, name); return nil }
+	}
+	f.RegisterTurn(Turn{"3", AfterLog, note("after the log")})
+	f.RegisterTurn(Turn{"2", AfterLook, note("after a look")})
+	f.RegisterTurn(Turn{"1", BeforeLog, note("before the log")})
+	f.Register(Kind{Name: "a", Load: note("log")})
+	turn(t, f, 0)
+	if want := []string{"before the log", "log", "after a look", "after the log"}; !slices.Equal(order, want) {
+		t.Errorf("a turn runs %v, want %v", order, want)
+	}
+	order = nil
+	if _, err := f.Tail(t.Context()); err != nil || !slices.Equal(order, []string{"after a look"}) {
+		t.Errorf("a hint runs %v, %v", order, err)
+	}
+}
+
+// Those who listen are notified once a turn, of changes that concern all users and of nothing else.
+func TestSharedChangesAreNotified(t *testing.T) {
+	s := &sql{}
+	f := newFollower(s)
+	notified, loads, applied := 0, 0, 0
+	f.Register(Kind{
+		Name: "shared", Shared: true,
+		Load:  func(context.Context) error { loads++; return nil },
+		Apply: Each(func(Entry) { applied++ }),
+	})
+	f.Register((&list{}).kind(s, "own"))
+	f.OnShared(func() { notified++ })
+	step := func(wantNotified, wantLoads, wantApplied int) {
+		t.Helper()
+		if _, err := f.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if notified != wantNotified || loads != wantLoads || applied != wantApplied {
+			t.Errorf("notified %d times, loaded %d, applied %d; want %d, %d, %d", notified, loads, applied, wantNotified, wantLoads, wantApplied)
+		}
+	}
+	step(1, 1, 0)
+	step(1, 1, 0)
+	s.add("shared", "1", "2")
+	step(2, 1, 2)
+	s.add("own", "1")
+	step(2, 1, 2)
+	s.entries = []Entry{{Kind: "shared", Version: 9}} // the log was trimmed while this node was away
+	step(3, 2, 2)
+}

@@ -1,0 +1,96 @@
+package changelog
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidings/services"
+)
+
+// only names the only thing that somebody is shown.
+func only(key string) func(int) string { return func(int) string { return key } }
+
+// A change that comes while a timer waits, and after the others it waited for were notified, is notified by that timer or the
+// next: nothing else needs to happen.
+func TestNoMoveWaitsForTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollower(&sql{})
+		var mu sync.Mutex
+		start, last := time.Now(), time.Duration(-1)
+		f.OnMoved(func(users []services.UserNumber) {
+			mu.Lock()
+			defer mu.Unlock()
+			if slices.Equal(users, []services.UserNumber{11}) {
+				last = time.Since(start)
+			}
+		})
+		readers := NewReaders[string](f)
+		readers.Follow(11, 1, only("a"))
+		for _, after := range []time.Duration{0, 50, 101, 120} {
+			<-time.After(time.Until(start.Add(after * time.Millisecond)))
+			readers.Moved("a")
+			readers.Notify()
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if last < 120*time.Millisecond || last > 250*time.Millisecond {
+			t.Errorf("the last of four changes was notified after %s", last)
+		}
+	})
+}
+
+// What is shown to nobody any more leaves nothing behind, and is notified to nobody.
+func TestReadersWhoLeaveAreForgotten(t *testing.T) {
+	f := newFollower(&sql{})
+	var notified []services.UserNumber
+	f.OnMoved(func(users []services.UserNumber) { notified = append(notified, users...) })
+	readers := NewReaders[string](f)
+	both := []string{"a", "b"}
+	readers.Follow(1, 2, func(i int) string { return both[i] })
+	readers.Follow(2, 1, only("b"))
+	readers.Follow(1, 1, only("a"))
+	readers.Moved("b")
+	readers.Notify()
+	if !slices.Equal(notified, []services.UserNumber{2}) {
+		t.Errorf("notified are %v, want the one who is still shown it", notified)
+	}
+	readers.Unfollow([]services.UserNumber{1, 99})
+	if readers.Moved("a"); readers.Has("a") || len(readers.owed) != 0 || !slices.Equal(readers.Keys(), []string{"b"}) {
+		t.Errorf("after one left there are %v, owed %v", readers.Keys(), readers.owed)
+	}
+	readers.Unfollow([]services.UserNumber{2})
+	readers.Notify()
+	if len(readers.of)+len(readers.shown)+len(readers.owed)+len(readers.notified) != 0 {
+		t.Errorf("left are %v, %v, %v, %v", readers.of, readers.shown, readers.owed, readers.notified)
+	}
+}
+
+func TestLearnedIsTheSumOverAllStreams(t *testing.T) {
+	f := newFollower(&sql{})
+	var left []services.UserNumber
+	f.RegisterStream(Stream{Learned: func(_ []services.UserNumber, sums []uint64) {
+		for i := range sums {
+			sums[i] += 100
+		}
+	}})
+	readers := NewReaders[string](f)
+	f.RegisterStream(Stream{
+		Learned: func(users []services.UserNumber, sums []uint64) {
+			readers.Each(users, func(i int, key string) { sums[i] += uint64(len(key)) })
+		},
+		Unfollow: func(users []services.UserNumber) { left = users; readers.Unfollow(users) },
+	})
+	readers.Follow(7, 1, only("four"))
+	if got := f.Learned([]services.UserNumber{8, 7}); !slices.Equal(got, []uint64{100, 104}) {
+		t.Errorf("learned are %v", got)
+	}
+	f.Unfollow([]services.UserNumber{7})
+	if got := f.Learned([]services.UserNumber{7}); !slices.Equal(got, []uint64{100}) || !slices.Equal(left, []services.UserNumber{7}) {
+		t.Errorf("after %v left: %v", left, got)
+	}
+}
