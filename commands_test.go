@@ -146,17 +146,6 @@ func TestIsTerminal(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "abc", 0}, {"", "abc", 3}, {"lisen", "listen", 1}, {"lsiten", "listen", 2}, {"kitten", "sitting", 3}} {
-		if got := distance(c.a, c.b); got != c.want || distance(c.b, c.a) != c.want {
-			t.Errorf("%q to %q: %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
 func TestImportShows(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const file = `{"key":"1","host":"ann","title":"one","plannedAt":"2026-01-30T09:30:00Z","startedAt":"2026-01-30T09:30:00Z","endedAt":"2026-01-30T10:30:00Z"}

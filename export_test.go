@@ -89,12 +89,12 @@ func TestExportsThatCannotBe(t *testing.T) {
 		{"ann --data . --out no/folder/ann.jsonl", 1, []string{"--out no/folder/ann.jsonl"}},
 		{"ann --data . --out .", 1, []string{"--out .: it is there and no file"}},
 		{"ann --data . --out /dev/null", 1, []string{"--out /dev/null: it is there and no file"}},
-		{"", 2, []string{"export needs to know whom: tidings export USER", "tidings export --help"}},
-		{"ann bob", 2, []string{"export takes one user, got 2"}},
+		{"", 2, []string{"expected \"<user>\"", "tidings export --help"}},
+		{"ann bob", 2, []string{"unexpected argument bob"}},
 		{"user:ann", 2, []string{`user key "user:ann"`}},
 		{"ann --both", 2, []string{"--both is not a flag of tidings export"}},
 		{"ann --redis redis://x", 2, []string{"--redis is not a flag of tidings export"}},
-		{"ann --out", 2, []string{"--out needs a value: --out FILE"}},
+		{"ann --out", 2, []string{"--out: a value is needed: --out=FILE"}},
 	} {
 		exit, told := exporting(t, io.Discard, strings.Fields(c.args)...)
 		if exit != c.exit {

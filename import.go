@@ -69,16 +69,16 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 		return errors.Join(err, queued)
 	}
 	switch command.Name {
-	case "import-messages":
+	case "import messages":
 		return social.ImportMessages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
-	case "import-posts":
+	case "import posts":
 		kinds, _ := feedKinds(command.Config.FeedKinds) // checked with the settings
 		report, err = social.ImportPosts(ctx, db, ids, kinds, opts)
 		if report.New > 0 || report.ResumedAfter > 0 {
 			err = refill(err)
 		}
 		return report, err
-	case "import-shows":
+	case "import shows":
 		if command.Import.Factor == 0 {
 			return social.ImportShows(ctx, db, ids, opts)
 		}

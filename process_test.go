@@ -211,10 +211,10 @@ func TestStartsThatCannotBe(t *testing.T) {
 		"one address for both":                {[]string{"--listen", taken.Addr().String(), "--operations-listen", taken.Addr().String()}, 2, []string{"--operations-listen (TIDINGS_OPERATIONS_LISTEN)", "another address than that of --listen"}},
 		"operators everywhere in development": {[]string{"--operations-listen", ":0"}, 2, []string{"--operations-listen", `":0"`, "development mode", "--jwt-secret"}},
 		"an address that is none":             {[]string{"--operations-listen", "localhost"}, 2, []string{"--operations-listen", "HOST:PORT is needed"}},
-		"a flag that is none":                 {[]string{"--databse", "x"}, 2, []string{`"--databse" is not a flag`, "did you mean --database?", "tidings --help"}},
+		"a flag that is none":                 {[]string{"--databse", "x"}, 2, []string{"unknown flag --databse", `did you mean "--database"?`, "tidings --help"}},
 		"a value that is none":                {[]string{"--drain", "1h"}, 2, []string{"--drain (TIDINGS_DRAIN)", `"1h0m0s"`, "0s to 12s"}},
 		"two faults":                          {[]string{"--drain", "x", "--workers", "0"}, 2, []string{"--drain", "--workers", `"0"`, "1 to 256"}},
-		"a command that is none":              {[]string{"sevre"}, 2, []string{`"sevre" is not a command`}},
+		"a command that is none":              {[]string{"sevre"}, 2, []string{"unexpected argument sevre", `did you mean "serve"?`}},
 		"everybody in development":            {[]string{"--listen", "0.0.0.0:0"}, 2, []string{"--listen", `"0.0.0.0:0"`, "development mode", "--jwt-secret"}},
 		"a secret that is too short":          {[]string{"--jwt-secret", "hunter2"}, 2, []string{"--jwt-secret", "at least 32 bytes are needed, got 7"}},
 	} {

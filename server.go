@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, env func(string) string, stdout, st
 		log := newLog(command.Config, stderr)
 		tuneMemory(ctx, env, memlimit.FromCgroup, log)
 		err = serve(ctx, command.Config, stdout, log)
-	case "import-follows", "import-messages", "import-posts", "import-shows":
+	case "import follows", "import messages", "import posts", "import shows":
 		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":
 		err = runExport(ctx, command, stdout)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,62 +13,61 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"tidings/services"
 	"tidings/services/badge"
 	"tidings/services/ratelimit"
 	"tidings/transport"
 )
 
-// setting is one field of Config, ImportOptions or ExportOptions with its tags.
-type setting struct {
-	flag, env, fallback, unit, help, secret, min, max, oneof string
-
-	serves, imports, exports bool // which commands take it
-	value                    reflect.Value
+// settingsOf lists the settings of the server as flags that hold the values of c.
+func settingsOf(c Config) []*kong.Flag {
+	return slices.DeleteFunc(newParser(&grammar{Command: Command{Config: c}}, nil).Model.Flags, func(flag *kong.Flag) bool { return variable(flag) == "" })
 }
 
-// settingsOf lists the tagged fields of a struct, in their order. It takes a pointer, so that they can be set.
-func settingsOf(holder any) []setting {
-	value := reflect.ValueOf(holder).Elem()
-	_, ofImport := holder.(*ImportOptions)
-	_, ofExport := holder.(*ExportOptions)
-	var list []setting
-	for i := range value.NumField() {
-		tag := value.Type().Field(i).Tag
-		if tag.Get("flag") == "" {
-			continue
-		}
-		list = append(list, setting{
-			flag: tag.Get("flag"), env: tag.Get("env"), fallback: tag.Get("default"), unit: tag.Get("unit"), help: tag.Get("help"),
-			secret: tag.Get("secret"), min: tag.Get("min"), max: tag.Get("max"), oneof: tag.Get("oneof"),
-			serves: !ofImport && !ofExport, imports: ofImport || strings.Contains(tag.Get("for"), "import"),
-			exports: ofExport || strings.Contains(tag.Get("for"), "export"), value: value.Field(i),
-		})
+// variable is the environment variable of a flag, "" without one.
+func variable(flag *kong.Flag) string {
+	if flag.Name == "help" || !takes("serve", flag) {
+		return ""
 	}
-	return list
+	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
 }
 
-// takenBy says whether a command takes the setting.
-func (s setting) takenBy(command string) bool {
-	switch {
-	case strings.HasPrefix(command, "import"):
-		return s.imports
-	case command == "export":
-		return s.exports
+// takes says whether a command has the flag.
+func takes(command string, flag *kong.Flag) bool {
+	return slices.ContainsFunc(strings.Split(cmp.Or(flag.Tag.Get("for"), "serve"), ","), func(name string) bool {
+		return command == name || strings.HasPrefix(command, name+" ")
+	})
+}
+
+// reader decodes values for kong. What cannot be read is kept here and is no error yet, so that all faults of a command line
+// are reported at once.
+type reader map[*kong.Value]string
+
+// Decode reads the next value of the command line into target.
+func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+		return fmt.Errorf("a value is needed: %s", ctx.Value.Flag)
 	}
-	return s.serves
+	if read(text, target) != nil {
+		r[ctx.Value] = text
+	}
+	return nil
 }
 
-// allSettings are the settings of every command.
-func (c *Command) allSettings() []setting {
-	return slices.Concat(settingsOf(&c.Config), settingsOf(&c.Import), settingsOf(&c.Export))
+// PlaceHolder is the form of a flag's value in the help.
+func (reader) PlaceHolder(flag *kong.Flag) string { return flag.PlaceHolder }
+
+// readableTypes are the types that a reader decodes. kong itself reads switches.
+var readableTypes = []reflect.Type{
+	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
 }
 
-func (s setting) isSwitch() bool { return s.value.Kind() == reflect.Bool }
-
-// set reads the text into the field.
-func (s setting) set(text string) error {
-	switch field := s.value.Addr().Interface().(type) {
+// read sets target, of one of readableTypes, to what the text says.
+func read(text string, target reflect.Value) (err error) {
+	switch field := target.Addr().Interface().(type) {
 	case *string:
 		*field = text
 	case *[]string:
@@ -77,43 +77,25 @@ func (s setting) set(text string) error {
 				*field = append(*field, item)
 			}
 		}
-	case *bool:
-		on, err := strconv.ParseBool(text)
-		if err != nil {
-			return s.fault(text, "true or false is allowed")
-		}
-		*field = on
 	case *int:
-		number, err := strconv.Atoi(text)
-		if err != nil {
-			return s.fault(text, "a whole number from %s to %s is allowed", s.min, s.max)
-		}
-		*field = number
+		*field, err = strconv.Atoi(text)
 	case *time.Duration:
-		duration, err := time.ParseDuration(text)
-		if err != nil {
-			return s.fault(text, "a duration with its unit is allowed (300ms, 5s, 720h), from %s to %s", s.min, s.max)
-		}
-		*field = duration
+		*field, err = time.ParseDuration(text)
 	case *slog.Level:
-		if err := field.UnmarshalText([]byte(text)); err != nil {
-			return s.fault(text, "debug, info, warn or error is allowed")
-		}
-	default:
-		return fmt.Errorf("--%s: no way to read a %T", s.flag, field)
+		err = field.UnmarshalText([]byte(text))
 	}
-	return nil
+	return err
 }
 
-// text is the field's value as it could be given.
-func (s setting) text() string {
-	switch field := s.value.Interface().(type) {
+// text is a flag's value as it could be given.
+func text(flag *kong.Flag) string {
+	switch value := flag.Target.Interface().(type) {
 	case []string:
-		return strings.Join(field, ",")
+		return strings.Join(value, ",")
 	case slog.Level:
-		return strings.ToLower(field.String())
+		return strings.ToLower(value.String())
 	default:
-		return fmt.Sprint(field)
+		return fmt.Sprint(value)
 	}
 }
 
@@ -124,57 +106,64 @@ var (
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 
-// shown is a value as it may be printed. An address in which no scheme can be seen is hidden wholly: it may hold
+// shown is a flag's value as it may be printed. An address in which no scheme can be seen is hidden wholly: it may hold
 // its password anywhere.
-func (s setting) shown(text string) string {
+func shown(flag *kong.Flag, text string) string {
+	secret := flag.Tag.Get("secret")
 	switch {
-	case text == "" || s.secret == "":
+	case text == "" || secret == "":
 		return text
-	case s.secret == "all" || strings.ContainsAny(text, "@=") && !strings.Contains(text, "://"):
+	case secret == "all" || strings.ContainsAny(text, "@=") && !strings.Contains(text, "://"):
 		return hidden
 	}
 	return queryPassword.ReplaceAllString(urlPassword.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}"+hidden)
 }
 
-func (s setting) names() string {
-	if s.env == "" {
-		return "--" + s.flag
+func fault(flag *kong.Flag, text, format string, args ...any) error {
+	name := "--" + flag.Name
+	if env := variable(flag); env != "" {
+		name += " (" + env + ")"
 	}
-	return "--" + s.flag + " (" + s.env + ")"
+	return fmt.Errorf("%s is %s: %s", name, services.Quote(shown(flag, text)), fmt.Sprintf(format, args...))
 }
 
-func (s setting) fault(text, format string, args ...any) error {
-	return fmt.Errorf("%s is %s: %s", s.names(), services.Quote(s.shown(text)), fmt.Sprintf(format, args...))
+// unreadable is the fault of a text that its type does not allow.
+func unreadable(flag *kong.Flag, text string) error {
+	form := "a whole number"
+	switch flag.Target.Interface().(type) {
+	case slog.Level:
+		return fault(flag, text, "debug, info, warn or error is allowed")
+	case time.Duration:
+		form = "a duration with its unit (300ms, 5s, 720h)"
+	}
+	return fault(flag, text, "%s from %s to %s is allowed", form, flag.Tag.Get("min"), flag.Tag.Get("max"))
 }
 
-// check looks at one value: its bounds, its list of words, and what only this setting asks for.
-func (s setting) check(c Config) error {
-	low, high := s.value, s.value
-	if s.min != "" {
-		low, high = s.limit(s.min), s.limit(s.max)
+// checkSetting returns the fault of a value that was read: outside its bounds or its list of words, or not what its own check asks for.
+func checkSetting(flag *kong.Flag, c Config) error {
+	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
+		if value := flag.Target.Int(); value < limit(flag, least) || value > limit(flag, most) {
+			return fault(flag, text(flag), "%s to %s is allowed", least, most)
+		}
 	}
-	if s.value.CanInt() && (s.value.Int() < low.Int() || s.value.Int() > high.Int()) {
-		return s.fault(s.text(), "%s to %s is allowed", s.min, s.max)
+	if words := strings.Fields(flag.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, text(flag)) {
+		return fault(flag, text(flag), "one of these is allowed: %s", strings.Join(words, ", "))
 	}
-	if words := strings.Fields(s.oneof); s.oneof != "" && !slices.Contains(words, s.text()) {
-		return s.fault(s.text(), "one of these is allowed: %s", strings.Join(words, ", "))
-	}
-	if special := checks[s.flag]; special != nil {
+	if special := checks[flag.Name]; special != nil {
 		if reason := special(c); reason != "" {
-			return s.fault(s.text(), "%s", reason)
+			return fault(flag, text(flag), "%s", reason)
 		}
 	}
 	return nil
 }
 
 // limit reads a bound of the tags, which are right or the tests fail.
-func (s setting) limit(text string) reflect.Value {
-	bound := s
-	bound.value = reflect.New(s.value.Type()).Elem()
-	if err := bound.set(text); err != nil {
+func limit(flag *kong.Flag, text string) int64 {
+	bound := reflect.New(flag.Target.Type()).Elem()
+	if err := read(text, bound); err != nil {
 		panic(err)
 	}
-	return bound.value
+	return bound.Int()
 }
 
 // keyFlag names the setting that holds the key for tokens.
