@@ -3,9 +3,10 @@ package social
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 const (
@@ -52,7 +53,7 @@ func (p *progress) show(report ImportReport, bytes int64) {
 // showAt tells how far a replay is: which of its events was the last, and when that was.
 func (p *progress) showAt(report ImportReport, event, events int64, at time.Time) {
 	if p.due(p.now()) {
-		p.draw(fmt.Sprintf("%s  %s of %s events  %s %s", at.UTC().Format(time.RFC3339), grouped(event), grouped(events), grouped(report.New), p.unit))
+		p.draw(fmt.Sprintf("%s  %s of %s events  %s %s", at.UTC().Format(time.RFC3339), humanize.Comma(event), humanize.Comma(events), humanize.Comma(report.New), p.unit))
 	}
 }
 
@@ -90,7 +91,7 @@ func (p *progress) text(report ImportReport, bytes int64, took time.Duration) st
 		fmt.Fprintf(&text, "%3.0f %%  ", done*100)
 	}
 	perSecond := float64(report.counted()) / max(took.Seconds(), 0.001)
-	fmt.Fprintf(&text, "%s rows  %s %s/s", grouped(report.Rows), grouped(int64(perSecond)), p.unit)
+	fmt.Fprintf(&text, "%s rows  %s %s/s", humanize.Comma(report.Rows), humanize.Comma(int64(perSecond)), p.unit)
 	if worked := bytes - p.skipped; p.size > 0 && worked > 0 {
 		left := time.Duration(float64(took) * float64(p.size-bytes) / float64(worked))
 		fmt.Fprintf(&text, "  %s left", max(left, 0).Round(time.Second))
@@ -104,13 +105,4 @@ func (p *progress) end() {
 		_, _ = fmt.Fprintf(p.out, "\r%*s\r", p.drawn, "")
 		p.drawn = 0
 	}
-}
-
-// grouped prints a number in groups of three: 578,006.
-func grouped(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
 }

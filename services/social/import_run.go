@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"tidings/services"
 )
 
@@ -28,16 +30,16 @@ type ImportReport struct {
 func (r ImportReport) String() string {
 	var text strings.Builder
 	if r.ResumedAfter > 0 {
-		fmt.Fprintf(&text, "after line %s: ", grouped(r.ResumedAfter))
+		fmt.Fprintf(&text, "after line %s: ", humanize.Comma(r.ResumedAfter))
 	}
-	fmt.Fprintf(&text, "%s rows: %s %s are new, ", grouped(r.Rows), grouped(r.New), r.What)
+	fmt.Fprintf(&text, "%s rows: %s %s are new, ", humanize.Comma(r.Rows), humanize.Comma(r.New), r.What)
 	if r.What == messages.name {
-		fmt.Fprintf(&text, "to %s recipients", grouped(r.Recipients))
+		fmt.Fprintf(&text, "to %s recipients", humanize.Comma(r.Recipients))
 	} else {
-		fmt.Fprintf(&text, "%s existed already", grouped(r.Duplicates))
+		fmt.Fprintf(&text, "%s existed already", humanize.Comma(r.Duplicates))
 	}
 	if r.Bad > 0 {
-		fmt.Fprintf(&text, "; %s bad lines are in %s", grouped(r.Bad), r.BadFile)
+		fmt.Fprintf(&text, "; %s bad lines are in %s", humanize.Comma(r.Bad), r.BadFile)
 	}
 	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
 	return text.String()
@@ -155,7 +157,7 @@ func (r *importRun) resume(ctx context.Context) (err error) {
 		}
 	}
 	r.progress.resumed(r.source.bytes())
-	_, _ = fmt.Fprintf(r.opts.Out, "%s: going on after line %s\n", r.opts.File, grouped(done))
+	_, _ = fmt.Fprintf(r.opts.Out, "%s: going on after line %s\n", r.opts.File, humanize.Comma(done))
 	r.report.ResumedAfter, r.hasGood = done, true
 	return r.bad.startAfter(done)
 }

@@ -154,14 +154,6 @@ func TestProgressText(t *testing.T) {
 	}
 }
 
-func TestGrouped(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 578_006: "578,006", 1_234_567_890: "1,234,567,890", -1000: "-1,000", -100: "-100"} {
-		if got := grouped(n); got != want {
-			t.Errorf("%d: %s", n, got)
-		}
-	}
-}
-
 // A line that is longer than the buffers is one line, and bounded.
 func TestLongLines(t *testing.T) {
 	im := sqliteImporter(t)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/store"
@@ -189,14 +191,14 @@ func (re *showReplay) happen(ctx context.Context) error {
 		return nil
 	}
 	if done > 0 {
-		_, _ = fmt.Fprintf(re.opts.Out, "%s: going on after event %s\n", re.opts.File, grouped(done))
+		_, _ = fmt.Fprintf(re.opts.Out, "%s: going on after event %s\n", re.opts.File, humanize.Comma(done))
 	}
 	re.began, re.first = re.opts.Clock.Now(), re.events[done].at
 	for i := done; i < int64(len(re.events)); i++ {
 		event := re.events[i]
 		if err := re.opts.sleep(ctx, re.here(event.at).Sub(re.opts.Clock.Now())); err != nil {
 			_, _ = fmt.Fprintf(re.opts.Out, "%s: broken off at %s after %s of %s events; the next run goes on there\n",
-				re.opts.File, event.at.Format(time.RFC3339), grouped(i), grouped(int64(len(re.events))))
+				re.opts.File, event.at.Format(time.RFC3339), humanize.Comma(i), humanize.Comma(int64(len(re.events))))
 			return nil
 		}
 		// What has begun is not called off: it is done, and so is its place in the file.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
@@ -159,7 +161,7 @@ func TestABrokenReplayGoesOn(t *testing.T) {
 		w.Clock.Advance(time.Hour)
 		r.out.Reset()
 		second, err := r.again(file, 100)
-		if err != nil || first.New+second.New != 4 || waits > 0 != strings.Contains(r.out.String(), "going on after event "+grouped(int64(waits))) {
+		if err != nil || first.New+second.New != 4 || waits > 0 != strings.Contains(r.out.String(), "going on after event "+humanize.Comma(int64(waits))) {
 			t.Errorf("after %d events: %+v and %+v, %v\n%s", waits, first, second, err, r.out.String())
 		}
 		var statuses []services.ShowStatus
