@@ -48,6 +48,7 @@ func (c *Client) Board(ctx context.Context, query BoardQuery) (BoardRead, error)
 	if query.Before.Replay {
 		top = "(" + placeText(query.Before)
 	}
+	ctx = reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		p.HMGet(ctx, badgeKey(query.Reader), boardFields...)
 		p.ZRange(ctx, key, 0, 0)
@@ -137,7 +138,7 @@ func (c *Client) lease(text string) string {
 // nothing has changed, where a later one has it.
 func (c *Client) TouchSession(ctx context.Context, viewer services.UserNumber, slot, session string, until time.Time) (held bool, err error) {
 	args := []any{slot, session, until.UnixMilli(), sessionSlots}
-	replies, err := c.changeViews(ctx, sessionTouch, []call{{keys: []string{sessionsKey(viewer)}, args: args}})
+	replies, err := c.changeViews(reading(ctx), sessionTouch, []call{{keys: []string{sessionsKey(viewer)}, args: args}})
 	if err != nil {
 		return false, err
 	}

@@ -48,6 +48,7 @@ func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []se
 	if err := c.trusted(); err != nil {
 		return nil, nil, err
 	}
+	ctx = reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
 			p.Get(ctx, postKey(post))

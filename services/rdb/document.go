@@ -64,6 +64,7 @@ func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]
 			return nil, unavailable(err)
 		}
 	}
+	ctx = reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HMGet(ctx, badgeKey(user), layout.fields...)

@@ -236,6 +236,7 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before s
 		return InboxPage{}, err
 	}
 	key := inboxKey(reader)
+	ctx = reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		p.HMGet(ctx, badgeKey(reader), "st", "e", "F", "T", "d")
 		p.ZRange(ctx, key, 0, 0)

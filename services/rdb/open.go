@@ -26,6 +26,7 @@ const (
 type Client struct {
 	redis    redis.UniversalClient
 	shared   *redis.Client // the face of auto
+	readers  *guard        // of the one server; nil where each node has its own, or none can hang
 	mode     string
 	id       string // this node's
 	time     services.Clock
@@ -136,8 +137,11 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	}
 	switch at.mode {
 	case modeCluster:
-		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(node *redis.Options) {
+		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(node *redis.Options) *redis.Client {
 			node.Limiter, node.OnConnect = newBreaker(node.Addr, c.log), c.greet(node.Addr)
+			client := redis.NewClient(node)
+			client.AddHook(guardHook{newGuard(options.ReadTimeout / 2)})
+			return client
 		}))
 	case modeSentinel:
 		client := redis.NewFailoverClient(options.sentinelOptions(at))
@@ -153,9 +157,17 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		single.OnConnect = c.greet(onlyMaster)
 		c.redis = redis.NewClient(single)
 	}
+	within := options.ReadTimeout
+	if at.mode != modeEmbedded {
+		within /= 2
+	}
+	if at.mode == modeSingle || at.mode == modePrivate || at.mode == modeSentinel {
+		c.readers = newGuard(within)
+		c.redis.AddHook(guardHook{c.readers})
+	}
 	c.redis.AddHook(roundTripHook{})
 	c.redis.AddHook(refusalsHook{c})
-	c.shared, err = newShared(c.redis, options.ReadTimeout)
+	c.shared, err = newShared(c.redis, c.readers, within)
 	return err
 }
 

@@ -36,7 +36,8 @@ type Options struct {
 	// Log takes what an operator should know; nil is slog.Default().
 	Log *slog.Logger
 	// ReadTimeout bounds the wait for the answers of one round trip when the context has no earlier deadline; 0 means
-	// 400 ms. The embedded Redis, which no network parts from us and whose scripts are slow, has at least 5 s.
+	// 400 ms. Readers, who have SQL to turn to, wait half of it. The embedded Redis, which no network parts from us and
+	// whose scripts are slow, has at least 5 s, for readers too.
 	ReadTimeout time.Duration
 	// PoolSize is how many connections may work at once (to each master of a cluster); 0 means 32 for each CPU.
 	// Beside them RunHints has one.
@@ -224,16 +225,13 @@ func (o Options) sentinelOptions(t *target) *redis.FailoverOptions {
 	}
 }
 
-// clusterOptions sets up a cluster; prepare gives each of its nodes a breaker of its own: one dead master must not close
-// the others.
-func (o Options) clusterOptions(t *target, prepare func(node *redis.Options)) *redis.ClusterOptions {
+// clusterOptions sets up a cluster; connect gives each of its nodes a breaker and a guard of its own: one dead master must
+// not close the others.
+func (o Options) clusterOptions(t *target, connect func(node *redis.Options) *redis.Client) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: t.addrs, TLSConfig: t.tls, Username: t.user, Password: t.password,
-		NewClient: func(node *redis.Options) *redis.Client {
-			prepare(node)
-			return redis.NewClient(node)
-		},
-		Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+		NewClient: connect,
+		Protocol:  2, DisableIdentity: true, MaxRetries: -1,
 		MaxRedirects: clusterRedirects, MinRetryBackoff: minClusterBackoff, MaxRetryBackoff: maxClusterBackoff,
 		DisableRoutingPolicies: true, // every command here has a key, or goes to each master by name
 		DialTimeout:            dialTimeout, DialerRetries: 1, FailingTimeoutSeconds: failingNodeSeconds,

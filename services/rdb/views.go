@@ -113,6 +113,7 @@ func (c *Client) CountViews(ctx context.Context, accesses []services.ViewAccess)
 	if err := c.trusted(); err != nil {
 		return nil, err
 	}
+	ctx = reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
