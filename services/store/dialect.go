@@ -28,6 +28,7 @@ func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}
 //	{in COLUMN $1 TYPE}             the column is among a list, which is one parameter
 //	{rows $1 NAME TYPE, NAME TYPE}  a table made of one parameter of the type rows
 //	{for update} {for share} {for key share} {skip locked}
+//	{each post p} CONDITION {end}   joins the posts that meet the condition to each row before them, never the other way round
 //	{database clock}                the database's own time in microseconds, whatever this node's clock says
 //	{no wait for the disk}          the FROM and WHERE of a SELECT whose transaction a crash of the database may lose
 type statement struct {
@@ -54,6 +55,12 @@ func (d dialect) translate(text string) string {
 			return d.among(words[1], words[2], words[3])
 		case "rows":
 			return d.table(words[1], strings.Join(words[2:], " "))
+		case "each":
+			// SQLite keeps the order of a CROSS JOIN. PostgreSQL orders joins by its statistics, which know of no post
+			// after an import; OFFSET keeps the subquery apart.
+			return [dialects]string{sqlite: "CROSS JOIN posts p", postgres: "CROSS JOIN LATERAL (SELECT p.id, p.author FROM posts p"}[d]
+		case "end":
+			return [dialects]string{postgres: "OFFSET 0) AS p"}[d]
 		case "database":
 			return [dialects]string{
 				sqlite:   "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",

@@ -48,8 +48,7 @@ func newestOfSources(among string) string {
 	FROM sources a CROSS JOIN floors
 )
 SELECT p.id, p.author, CASE WHEN p.author <> $1 AND p.id > a.since THEN 1 ELSE 0 END
-FROM ranges a CROSS JOIN posts p
-WHERE p.author = a.author AND p.pull = a.pull AND p.id >= a.bound AND p.id < $2 ` + among + ` AND ` + feedPost + `
+FROM ranges a {each post p} WHERE p.author = a.author AND p.pull = a.pull AND p.id >= a.bound AND p.id < $2 ` + among + ` AND ` + feedPost + ` {end}
 ORDER BY p.id DESC LIMIT $3`
 }
 
@@ -58,9 +57,8 @@ const counting = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 THEN a.sinc
 
 const countOfSources = `
 SELECT count(*) FROM (
-	SELECT 1 FROM sources r CROSS JOIN posts p
-	WHERE r.author <> $1 AND p.author = r.author AND p.pull = r.pull
-		AND p.id > CASE WHEN r.since > $2 THEN r.since ELSE $2 END AND ` + feedPost + `
+	SELECT 1 FROM sources r {each post p} WHERE r.author <> $1 AND p.author = r.author AND p.pull = r.pull
+		AND p.id > CASE WHEN r.since > $2 THEN r.since ELSE $2 END AND ` + feedPost + ` {end}
 	LIMIT $3
 ) AS counted`
 

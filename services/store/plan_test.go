@@ -131,18 +131,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"wanted": `'[[1,2,3,0]]'`, "wantedOfSubject": `'[[1,2]]'`,
 		"listAll": list, "listUnread": list, "listUnseen": list, "sampleActors": `1, '[[0,"LIKE",2,3]]'`, "countActors": `1, '[[0,"LIKE",2,3]]'`,
 	} {
-		var plan []string
-		b.write(func(tx *store.Tx) (err error) {
-			for _, text := range []string{"SET LOCAL plan_cache_mode = force_generic_plan", "PREPARE it AS " + store.Statements[name].Text(store.Postgres)} {
-				if err := tx.Exec(b.ctx, text); err != nil {
-					return err
-				}
-			}
-			if plan, err = tx.Query(b.ctx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
-				return err
-			}
-			return tx.Exec(b.ctx, "DEALLOCATE it")
-		})
+		plan := b.postgresPlan(name, "force_generic_plan", args)
 		text := strings.Join(plan, "\n")
 		for _, bad := range []string{"Seq Scan", "Bitmap", "Hash Join", "Merge Join", "Full"} {
 			if strings.Contains(text, bad) {
@@ -156,4 +145,57 @@ func TestPlansOnPostgres(t *testing.T) {
 			t.Errorf("%s walks an index from its beginning:\n%s", name, text)
 		}
 	}
+}
+
+// everybodysPosts is a walk along the index by author that does not begin at an author.
+var everybodysPosts = regexp.MustCompile(`using posts_by_author on \w+( \w+)?\n\s*(->|Index Cond: \((id|pull)|Filter)`)
+
+// TestFeedsDoNotNeedStatistics looks at the plans that PostgreSQL makes after an import, before it has counted anything.
+// It takes the posts for none and the edges for many, and joins would begin with the posts. Whatever the page's size, a
+// range of the index by author is read for each source; the posts of everybody never are.
+func TestFeedsDoNotNeedStatistics(t *testing.T) {
+	b := newBundle(t, storetest.Postgres(t))
+	const upTo = " FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING"
+	b.write(func(tx *store.Tx) error {
+		for _, text := range []string{
+			"ALTER TABLE follows SET (autovacuum_enabled = off)", "ALTER TABLE posts SET (autovacuum_enabled = off)",
+			"INSERT INTO users (number, key) SELECT n, CAST(n AS TEXT)" + upTo,
+			"INSERT INTO follows SELECT n % 100, n % 1999 + 10, 0, TRUE FROM generate_series(1, 199900) n ON CONFLICT DO NOTHING",
+			"INSERT INTO posts (id, author, kind, body, updated_at) SELECT n, n % 1999 + 10, 'POST', 'a text', n" + upTo,
+		} {
+			if err := tx.Exec(b.ctx, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for name, args := range map[string]string{
+		"homeFeed": "1, 99999, %d", "inboxFeed": "1, 99999, %d", "unreadFeed": "1, 99999, %d, 5", "countNew": "1, 9, %d", "countPushed": "1, 9, %d",
+	} {
+		for _, limit := range []int{1, 2, 20, 301} {
+			for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+				text := strings.Join(b.postgresPlan(name, mode, fmt.Sprintf(args, limit)), "\n")
+				if strings.Contains(text, "posts_pkey") || strings.Contains(text, "Seq Scan on posts") || everybodysPosts.MatchString(text) {
+					t.Errorf("%s of %d, %s, reads everybody's posts:\n%s", name, limit, mode, text)
+				}
+			}
+		}
+	}
+}
+
+// postgresPlan is how PostgreSQL would run a statement, by a plan for any parameters or for those given.
+func (b *bundle) postgresPlan(name, mode, args string) (plan []string) {
+	b.t.Helper()
+	b.write(func(tx *store.Tx) (err error) {
+		for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE it AS " + store.Statements[name].Text(store.Postgres)} {
+			if err := tx.Exec(b.ctx, text); err != nil {
+				return err
+			}
+		}
+		if plan, err = tx.Query(b.ctx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
+			return err
+		}
+		return tx.Exec(b.ctx, "DEALLOCATE it")
+	})
+	return plan
 }
