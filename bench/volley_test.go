@@ -166,14 +166,18 @@ func TestTrigger(t *testing.T) {
 	}
 }
 
+// patience is the wait for an answer on a machine that is busy with other things. The engine of these tests is slow, and
+// takes long to load the scripts.
+const patience = time.Minute
+
 // hints starts a Redis and a reader of the hints for the node, as the server has it.
 func hints(t *testing.T, users int) (*hinter, <-chan rdb.Hint) {
 	t.Helper()
 	engine := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: engine.Addr()})
+	client := redis.NewClient(&redis.Options{Addr: engine.Addr(), ReadTimeout: patience})
 	t.Cleanup(func() { _ = client.Close() })
 	server, err := rdb.Open(t.Context(), rdb.Options{
-		URL: "redis://" + engine.Addr(), Node: node, Clock: services.SystemClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		URL: "redis://" + engine.Addr(), Node: node, ReadTimeout: patience, Clock: services.SystemClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +229,7 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 			select {
 			case hint := <-received:
 				versions[hint.User] = hint.N
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				t.Fatalf("turn %d: %d of %d hints came", turn, len(versions), users)
 			}
 		}
