@@ -290,6 +290,10 @@ func TestSpareProcessors(t *testing.T) {
 func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 	defer debug.SetGCPercent(100)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	for _, name := range []string{"GOMEMLIMIT", "AUTOMEMLIMIT"} { // which go before a limit
+		t.Setenv(name, "") // so that it is restored
+		_ = os.Unsetenv(name)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for _, c := range []struct {

@@ -29,6 +29,10 @@ const (
 
 // jwks is a set of keys with ids, read from a place that is fixed by configuration. While the place cannot be
 // read the keys of the last reading stay.
+//
+// github.com/MicahParks/keyfunc (3.6.2) does less: after a rotation it refuses all but the first of the requests that arrive
+// together with the new id, an issuer that fails looks like an unknown key, an answer may be of any size, and one malformed
+// key of a kind that is not used here discards the whole set.
 type jwks struct {
 	place  string
 	client *http.Client // nil reads a file
