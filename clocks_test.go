@@ -203,7 +203,7 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	if _, err := ignorant.store.Beat(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := knows.fanout.Heartbeat().RunOnce(t.Context()); err != nil {
+	if err := knows.jobs.Heartbeat().RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if ahead, known := knows.fanout.ClockAhead(); !known || ahead < 3*time.Minute {

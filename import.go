@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/social"
 	"tidings/services/store"
@@ -83,7 +84,7 @@ func importFile(ctx context.Context, db *store.Store, command Command, opts soci
 			return social.ImportShows(ctx, db, ids, opts)
 		}
 		// Nothing but facts and jobs is written here: nodes that run on the same database carry them.
-		carrying := fanout.New(fanout.Config{Store: db, Clock: services.SystemClock{}, IDs: ids})
+		carrying := fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{Store: db}), Store: db, Clock: services.SystemClock{}, IDs: ids})
 		service := live.New(live.Config{Store: db, Fanout: carrying, IDs: ids, Clock: services.SystemClock{}})
 		return social.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 )
 
 // node is a whole server in this process, on a port of its own.
@@ -23,7 +24,7 @@ type node struct {
 	tb      testing.TB
 	url     string
 	clock   *stepClock
-	workers []*fanout.Worker
+	workers []*jobs.Worker
 	stop    func() // ends the node as SIGTERM does, once; the test's end does it too
 }
 
@@ -132,7 +133,7 @@ func (n *node) settle() {
 
 // work lets a worker do what is due and answers how many jobs it claimed. On a busy machine Redis may miss its deadline:
 // the jobs are then released, to be done again.
-func (n *node) work(worker *fanout.Worker) (claimed int) {
+func (n *node) work(worker *jobs.Worker) (claimed int) {
 	n.tb.Helper()
 	claimed, err := worker.RunOnce(n.tb.Context())
 	if services.IsUnavailable(err) {

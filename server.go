@@ -24,6 +24,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
+	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/notice"
@@ -85,6 +86,7 @@ type server struct {
 	store   *store.Store
 	redis   *rdb.Client
 	mirror  *mirror.Mirror
+	jobs    *jobs.Engine
 	fanout  *fanout.Fanout
 	audit   *fanout.Audit
 	cleaner *fanout.Cleaner
@@ -216,8 +218,9 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	sessions := live.SessionLives * s.cfg.BoardSessionFor                                                                                                         // how long one lives at most
 	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log, Poll: s.cfg.LogInterval, ShowHistory: sessions + time.Hour}) // clocks differ
+	s.jobs = jobs.New(jobs.Config{Store: s.store, Clock: s.clock, Log: s.log})
 	carrying := fanout.Config{
-		Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
+		Jobs: s.jobs, Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
 		Shows: services.ShowLimits{LateAfter: s.cfg.ShowLateAfter, Longest: s.cfg.ShowLongest}, KeepBoards: sessions,
 	}
@@ -298,7 +301,7 @@ func (s *server) run(ctx context.Context, at listeners) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	failed := s.serveAt(at)
-	heart := s.fanout.Heartbeat()
+	heart := s.jobs.Heartbeat()
 	if err := heart.Begin(ctx); err != nil {
 		s.log.Warn("jobs of the process before may wait until their leases end", "error", err)
 	}
@@ -330,7 +333,7 @@ func (s *server) run(ctx context.Context, at listeners) error {
 
 func (s *server) workerLoops() []func(context.Context) error {
 	var loops []func(context.Context) error
-	for _, worker := range s.fanout.Workers(s.cfg.Workers) {
+	for _, worker := range s.jobs.Workers(s.cfg.Workers) {
 		loops = append(loops, worker.Run)
 	}
 	return loops

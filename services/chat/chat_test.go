@@ -213,7 +213,7 @@ func TestManyMessagesAreOnePass(t *testing.T) {
 
 // The last of many messages waits for its turn and for nothing else: workers that nobody wakes any more look for it then.
 func TestTheLastMessageIsCarriedWhenItIsDue(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Poll = time.Hour }}), nil)
+	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.Poll = time.Hour }}), nil)
 	users := n.Users(3)
 	group := n.create(services.GroupConversation, users...)
 	n.carried()

@@ -23,6 +23,7 @@ const (
 	auditLooks    = 10              // at a user who changes all the time; the next lap looks again
 	maxSuspects   = 1000            // while there are as many nobody else is visited
 	auditPoll     = time.Second
+	turnLease     = 30 * time.Second // after it others take the turn of a node that died
 )
 
 // Audit visits every active user in laps and compares what Redis shows him with the facts. What differs is lag as long
@@ -100,7 +101,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	f := a.fanout
 	turn, took, _, err := f.store.TakeAuditTurn(ctx, store.AuditPace{
 		// A node that dies holds its turn for the lease: that much earlier everyone's is due.
-		Lap: a.every - min(f.cfg.Lease, a.every/2), Limit: auditUsers, ActiveSince: f.activeSince(), Lease: f.cfg.Lease,
+		Lap: a.every - min(turnLease, a.every/2), Limit: auditUsers, ActiveSince: f.activeSince(), Lease: turnLease,
 	})
 	if err != nil || !took {
 		return false, err
@@ -138,7 +139,7 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 	var kept, due []suspect
 	for _, s := range a.suspects {
 		if _, known := waiting[s.job]; !known && !now.Before(s.at.Add(auditAgain)) {
-			waits, err := f.store.JobWaits(ctx, s.job, now.Add(f.cfg.Lease))
+			waits, err := f.store.JobWaits(ctx, s.job, now.Add(turnLease))
 			if err != nil {
 				return err
 			}

@@ -159,13 +159,13 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	w := served(t, nil)
 	f := &flight{w: w, people: w.Users(4), random: rand.New(rand.NewPCG(3, 4))}
 	a := w.Fanout.Audit(time.Minute)
-	lane := w.Fanout.Workers(1)
+	workers := w.Fanout.Workers(1)
 	for range 1500 {
 		switch f.random.IntN(6) {
 		case 0, 1:
 			w.Write(f.act)
 		case 2:
-			_, err := lane[f.random.IntN(len(lane))].RunOnce(t.Context())
+			_, err := workers[f.random.IntN(len(workers))].RunOnce(t.Context())
 			w.Must(err)
 		case 3:
 			w.Clock.Advance(time.Duration(f.random.IntN(4000)) * time.Millisecond)

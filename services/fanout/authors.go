@@ -2,11 +2,11 @@ package fanout
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -25,11 +25,11 @@ const (
 	modesBatch = 1000
 )
 
-func (f *Fanout) authorKinds() map[string]kind {
-	return map[string]kind{
-		jobMode:  {lane: laneQuick, each: ofUser(f.FindMode)},
-		jobModes: {lane: laneBulk, each: f.runModes},
-		jobName:  {lane: laneBulk, each: f.runName},
+func (f *Fanout) authorKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobMode, Class: jobs.Short, Each: ofUser(f.FindMode), Changes: jobs.NoCounts()},
+		{Name: jobModes, Class: jobs.Bulk, Each: f.runModes, Changes: jobs.NoCounts()},
+		{Name: jobName, Class: jobs.Bulk, Each: f.runName, Changes: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
 	}
 }
 
@@ -42,13 +42,13 @@ type audience struct {
 
 // ModeJob looks at an author's audience a little after now, a follow or its end having changed it.
 func ModeJob(author services.UserNumber, now time.Time) store.NewJob {
-	job := keyed(jobMode, mirror.UserNumberText(author))
+	job := userJob(jobMode, author)
 	job.NotBefore = now.Add(modeAfter)
 	return job
 }
 
 // ModesJob looks at all audiences: after an import, or when the thresholds have moved.
-func ModesJob() store.NewJob { return keyed(jobModes, "all") }
+func ModesJob() store.NewJob { return jobs.Keyed(jobModes, "all") }
 
 // Thresholds are the thresholds that hold: those that an admin has set, else the configured ones.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
@@ -96,7 +96,7 @@ func (f *Fanout) author(ctx context.Context, author services.UserNumber) (known 
 	if !has || known.Followers < countedAtOnce || !f.clock.Now().Before(again) || settled(known) != known.Mode {
 		return known, false, nil
 	}
-	job := keyed(jobMode, mirror.UserNumberText(author))
+	job := userJob(jobMode, author)
 	job.NotBefore = again
 	return known, true, f.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, job) })
 }
@@ -166,28 +166,15 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 
 // beginNaming leaves the chunks of an author's followers whose documents are to name him, and tells the nodes of him.
 func beginNaming(ctx context.Context, tx *store.Tx, author services.UserNumber, chunks []audience) error {
-	jobs, err := chunkJobs(jobName, chunks)
+	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
 		return err
 	}
-	if err := tx.Enqueue(ctx, jobs...); err != nil {
+	if err := tx.Enqueue(ctx, naming...); err != nil {
 		return err
 	}
 	_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
 	return err
-}
-
-// chunkJobs are jobs of a kind, one for each chunk of followers.
-func chunkJobs[C any](kind string, chunks []C) ([]store.NewJob, error) {
-	jobs := make([]store.NewJob, len(chunks))
-	for i, chunk := range chunks {
-		payload, err := json.Marshal(chunk)
-		if err != nil {
-			return nil, fmt.Errorf("chunk %+v of %s: %w", chunk, kind, err)
-		}
-		jobs[i] = store.NewJob{Kind: kind, Payload: payload}
-	}
-	return jobs, nil
 }
 
 // runName lets the documents of one chunk of followers name the author. Who begins to follow meanwhile, or returns, is
@@ -197,27 +184,19 @@ func (f *Fanout) runName(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	last := false
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := finish(ctx, tx, job); err != nil {
+	return f.FinishWith(ctx, job, func(tx *store.Tx) error {
+		last, err := tx.EndAuthorChunk(ctx, chunk.Author)
+		if err != nil || !last {
 			return err
 		}
-		if last, err = tx.EndAuthorChunk(ctx, chunk.Author); err != nil || !last {
-			return err
-		}
-		return tx.Enqueue(ctx, keyed(jobMode, mirror.UserNumberText(chunk.Author)))
+		return tx.Enqueue(ctx, userJob(jobMode, chunk.Author))
 	})
-	if err != nil {
-		return err
-	}
-	f.Wake()
-	return errFinished
 }
 
 // nameChunk lets the documents of one chunk of followers name its author in a field, as the follows are now.
 func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job store.Job) (chunk audience, err error) {
-	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
-		return chunk, fmt.Errorf("payload of %s: %w", job.Kind, err)
+	if err := jobs.ReadPayload(job, &chunk); err != nil {
+		return chunk, err
 	}
 	return chunk, f.nameAudience(ctx, field, chunk)
 }
@@ -252,35 +231,6 @@ func (f *Fanout) name(ctx context.Context, field rdb.NamedField, stamp rdb.Stamp
 	return nil
 }
 
-// finish takes a job out of the queue in the transaction of its effect.
-func finish(ctx context.Context, tx *store.Tx, job store.Job) error {
-	finished, err := tx.FinishJobs(ctx, []store.Job{job})
-	if err == nil && finished == 0 {
-		err = services.Errorf(services.Unavailable, "job %d of kind %s was taken over by another worker", job.ID, job.Kind)
-	}
-	return err
-}
-
-// replace puts jobs in the place of one, with a further effect in the same transaction if there is one.
-func (f *Fanout) replace(ctx context.Context, job store.Job, jobs []store.NewJob, effect func(tx *store.Tx) error) error {
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := finish(ctx, tx, job); err != nil {
-			return err
-		}
-		if effect != nil {
-			if err := effect(tx); err != nil {
-				return err
-			}
-		}
-		return tx.Enqueue(ctx, jobs...)
-	})
-	if err != nil {
-		return err
-	}
-	f.Wake()
-	return errFinished
-}
-
 // runModes leaves a job for everyone whose audience may call for another mode: whom so many follow, and who has a mode already.
 func (f *Fanout) runModes(ctx context.Context, _ store.Job) error {
 	thresholds, err := f.Thresholds(ctx)
@@ -295,7 +245,7 @@ func (f *Fanout) runModes(ctx context.Context, _ store.Job) error {
 			}
 			jobs := make([]store.NewJob, len(authors))
 			for i, author := range authors {
-				jobs[i] = keyed(jobMode, mirror.UserNumberText(author))
+				jobs[i] = userJob(jobMode, author)
 			}
 			if len(jobs) > 0 {
 				if err := f.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
@@ -341,7 +291,7 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserNumber, mode *
 		if _, err := tx.PutAuthor(ctx, known); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, keyed(jobMode, mirror.UserNumberText(author)))
+		return tx.Enqueue(ctx, userJob(jobMode, author))
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -31,13 +32,25 @@ const (
 	leftFor = 24 * time.Hour
 )
 
-func (f *Fanout) chatKinds() map[string]kind {
-	return map[string]kind{
-		jobCarry:  {lane: laneQuick, each: ofConversation(f.carryHead)},
-		jobPass:   {lane: laneBulk, each: ofConversation(f.pass)},
-		jobMember: {lane: laneQuick, each: ofMember(f.CarryMember)},
-		jobInside: {lane: laneQuick, each: ofMember(f.endLeases)},
+func (f *Fanout) chatKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobCarry, Class: jobs.Short, Each: ofConversation(f.carryHead), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
+		{Name: jobPass, Class: jobs.Bulk, Each: ofConversation(f.pass), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
+		{Name: jobMember, Class: jobs.Short, Each: ofMember(f.CarryMember), Changes: jobs.CountsOf(secondUser, services.SourceConversations)},
+		{Name: jobInside, Class: jobs.Short, Each: ofMember(f.endLeases), Changes: jobs.CountsOf(secondUser, services.SourceConversations)},
 	}
+}
+
+// members is the UsersOf of jobs of a conversation whose messages are carried to each member. A pass over a larger one may
+// change any user's counts.
+func (f *Fanout) members(ctx context.Context, job store.Job) (users []services.UserNumber, everyone bool, err error) {
+	err = ofConversation(func(ctx context.Context, id services.ConversationID) error {
+		page := services.MembersPage{Conversation: id, Size: membersPerPage + 1}
+		found, err := f.store.MembersOf(ctx, []services.MembersPage{page})
+		users = found[page]
+		return err
+	})(ctx, job)
+	return users, len(users) > membersPerPage, err
 }
 
 // paces remembers when the passes over conversations began, so that the next job waits its turn and collapses with the
@@ -76,7 +89,7 @@ func (p *paces) next(id services.ConversationID, now time.Time) (due time.Time, 
 
 // CarryJob carries a conversation's head to its members, at most ten times a second. Jobs that wait together become one.
 func (f *Fanout) CarryJob(id services.ConversationID) store.NewJob {
-	job := keyed(jobCarry, id.String())
+	job := jobs.Keyed(jobCarry, id.String())
 	now := f.clock.Now()
 	due, first := f.paces.next(id, now)
 	if first { // the last of many messages would wait for the workers' next look at the queue
@@ -87,16 +100,16 @@ func (f *Fanout) CarryJob(id services.ConversationID) store.NewJob {
 }
 
 // PassJob carries every member's state, and ends a change to counting when somebody reads.
-func PassJob(id services.ConversationID) store.NewJob { return keyed(jobPass, id.String()) }
+func PassJob(id services.ConversationID) store.NewJob { return jobs.Keyed(jobPass, id.String()) }
 
 // MemberJob carries one member's state.
 func MemberJob(id services.ConversationID, user services.UserNumber) store.NewJob {
-	return keyed(jobMember, memberKey(id, user))
+	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
 // InsideJob ends a lease at its time.
 func InsideJob(id services.ConversationID, user services.UserNumber, until time.Time) store.NewJob {
-	job := keyed(jobInside, memberKey(id, user))
+	job := jobs.Keyed(jobInside, memberKey(id, user))
 	job.NotBefore = until
 	return job
 }

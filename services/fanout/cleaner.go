@@ -18,6 +18,7 @@ const (
 	// cleanerLeast is the least rest after a step. It rests as long as it works, so that it never takes more than half of a
 	// Redis that is slow.
 	cleanerLeast = 5 * time.Millisecond
+	passWithin   = 1250 * time.Millisecond // bounds the end of a turn
 )
 
 // Cleaner takes out of Redis what nobody asks for any more: entries of inboxes and of lists of replays that are not listed, all that is kept of users
@@ -107,13 +108,13 @@ func (c *Cleaner) Run(ctx context.Context) error {
 // RunOnce takes the next turn, if it is time for one, and says whether it took one.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	f := c.fanout
-	turn, took, err := f.store.TakeCleanerTurn(ctx, c.every, f.cfg.Lease)
+	turn, took, err := f.store.TakeCleanerTurn(ctx, c.every, turnLease)
 	if err != nil || !took {
 		return false, err
 	}
 	place, freed, ended := parsePlace(turn.Place), parseFreed(turn.Freed), false
 	began := time.Now()
-	for step := 0; step < cleanerSteps && time.Since(began) < f.cfg.Lease/3 && !ended && err == nil; step++ {
+	for step := 0; step < cleanerSteps && time.Since(began) < turnLease/3 && !ended && err == nil; step++ {
 		stepped := time.Now()
 		if place, ended, err = c.step(ctx, place, &freed); err == nil && !ended {
 			err = c.rest(ctx, time.Since(stepped))
@@ -121,7 +122,7 @@ func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	}
 	turn.Place, turn.Freed = asText(place), asText(freed)
 	// Also when ctx has ended: then somebody else goes on at once.
-	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.Poll+time.Second)
+	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), passWithin)
 	defer cancel()
 	held, passed := f.store.PassCleanerTurn(passing, turn, ended)
 	if ended && held {

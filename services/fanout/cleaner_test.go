@@ -14,6 +14,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
@@ -122,7 +123,7 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.C
 	w.Must(err)
 	t.Cleanup(func() { _ = redis.Close() })
 	proxy.Delay(20 * time.Millisecond)
-	cfg.Redis = redis
+	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{Store: w.Store})
 	return fanout.New(cfg).Cleaner(cleanEvery)
 }
 

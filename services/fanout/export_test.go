@@ -3,33 +3,23 @@ package fanout
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
 // What the tests do between two steps of the machinery.
 
-// Kinds are all kinds of jobs that workers claim.
-func (f *Fanout) Kinds() []string { return slices.Sorted(maps.Keys(f.kinds)) }
-
 // RefillJob reads an inbox again.
-func RefillJob(user string) store.NewJob { return keyed(jobRefill, user) }
-
-// RunJobs does claimed jobs under ctx, which, unlike a worker's, may end between two steps.
-func (f *Fanout) RunJobs(ctx context.Context, jobs []store.Job) error { return f.runJobs(ctx, jobs) }
+func RefillJob(user string) store.NewJob { return jobs.Keyed(jobRefill, user) }
 
 // Push adds a post to inboxes with a stamp and edges that were read before.
 func (f *Fanout) Push(ctx context.Context, stamp rdb.Stamp, post services.Post, edges []services.Edge) error {
 	return f.push(ctx, stamp, post, edges)
 }
-
-// MaxTries is after how many failures a job is dead.
-const MaxTries = maxTries
 
 // KeepLog and KeepIdempotencyFor are what the janitor leaves.
 const (
@@ -63,9 +53,3 @@ func (f *Fanout) PushReplay(ctx context.Context, stamp rdb.Stamp, show services.
 func (f *Fanout) NameHost(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
 	return f.name(ctx, rdb.Hosts, stamp, edges)
 }
-
-// ChangedKinds are the kinds of jobs of which it is known which counts they change.
-func ChangedKinds() []string { return slices.Collect(maps.Keys(changedBy)) }
-
-// Doubt makes it doubtful whether this node holds jobs.
-func (f *Fanout) Doubt(jobs []store.Job) { f.inDoubt.add(jobs) }

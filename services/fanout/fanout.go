@@ -1,12 +1,7 @@
 // Package fanout carries facts into views: jobs, fan-out, rebuilds.
 //
-// It guarantees that a fact and the job that carries it are in one transaction, that every effect on a view is
-// idempotent and safe against reordering (the rule of rebuild, add and remove is written once, in reconcile.go and
-// rebuild.go), and that the actor sees his own change as soon as he has the answer.
-// When Redis does not answer, jobs wait without being counted as tried, and mutations succeed all the same. When the
-// process dies between any two steps, another worker repeats the step, which changes nothing that was done: at once when
-// it starts again under its name, after two seconds of silence on another node, when the lease ends in any case. Meanwhile
-// Behind names the counts that may lack something.
+// It guarantees that every effect on a view is idempotent and safe against reordering: the rule of rebuild, add and remove is
+// written once, in reconcile.go and rebuild.go. Its jobs are done by services/jobs, where it registers their kinds.
 package fanout
 
 import (
@@ -26,6 +21,7 @@ import (
 
 // Config is what fan-out needs.
 type Config struct {
+	Jobs   *jobs.Engine // it has none of these kinds of jobs yet
 	Store  *store.Store
 	Redis  *rdb.Client
 	Mirror *mirror.Mirror
@@ -33,13 +29,10 @@ type Config struct {
 	IDs    *services.IDClock
 	Log    *slog.Logger
 
-	Chunk       int           // followers a chunk job serves; 0 means 2,000
-	ActiveFor   time.Duration // while no admin has set another: users not seen for longer are dormant; 0 means 30 days
-	IdleAfter   time.Duration // the same: users not seen for longer are idle; 0 means 7 days
-	Lease       time.Duration // of a job, renewed at half; 0 means 30 s
-	Poll        time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
-	AfterCommit time.Duration // how long a command waits for the actor's own views; 0 means 300 ms
-	Rebuilds    int           // users whose views are rebuilt at once, whoever asks; 0 means 16
+	Chunk     int           // followers a chunk job serves; 0 means 2,000
+	ActiveFor time.Duration // while no admin has set another: users not seen for longer are dormant; 0 means 30 days
+	IdleAfter time.Duration // the same: users not seen for longer are idle; 0 means 7 days
+	Rebuilds  int           // users whose views are rebuilt at once, whoever asks; 0 means 16
 
 	Thresholds services.Thresholds // of authors' modes, while no admin has set others; zero means 5,000 and 1,000,000
 
@@ -61,24 +54,18 @@ type Fanout struct {
 	log    *slog.Logger
 	cfg    Config
 
-	kinds map[string]kind
-	lanes map[lane][]string
-
 	rebuilds singleflight.Group
 	slots    chan struct{} // of rebuilds
 	rebuilt  rebuildCounts
 	skew     skew
 	paces    paces
-	inDoubt  inDoubt
-	inFlight inFlight
 	clamped  atomic.Uint64
 
 	delivered        atomic.Uint64 // entries of inboxes
 	replaysDelivered atomic.Uint64
-	wakeUp           map[lane]chan struct{}
 }
 
-// New makes the machinery; the workers that do its jobs are made by Worker.
+// New makes the machinery, and registers the kinds of its jobs.
 func New(cfg Config) *Fanout {
 	if cfg.Chunk == 0 {
 		cfg.Chunk = 2000
@@ -99,25 +86,20 @@ func New(cfg Config) *Fanout {
 	if cfg.KeepBoards == 0 {
 		cfg.KeepBoards = 12 * time.Hour
 	}
-	if cfg.Lease == 0 {
-		cfg.Lease = 30 * time.Second
-	}
-	if cfg.Poll == 0 {
-		cfg.Poll = 250 * time.Millisecond
-	}
 	if cfg.Rebuilds == 0 {
 		cfg.Rebuilds = 16
 	}
 	f := &Fanout{
 		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
-		wakeUp: map[lane]chan struct{}{}, slots: make(chan struct{}, cfg.Rebuilds),
+		Engine: cfg.Jobs, slots: make(chan struct{}, cfg.Rebuilds),
 	}
-	f.Engine = jobs.New(jobs.Config{Store: cfg.Store, Log: cfg.Log, Wake: f.Wake, AfterCommit: cfg.AfterCommit})
-	f.kinds = f.makeKinds()
-	f.lanes = lanesOf(f.kinds)
-	for _, lane := range []lane{laneQuick, laneBulk, laneOnline} {
-		f.wakeUp[lane] = make(chan struct{}, 1)
+	for _, kinds := range [][]jobs.Kind{
+		f.peopleKinds(), f.feedKinds(), f.authorKinds(), f.restrictionKinds(), f.notificationKinds(), f.messageKinds(), f.noticeKinds(),
+		f.chatKinds(), f.viewKinds(), f.policyKinds(), f.hostKinds(), f.showKinds(), f.replayKinds(),
+	} {
+		f.Register(kinds...)
 	}
+	f.OnBeat(f.followClocks)
 	return f
 }
 

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -40,9 +41,9 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	w.Must(heart.Begin(t.Context()))
 	enqueue(w, fanout.CountsJob(users[0]), fanout.SeenJob(users[1]), fanout.FollowJob(users[1], users[2]))
 	made := w.Clock.Now()
-	jobs := takes(w, other)
-	if len(jobs) != 3 {
-		t.Fatalf("the other node claimed %v", jobs)
+	held := takes(w, other)
+	if len(held) != 3 {
+		t.Fatalf("the other node claimed %v", held)
 	}
 	w.Must(heart.RunOnce(t.Context()))
 	if w.Fanout.SomeBehind() {
@@ -53,7 +54,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 		w.Must(heart.RunOnce(t.Context()))
 		return w.Fanout.SomeBehind()
 	})
-	for i, want := range []fanout.BehindSince{
+	for i, want := range []jobs.BehindSince{
 		{services.SourceNotifications: made},
 		{services.SourceHomeFeed: made, services.SourceLiveBoard: made},
 		nil, nil,
@@ -69,16 +70,16 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	until(t, "the jobs are freed", func() bool {
 		w.Must(heart.RunOnce(t.Context()))
 		freed = append(freed, claim(w)...)
-		return len(freed) == len(jobs)
+		return len(freed) == len(held)
 	})
 	w.Must(heart.RunOnce(t.Context()))
 	if w.Fanout.Behind(users[0]) == nil {
 		t.Error("nothing is behind although the jobs are not done yet")
 	}
-	if n, err := other.Finish(t.Context(), jobs); n != 0 || err != nil {
+	if n, err := other.Finish(t.Context(), held); n != 0 || err != nil {
 		t.Errorf("the silent node finished %d jobs that others hold, %v", n, err)
 	}
-	if n, err := w.Store.Finish(t.Context(), freed); n != len(jobs) || err != nil {
+	if n, err := w.Store.Finish(t.Context(), freed); n != len(held) || err != nil {
 		t.Fatalf("%d of the jobs were finished, %v", n, err)
 	}
 	w.Must(heart.RunOnce(t.Context()))
@@ -104,51 +105,4 @@ func TestAFanOutOfASilentNodeIsBehindForEverybody(t *testing.T) {
 			t.Errorf("of user %d %v are behind", user, got)
 		}
 	}
-}
-
-// A node that starts again under its name frees at once what it held.
-func TestANodeThatStartsAgainFreesItsOwn(t *testing.T) {
-	w, other := two(t)
-	enqueue(w, fanout.CountsJob(w.Strangers(1)[0]))
-	takes(w, other)
-	w.Must(w.Fanout.Heartbeat().Begin(t.Context()))
-	if jobs := claim(w); len(jobs) > 0 {
-		t.Fatal("a node frees what another one holds")
-	}
-	cfg := fanout.Config{Store: other, Redis: w.Redis, Mirror: w.Mirror, Clock: w.Clock, IDs: w.IDs, Log: w.Log}
-	w.Must(fanout.New(cfg).Heartbeat().Begin(t.Context()))
-	if jobs := claim(w); len(jobs) != 1 {
-		t.Errorf("%d jobs were free after the start, want 1", len(jobs))
-	}
-}
-
-// Each kind of job says which counts it changes: one that is forgotten would leave wrong numbers that say that they are exact.
-func TestEachKindOfJobSaysWhichCountsItChanges(t *testing.T) {
-	w := world(t, nil)
-	named := fanout.ChangedKinds()
-	slices.Sort(named)
-	kinds := slices.Sorted(slices.Values(w.Fanout.Kinds()))
-	if !slices.Equal(named, kinds) {
-		t.Errorf("counts are named for %v, want all of %v", named, kinds)
-	}
-}
-
-// What this node claimed or finished without hearing of it is given back with the next heartbeat.
-func TestJobsInDoubtAreGivenBack(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
-		w := fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here", Redis: "embedded"})
-		enqueue(w, fanout.CountsJob(w.Strangers(1)[0]))
-		jobs := claim(w)
-		if again := claim(w); len(jobs) != 1 || len(again) > 0 {
-			t.Fatalf("claimed %v, and then %v", jobs, again)
-		}
-		w.Fanout.Doubt(jobs)
-		w.Must(w.Fanout.Heartbeat().RunOnce(t.Context()))
-		if again := claim(w); len(again) != 1 {
-			t.Errorf("%d jobs were given back, want 1", len(again))
-		}
-		if n, err := w.Store.Finish(t.Context(), jobs); n != 0 || err != nil {
-			t.Errorf("the job was finished under its former token: %d, %v", n, err)
-		}
-	})
 }

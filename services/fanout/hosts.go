@@ -2,11 +2,10 @@ package fanout
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -20,19 +19,19 @@ const (
 	jobLiveSeen  = "live.seen"  // key: user. How far he has seen the live board moved
 )
 
-func (f *Fanout) hostKinds() map[string]kind {
-	return map[string]kind{
-		jobHost:      {lane: laneQuick, each: f.runHost},
-		jobHostChunk: {lane: laneBulk, each: f.runHostChunk},
-		jobHosts:     {lane: laneBulk, each: f.runHosts},
-		jobLiveSeen:  {lane: laneQuick, each: ofUser(f.CarryLiveSeen)},
+func (f *Fanout) hostKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobHost, Class: jobs.Short, Each: f.runHost, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobHostChunk, Class: jobs.Bulk, Each: f.runHostChunk, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobHosts, Class: jobs.Bulk, Each: f.runHosts, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobLiveSeen, Class: jobs.Short, Each: ofUser(f.CarryLiveSeen), Changes: jobs.CountsOf(firstUser, services.SourceLiveBoard)},
 	}
 }
 
 // HostJob lets the documents of all followers name somebody who has a show for the first time. His shows come onto boards
 // when all do: whoever knows of a show is then told of it whatever he reads.
 func HostJob(host services.UserNumber) store.NewJob {
-	return keyed(jobHost, mirror.UserNumberText(host))
+	return userJob(jobHost, host)
 }
 
 // newHosts are some who have shows for the first time.
@@ -50,12 +49,12 @@ func HostsJobs(hosts []services.UserNumber) ([]store.NewJob, error) {
 	for chunk := range slices.Chunk(hosts, hostsAtOnce) {
 		chunks = append(chunks, newHosts{chunk})
 	}
-	return chunkJobs(jobHosts, chunks)
+	return jobs.Chunked(jobHosts, chunks)
 }
 
 // LiveSeenJob brings how far a user has seen the live board into his document.
 func LiveSeenJob(user services.UserNumber) store.NewJob {
-	return keyed(jobLiveSeen, mirror.UserNumberText(user))
+	return userJob(jobLiveSeen, user)
 }
 
 // CarryLiveSeen brings how far a user has seen the live board into his document.
@@ -81,8 +80,8 @@ func (f *Fanout) HostsBy(ctx context.Context, user services.UserNumber) ([]servi
 // than a chunk of followers goes the way of one host. Of those whom somebody else has named meanwhile, or names, nothing is done.
 func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
 	var some newHosts
-	if err := json.Unmarshal(job.Payload, &some); err != nil {
-		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	if err := jobs.ReadPayload(job, &some); err != nil {
+		return err
 	}
 	large, err := f.store.ManyFollow(ctx, some.Hosts, f.cfg.Chunk)
 	if err != nil {
@@ -96,14 +95,14 @@ func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
 		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 			return err
 		}
-		if err := finish(ctx, tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
-		jobs := make([]store.NewJob, len(large))
+		alone := make([]store.NewJob, len(large))
 		for i, host := range large {
-			jobs[i] = HostJob(host)
+			alone[i] = HostJob(host)
 		}
-		if err := tx.Enqueue(ctx, jobs...); err != nil {
+		if err := tx.Enqueue(ctx, alone...); err != nil {
 			return err
 		}
 		return f.publishHosts(ctx, tx, hosts)
@@ -112,7 +111,7 @@ func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
 		return err
 	}
 	f.Wake()
-	return errFinished
+	return jobs.ErrFinished
 }
 
 // nameHosts lets the documents of all followers of some hosts name these, as the follows are now.
@@ -172,7 +171,7 @@ func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
 		}
 		chunks = nil
 	}
-	jobs, err := chunkJobs(jobHostChunk, chunks)
+	naming, err := jobs.Chunked(jobHostChunk, chunks)
 	if err != nil {
 		return err
 	}
@@ -180,23 +179,23 @@ func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
 		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 			return err
 		}
-		if err := finish(ctx, tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
-		begun, err := tx.BeginHostChunks(ctx, host, len(jobs))
+		begun, err := tx.BeginHostChunks(ctx, host, len(naming))
 		if err != nil || !begun {
 			return err
 		}
-		if len(jobs) == 0 {
+		if len(naming) == 0 {
 			return f.publishShows(ctx, tx, host)
 		}
-		return tx.Enqueue(ctx, jobs...)
+		return tx.Enqueue(ctx, naming...)
 	})
 	if err != nil {
 		return err
 	}
 	f.Wake()
-	return errFinished
+	return jobs.ErrFinished
 }
 
 // runHostChunk lets the documents of one chunk of followers name the host. Who begins to follow meanwhile, or returns, is
@@ -211,7 +210,7 @@ func (f *Fanout) runHostChunk(ctx context.Context, job store.Job) error {
 		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 			return err
 		}
-		if err := finish(ctx, tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
 		last, err := tx.EndHostChunk(ctx, chunk.Author)
@@ -224,7 +223,7 @@ func (f *Fanout) runHostChunk(ctx context.Context, job store.Job) error {
 		return err
 	}
 	f.Wake()
-	return errFinished
+	return jobs.ErrFinished
 }
 
 // publishShows brings the shows onto boards that a host had before all documents named him, each as if it had just come to

@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -257,10 +258,10 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 			post := w.Post(users[0])
 			w.Like(post, users[0], users[1])
 			enqueue(w, poison)
-			for try := 1; try <= fanout.MaxTries; try++ {
+			for try := 1; try <= jobs.MaxTries; try++ {
 				w.Work(w.Fanout)
 				waiting, dead := w.Jobs()
-				if last := try == fanout.MaxTries; last != (dead == 1) || !last && waiting == 0 {
+				if last := try == jobs.MaxTries; last != (dead == 1) || !last && waiting == 0 {
 					t.Fatalf("after try %d: %d wait, %d are dead", try, waiting, dead)
 				}
 				if try == 1 {
@@ -281,7 +282,7 @@ func TestAnEngineThatIsAwayIsNoTry(t *testing.T) {
 	w.Follow(users[0], users[1:]...)
 	w.Post(users[0])
 	w.Server.Kill()
-	for range 2 * fanout.MaxTries {
+	for range 2 * jobs.MaxTries {
 		claimed, err := w.Fanout.Workers(1)[0].RunOnce(t.Context())
 		if claimed == 0 || !services.IsUnavailable(err) {
 			t.Fatalf("%d claimed, %v", claimed, err)

@@ -2,12 +2,10 @@ package fanout
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"tidings/services"
-	"tidings/services/mirror"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -27,38 +25,41 @@ type delivery struct {
 	Users   []services.UserNumber `json:"users"`
 }
 
-func (f *Fanout) messageKinds() map[string]kind {
-	return map[string]kind{
-		jobDeliver:  {lane: laneBulk, each: f.deliver},
-		jobMessages: {lane: laneQuick, each: ofUser(f.carryMessages)},
+func (f *Fanout) messageKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobDeliver, Class: jobs.Bulk, Each: f.deliver, Changes: jobs.CountsOf(deliveredTo, services.SourceSiteMessages)},
+		{Name: jobMessages, Class: jobs.Short, Each: ofUser(f.carryMessages), Changes: jobs.CountsOf(firstUser, services.SourceSiteMessages)},
 	}
+}
+
+// deliveredTo are the users of a delivery.
+func deliveredTo(_ context.Context, job store.Job) ([]services.UserNumber, bool, error) {
+	var chunk delivery
+	err := jobs.ReadPayload(job, &chunk)
+	return chunk.Users, false, err
 }
 
 // DeliverJobs give a message to the users. With these jobs on disk it is sent: they write the rows of the recipients,
 // a chunk at a time, on whichever node has room.
 func DeliverJobs(message services.PostID, users []services.UserNumber) ([]store.NewJob, error) {
-	var jobs []store.NewJob
+	var chunks []delivery
 	for chunk := range slices.Chunk(users, deliverChunk) {
-		payload, err := json.Marshal(delivery{message, chunk})
-		if err != nil {
-			return nil, fmt.Errorf("delivery of %s: %w", message, err)
-		}
-		jobs = append(jobs, store.NewJob{Kind: jobDeliver, Payload: payload})
+		chunks = append(chunks, delivery{message, chunk})
 	}
-	return jobs, nil
+	return jobs.Chunked(jobDeliver, chunks)
 }
 
 // MessagesJob brings a user's counts of site messages into his document.
 func MessagesJob(user services.UserNumber) store.NewJob {
-	return keyed(jobMessages, mirror.UserNumberText(user))
+	return userJob(jobMessages, user)
 }
 
 // deliver writes the rows of a chunk and carries their counts. Repeated after a crash between the two it writes nothing
 // and carries the counts as they are by then.
 func (f *Fanout) deliver(ctx context.Context, job store.Job) error {
 	var chunk delivery
-	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
-		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	if err := jobs.ReadPayload(job, &chunk); err != nil {
+		return err
 	}
 	var states []store.MessageState
 	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {

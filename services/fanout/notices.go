@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -17,23 +18,23 @@ const (
 	jobNotices = "notices"            // key: user. His position, segments or dots changed
 )
 
-func (f *Fanout) noticeKinds() map[string]kind {
-	return map[string]kind{
-		jobStart:   {lane: laneQuick, each: ofPost(f.runStart)},
-		jobNotices: {lane: laneQuick, each: ofUser(f.CarryNotices)},
+func (f *Fanout) noticeKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobStart, Class: jobs.Short, Each: ofPost(f.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
+		{Name: jobNotices, Class: jobs.Short, Each: ofUser(f.CarryNotices), Changes: jobs.CountsOf(firstUser, services.SourceAnnouncements)},
 	}
 }
 
 // StartJob lets an announcement take its place in the list when it starts.
 func StartJob(announcement services.Announcement) store.NewJob {
-	job := keyed(jobStart, announcement.ID.String())
+	job := jobs.Keyed(jobStart, announcement.ID.String())
 	job.NotBefore = announcement.StartsAt
 	return job
 }
 
 // NoticesJob brings a user's position in the announcements, his segments and his dots into his document.
 func NoticesJob(user services.UserNumber) store.NewJob {
-	return keyed(jobNotices, mirror.UserNumberText(user))
+	return userJob(jobNotices, user)
 }
 
 // NoticeChanged ends a transaction that changed something that all users share: the nodes follow the log of it. The

@@ -2,11 +2,10 @@ package fanout
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -44,11 +43,11 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 // again and again does not keep the post from the others: they include those whom it missed.
 func (f *Fanout) runOnline(ctx context.Context, job store.Job) error {
 	var chunk span
-	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
-		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	if err := jobs.ReadPayload(job, &chunk); err != nil {
+		return err
 	}
 	if err := f.chunk(ctx, jobPush, chunk); err != nil {
-		if services.IsUnavailable(err) || job.Tries+1 < maxTries {
+		if services.IsUnavailable(err) || job.Tries+1 < jobs.MaxTries {
 			return err
 		}
 		f.log.Error("online followers are served with all others", "key", job.Key, "tries", job.Tries+1, "error", err)
@@ -57,34 +56,26 @@ func (f *Fanout) runOnline(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := chunkJobs(jobPush, rest)
+	chunks, err := jobs.Chunked(jobPush, rest)
 	if err != nil {
 		return err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := finish(ctx, tx, job); err != nil {
-			return err
-		}
+	return f.FinishWith(ctx, job, func(tx *store.Tx) error {
 		left, err := tx.EndChunk(ctx, chunk.Post)
 		if err != nil || left > 1 {
 			return err
 		}
-		if len(jobs) == 0 { // all followers have left
+		if len(chunks) == 0 { // all followers have left
 			if left, err = tx.EndChunk(ctx, chunk.Post); err != nil || left != 0 {
 				return err
 			}
 			return chunk.appendEnd(ctx, tx)
 		}
-		if err := tx.ResizeFanout(ctx, chunk.Post, len(jobs)); err != nil {
+		if err := tx.ResizeFanout(ctx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, jobs...)
+		return tx.Enqueue(ctx, chunks...)
 	})
-	if err != nil {
-		return err
-	}
-	f.Wake()
-	return errFinished
 }
 
 // splitOnline tells those followers who are online now from the others.

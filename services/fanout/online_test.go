@@ -12,19 +12,20 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
-// lanes are the workers of one node: for short work, for chunks, for who is online.
-func lanes(f *fanout.Fanout) (quick, bulk, online *fanout.Worker) {
+// workersOf are the workers of one node: for short work, for chunks, for who is online.
+func workersOf(f *fanout.Fanout) (quick, bulk, online *jobs.Worker) {
 	workers := f.Workers(1)
 	return workers[0], workers[1], workers[2]
 }
 
 // turn lets a worker look for work once.
-func turn(w *fanouttest.World, worker *fanout.Worker) (claimed int) {
+func turn(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
 	w.TB.Helper()
 	claimed, err := worker.RunOnce(w.TB.Context())
 	w.Must(err)
@@ -41,7 +42,7 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.Must(w.Redis.Enter(t.Context(), []services.UserNumber{last, stranger}, time.Hour))
 		post := w.Post(author)
-		quick, bulk, online := lanes(w.Fanout)
+		quick, bulk, online := workersOf(w.Fanout)
 		turn(w, quick)
 		if turn(w, online) != 1 || turn(w, online) != 0 {
 			t.Fatal("there is not one chunk of those who are online")
@@ -74,7 +75,7 @@ func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 		}
 		w.Must(w.Redis.Enter(t.Context(), append(crowd, watching...), time.Hour))
 		post := w.Post(author)
-		quick, bulk, online := lanes(w.Fanout)
+		quick, bulk, online := workersOf(w.Fanout)
 		turn(w, quick)
 		for !listsAll(w, watching, post) {
 			if turn(w, bulk) > 0 || turn(w, online) == 0 {
@@ -106,7 +107,7 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
 		post := w.Post(users[0])
-		quick, bulk, online := lanes(w.Fanout)
+		quick, bulk, online := workersOf(w.Fanout)
 		turn(w, quick)
 		if claimed := turn(w, bulk); claimed != 0 {
 			t.Fatalf("%d chunks of others are there before the online followers have the post", claimed)
@@ -134,12 +135,12 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	w.Quiet(w.Fanout)
 	w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
 	w.Post(users[0])
-	quick, _, online := lanes(w.Fanout)
+	quick, _, online := workersOf(w.Fanout)
 	turn(w, quick)
 	const set = "on:" // a shard of the online users becomes a key of another type: an error of the job itself
 	shard := set + strconv.Itoa(int(users[8])%rdb.OnlineShards)
 	w.Server.Do("SET", shard, "spoiled")
-	for range fanout.MaxTries {
+	for range jobs.MaxTries {
 		turn(w, online)
 		w.Clock.Advance(time.Minute)
 	}
@@ -213,7 +214,7 @@ func TestAPostIsKnownToBeOnItsWay(t *testing.T) {
 		post := w.Post(users[0])
 		w.Post(users[1]) // one chunk: nobody needs to know
 		known("before the split")
-		quick, bulk, _ := lanes(w.Fanout)
+		quick, bulk, _ := workersOf(w.Fanout)
 		turn(w, quick)
 		known("after the split", post)
 		lag, err := w.Fanout.Lag(t.Context())
@@ -252,7 +253,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.Must(w.Redis.Enter(t.Context(), users[5:9], time.Hour))
 		post := w.Post(users[0])
-		quick, bulk, _ := lanes(w.Fanout)
+		quick, bulk, _ := workersOf(w.Fanout)
 		turn(w, quick)
 		turn(w, bulk)
 		held := claim(w) // all the others, by a worker that delivers and dies before it says so
@@ -268,7 +269,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		}
 		w.Clock.Advance(31 * time.Second)
 		other := w.Another()
-		_, bulk, online := lanes(other)
+		_, bulk, online := workersOf(other)
 		turn(w, online)
 		turn(w, bulk)
 		for _, job := range held { // those that the other worker has done are no longer his to end

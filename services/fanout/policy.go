@@ -4,20 +4,20 @@ import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/mirror"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
 const jobPolicy = "policy" // key: user. How he wants his badges shown changed
 
-func (f *Fanout) policyKinds() map[string]kind {
-	return map[string]kind{jobPolicy: {lane: laneQuick, each: ofUser(f.CarryPolicy)}}
+func (f *Fanout) policyKinds() []jobs.Kind {
+	return []jobs.Kind{{Name: jobPolicy, Class: jobs.Short, Each: ofUser(f.CarryPolicy), Changes: jobs.CountsOf(firstUser, services.Sources...)}}
 }
 
 // PolicyJob brings a user's display policy into his document.
 func PolicyJob(user services.UserNumber) store.NewJob {
-	return keyed(jobPolicy, mirror.UserNumberText(user))
+	return userJob(jobPolicy, user)
 }
 
 // CarryPolicy brings a user's display policy into his document.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -144,14 +143,6 @@ func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserNum
 	return tx.MarkActive(ctx, []services.UserNumber{user})
 }
 
-func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
-	states, err := f.store.NotificationStates(ctx, user)
-	for _, state := range states {
-		registers = append(registers, rdb.CategoryRegisters(CountsOf(state))...)
-	}
-	return registers, err
-}
-
 // pulledBy are the authors whose posts are pulled, as a user's document names them.
 func (f *Fanout) pulledBy(ctx context.Context, user services.UserNumber) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.PulledBy(ctx, user)
@@ -200,7 +191,7 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 		}
 		jobs := make([]store.NewJob, len(users))
 		for i, user := range users {
-			jobs[i] = keyed(jobRefill, mirror.UserNumberText(user))
+			jobs[i] = userJob(jobRefill, user)
 		}
 		if err := db.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
 			return queued, err
@@ -213,12 +204,4 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 // QueueModes leaves a job that looks at all audiences: for when follows came into SQL without jobs of their own.
 func QueueModes(ctx context.Context, db *store.Store) error {
 	return db.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, ModesJob()) })
-}
-
-// CountsOf is what a document shows of a category's state.
-func CountsOf(state store.NotificationState) services.CategoryCounts {
-	return services.CategoryCounts{
-		Category: state.Category, Version: state.Version, Newest: state.Head,
-		Older: state.Older, Day: state.Day, Days: state.Days,
-	}
 }

@@ -2,12 +2,12 @@ package fanout
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
@@ -20,11 +20,11 @@ const (
 	jobReplay  = "show.replay"  // a chunk of a host's followers; payload: replayChunk
 )
 
-func (f *Fanout) replayKinds() map[string]kind {
-	return map[string]kind{
-		jobEnd:     {lane: laneQuick, each: ofPost(f.spreadReplay)}, // the ids of shows and of posts look alike
-		jobReplays: {lane: laneQuick, each: f.spreadReplays},
-		jobReplay:  {lane: laneBulk, each: f.runReplayChunk},
+func (f *Fanout) replayKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobEnd, Class: jobs.Short, Each: ofPost(f.spreadReplay), Changes: jobs.NoCounts()}, // the ids of shows and of posts look alike
+		{Name: jobReplays, Class: jobs.Short, Each: f.spreadReplays, Changes: jobs.NoCounts()},
+		{Name: jobReplay, Class: jobs.Bulk, Each: f.runReplayChunk, Changes: jobs.NoCounts()},
 	}
 }
 
@@ -35,11 +35,11 @@ type replayChunk struct {
 }
 
 // EndJob brings a show that has become a replay into the lists of its host's followers.
-func EndJob(show services.PostID) store.NewJob { return keyed(jobEnd, show.String()) }
+func EndJob(show services.PostID) store.NewJob { return jobs.Keyed(jobEnd, show.String()) }
 
 // ReplaysJob brings the newest replays of a host into the lists of his followers: one job where shows are many.
 func ReplaysJob(host services.UserNumber) store.NewJob {
-	return keyed(jobReplays, mirror.UserNumberText(host))
+	return userJob(jobReplays, host)
 }
 
 func replayEntry(show services.Show) rdb.ReplayEntry {
@@ -95,17 +95,17 @@ func (f *Fanout) spreadChunks(ctx context.Context, job store.Job, host services.
 	if len(chunks) == 1 {
 		return f.pushReplays(ctx, chunks[0])
 	}
-	jobs, err := chunkJobs(jobReplay, chunks)
+	jobs, err := jobs.Chunked(jobReplay, chunks)
 	if err != nil {
 		return err
 	}
-	return f.replace(ctx, job, jobs, nil)
+	return f.Replace(ctx, job, jobs)
 }
 
 func (f *Fanout) runReplayChunk(ctx context.Context, job store.Job) error {
 	var chunk replayChunk
-	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
-		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	if err := jobs.ReadPayload(job, &chunk); err != nil {
+		return err
 	}
 	return f.pushReplays(ctx, chunk)
 }

@@ -2,12 +2,10 @@ package fanout
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"tidings/services"
-	"tidings/services/mirror"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -20,43 +18,23 @@ const (
 // causesPerPage is how many causes of one actor are looked at in one transaction, which holds up their recipient.
 const causesPerPage = 1000
 
-func (f *Fanout) restrictionKinds() map[string]kind {
-	return map[string]kind{
-		jobMuteEnd: {lane: laneQuick, each: ofPair(f.endMute)},
-		jobActor:   {lane: laneBulk, each: ofPair(f.RecountActor)},
+func (f *Fanout) restrictionKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobMuteEnd, Class: jobs.Short, Each: ofPair(f.endMute), Changes: jobs.CountsOf(firstUser, services.SourceHomeFeed)},
+		{Name: jobActor, Class: jobs.Bulk, Each: ofPair(f.RecountActor), Changes: jobs.CountsOf(firstUser, services.SourceNotifications)},
 	}
 }
 
 // MuteEndJob ends a mute at its time, unless it was changed until then.
 func MuteEndJob(muter, muted services.UserNumber, until time.Time) store.NewJob {
-	job := keyed(jobMuteEnd, pairKey(muter, muted))
+	job := jobs.Keyed(jobMuteEnd, pairKey(muter, muted))
 	job.NotBefore = until
 	return job
 }
 
 // ActorJob brings a recipient's notifications of one actor in line with what they block and what is hidden from them.
 func ActorJob(recipient, actor services.UserNumber) store.NewJob {
-	return keyed(jobActor, pairKey(recipient, actor))
-}
-
-func pairKey(a, b services.UserNumber) string {
-	return mirror.UserNumberText(a) + "/" + mirror.UserNumberText(b)
-}
-
-// ofPair makes a kind's work of what is done for the two users of its key.
-func ofPair(do func(ctx context.Context, a, b services.UserNumber) error) func(context.Context, store.Job) error {
-	return func(ctx context.Context, job store.Job) error {
-		first, second, _ := strings.Cut(job.Key, "/")
-		a, err := mirror.ParseUserNumber(first)
-		if err != nil {
-			return fmt.Errorf("key of %s: %w", job.Kind, err)
-		}
-		b, err := mirror.ParseUserNumber(second)
-		if err != nil {
-			return fmt.Errorf("key of %s: %w", job.Kind, err)
-		}
-		return do(ctx, a, b)
-	}
+	return jobs.Keyed(jobActor, pairKey(recipient, actor))
 }
 
 // endMute ends a mute whose time is over. One that was given another time has another job, one that was ended none. The

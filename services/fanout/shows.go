@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -20,16 +21,16 @@ const (
 // remindersPerStep is how many are told of a show in one transaction, at most.
 const remindersPerStep = 1000
 
-func (f *Fanout) showKinds() map[string]kind {
-	return map[string]kind{
-		jobClose:  {lane: laneQuick, batch: f.closeEach},
-		jobRemind: {lane: laneBulk, each: f.runRemind},
+func (f *Fanout) showKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobClose, Class: jobs.Short, Batch: f.closeEach, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobRemind, Class: jobs.Bulk, Each: f.runRemind, Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
 	}
 }
 
 // CloseJob closes a show at a time if nobody has told of it until then.
 func CloseJob(show services.PostID, at time.Time) store.NewJob {
-	job := keyed(jobClose, show.String())
+	job := jobs.Keyed(jobClose, show.String())
 	job.NotBefore = at
 	return job
 }
@@ -133,26 +134,26 @@ func (f *Fanout) showJobs(before, after services.Show) (jobs []store.NewJob) {
 
 // closeEach looks at shows together: the times of those that are not due yet are set in one transaction, the others are closed
 // each by itself.
-func (f *Fanout) closeEach(ctx context.Context, jobs []store.Job) (outcomes []error) {
-	outcomes = make([]error, len(jobs))
-	ids := make([]services.PostID, len(jobs))
-	for i, job := range jobs {
+func (f *Fanout) closeEach(ctx context.Context, claimed []store.Job) (outcomes []error) {
+	outcomes = make([]error, len(claimed))
+	ids := make([]services.PostID, len(claimed))
+	for i, job := range claimed {
 		if ids[i], outcomes[i] = services.ParsePostID(job.Key); outcomes[i] != nil {
 			outcomes[i] = fmt.Errorf("key of %s: %w", job.Kind, outcomes[i])
 		}
 	}
 	var early map[int]bool
 	failed := f.store.Write(ctx, func(tx *store.Tx) (err error) {
-		early, err = f.closeLater(ctx, tx, jobs, ids)
+		early, err = f.closeLater(ctx, tx, claimed, ids)
 		return err
 	})
-	for i := range jobs {
+	for i := range claimed {
 		switch {
 		case outcomes[i] != nil:
 		case failed != nil:
 			outcomes[i] = failed
 		case early[i]:
-			outcomes[i] = errFinished
+			outcomes[i] = jobs.ErrFinished
 		default:
 			outcomes[i] = f.CloseShow(ctx, ids[i])
 		}
@@ -161,7 +162,7 @@ func (f *Fanout) closeEach(ctx context.Context, jobs []store.Job) (outcomes []er
 }
 
 // closeLater leaves jobs for the times of those shows that are not due yet, in place of these, and says which.
-func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, jobs []store.Job, ids []services.PostID) (early map[int]bool, err error) {
+func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []store.Job, ids []services.PostID) (early map[int]bool, err error) {
 	if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 		return nil, err
 	}
@@ -174,17 +175,13 @@ func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, jobs []store.Job,
 	early = map[int]bool{}
 	for i, id := range ids {
 		if at := f.cfg.Shows.ClosesAt(shows[id]); at.After(tx.Now) {
-			early[i], done, later = true, append(done, jobs[i]), append(later, CloseJob(id, at))
+			early[i], done, later = true, append(done, claimed[i]), append(later, CloseJob(id, at))
 		}
 	}
 	if len(done) == 0 {
 		return early, nil
 	}
-	finished, err := tx.FinishJobs(ctx, done)
-	if err == nil && finished < len(done) {
-		err = services.Errorf(services.Unavailable, "%d of %d jobs of kind %s were taken over by another worker", len(done)-finished, len(done), jobClose)
-	}
-	if err != nil {
+	if err := jobs.Finish(ctx, tx, done...); err != nil {
 		return nil, err
 	}
 	return early, tx.Enqueue(ctx, later...)
@@ -224,8 +221,8 @@ func (f *Fanout) CloseShow(ctx context.Context, id services.PostID) error {
 // which it ends: nobody is told twice or forgotten, wherever the process dies.
 func (f *Fanout) runRemind(ctx context.Context, job store.Job) error {
 	var part reminding
-	if err := json.Unmarshal(job.Payload, &part); err != nil {
-		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	if err := jobs.ReadPayload(job, &part); err != nil {
+		return err
 	}
 	found, err := f.store.Shows(ctx, []services.PostID{part.Show})
 	if err != nil {
@@ -247,5 +244,5 @@ func (f *Fanout) runRemind(ctx context.Context, job store.Job) error {
 	if len(users) == most {
 		jobs = append(jobs, reminding{part.Show, users[len(users)-1]}.job())
 	}
-	return f.replace(ctx, job, jobs, nil)
+	return f.Replace(ctx, job, jobs)
 }

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -200,6 +201,7 @@ func TestClosingByLongerTimes(t *testing.T) {
 	show := w.Schedule(w.Users(1)[0], time.Hour)
 	w.Quiet(w.Fanout)
 	settings.Shows = services.ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour}
+	settings.Jobs = jobs.New(jobs.Config{Store: w.Store, Clock: w.Clock, Log: w.Log})
 	patient := fanout.New(settings)
 	planned := present(w, show).PlannedAt
 	for _, step := range []struct {

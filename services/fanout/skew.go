@@ -48,7 +48,8 @@ func (f *Fanout) ClockAhead() (ahead time.Duration, known bool) {
 // services.IDClock.
 func (f *Fanout) Now() time.Time { return f.ids.Now() }
 
-// followClocks lets this node's ids follow the database's clock and the greatest post, whoever made it.
+// followClocks lets this node's ids follow the database's clock and the greatest post, whoever made it. A node that is alone on
+// its database has made that itself, and has no beats.
 func (f *Fanout) followClocks(ctx context.Context, nodes []store.Node) error {
 	for _, node := range nodes {
 		if node.Self {

@@ -2,15 +2,29 @@ package fanout
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
+
+// span is a chunk of an author's followers: numbers above After, up to To, or with Online those of them who are online
+// now; or, with Shards, those among the online users of so many shards.
+type span struct {
+	Post   services.PostID     `json:"post"`
+	Author services.UserNumber `json:"author"`
+	After  services.UserNumber `json:"after,omitempty"`
+	To     services.UserNumber `json:"to,omitempty"`
+	Shard  int                 `json:"shard,omitempty"` // the first
+	Shards int                 `json:"shards,omitempty"`
+	Online bool                `json:"online,omitempty"`
+
+	OnlineFirst bool `json:"-"` // all of them, those who are online before the others: of a fan-out's only chunk
+}
 
 // spread serves the author himself and then his followers: at once when they are one chunk, else by a job a chunk,
 // put in the parent's place in one transaction. A pulled post is carried to the author alone; of a post that is in no feed
@@ -60,27 +74,30 @@ func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post ser
 			kind, chunks, count = jobOnline, online, len(online)+1 // the one more stands for all others
 		}
 	}
-	jobs, err := chunkJobs(kind, chunks)
+	jobs, err := jobs.Chunked(kind, chunks)
 	if err != nil {
 		return err
 	}
-	return f.replace(ctx, job, jobs, func(tx *store.Tx) error {
-		if kind == jobDrop {
-			return nil
-		}
+	if kind == jobDrop {
+		return f.Replace(ctx, job, jobs)
+	}
+	return f.FinishWith(ctx, job, func(tx *store.Tx) error {
 		fanout := store.UnfinishedFanout{Post: post.ID, Author: post.Author}
 		if err := tx.BeginFanout(ctx, fanout, count); err != nil {
 			return err
 		}
-		return mirror.FanoutChange{UnfinishedFanout: fanout}.Append(ctx, tx)
+		if err := (mirror.FanoutChange{UnfinishedFanout: fanout}).Append(ctx, tx); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, jobs...)
 	})
 }
 
 // runChunk serves one of the chunks that a job was split into. The last one ends the fan-out for all nodes.
 func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
 	var chunk span
-	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
-		return fmt.Errorf("payload of %s: %w", job.Kind, err)
+	if err := jobs.ReadPayload(job, &chunk); err != nil {
+		return err
 	}
 	if job.Kind == jobDrop {
 		return f.chunk(ctx, jobDrop, chunk)
@@ -89,7 +106,7 @@ func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
 		return err
 	}
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := finish(ctx, tx, job); err != nil {
+		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
 		left, err := tx.EndChunk(ctx, chunk.Post)
@@ -101,7 +118,7 @@ func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	return errFinished
+	return jobs.ErrFinished
 }
 
 // appendEnd tells all nodes that the chunk's post is with all its followers.
@@ -282,7 +299,7 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserNumber,
 	var refills []store.NewJob
 	for i, result := range results {
 		if result.Short {
-			refills = append(refills, keyed(jobRefill, mirror.UserNumberText(readers[i])))
+			refills = append(refills, userJob(jobRefill, readers[i]))
 		}
 	}
 	if len(refills) == 0 {

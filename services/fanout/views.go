@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -16,9 +17,9 @@ const jobViewItem = "view.item"
 // viewEntries is how many items a rebuild reads: as many as a view holds at most before it is cut.
 const viewEntries = rdb.ViewKeep + 32
 
-func (f *Fanout) viewKinds() map[string]kind {
-	return map[string]kind{
-		jobViewItem: {lane: laneQuick, each: f.runViewItem},
+func (f *Fanout) viewKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobViewItem, Class: jobs.Short, Each: f.runViewItem, Changes: jobs.NoCounts()},
 	}
 }
 
@@ -28,7 +29,7 @@ func ViewItemJob(view services.View, item string) (store.NewJob, error) {
 	if err != nil {
 		return store.NewJob{}, fmt.Errorf("job of an item of a view: %w", err)
 	}
-	return keyed(jobViewItem, string(key)), nil
+	return jobs.Keyed(jobViewItem, string(key)), nil
 }
 
 func (f *Fanout) runViewItem(ctx context.Context, job store.Job) error {

@@ -29,7 +29,7 @@ func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 		t.Fatalf("%d jobs stand for five followers in chunks of two, want 3", waiting)
 	}
 	if claimed, err := quick.RunOnce(t.Context()); claimed != 0 || err != nil {
-		t.Errorf("the lane of short work took %d chunks, %v", claimed, err)
+		t.Errorf("the worker of short jobs took %d chunks, %v", claimed, err)
 	}
 	bulk := w.Fanout.Workers(1)[1]
 	for done := range 3 {
@@ -109,86 +109,6 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 	}
 	w.Must(group.Wait())
 	w.Quiet(w.Fanout)
-	w.Agree(users...)
-}
-
-// A worker at a long job keeps its lease: nobody else takes the job meanwhile.
-func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
-	w := served(t, func(cfg *fanout.Config) { cfg.Lease = 20 * time.Millisecond })
-	users := w.Users(2)
-	w.Follow(users[0], users[1])
-	w.Server.Pause()
-	done := make(chan error, 1)
-	go func() {
-		_, err := w.Fanout.Workers(1)[0].RunOnce(t.Context())
-		done <- err
-	}()
-	until(t, "the job is claimed", func() bool {
-		due, found, err := w.Store.NextDue(t.Context(), w.Fanout.Kinds())
-		return err == nil && found && due.After(w.Clock.Now())
-	})
-	for range 3 {
-		w.Clock.Advance(15 * time.Millisecond)
-		until(t, "the lease is renewed", func() bool {
-			due, found, err := w.Store.NextDue(t.Context(), w.Fanout.Kinds())
-			return err == nil && found && !due.Before(w.Clock.Now().Add(20*time.Millisecond))
-		})
-	}
-	if jobs := claim(w); len(jobs) != 0 {
-		t.Errorf("%d jobs were taken from a worker that lives", len(jobs))
-	}
-	w.Server.Resume()
-	w.Must(<-done)
-	w.Agree(users...)
-}
-
-// Run does what comes, sleeps between, is woken by Wake alone, and ends when it is told to.
-func TestRunIsWokenAndEnds(t *testing.T) {
-	w := world(t, func(cfg *fanout.Config) { cfg.Poll = time.Hour })
-	users := w.Users(2)
-	ctx, stop := context.WithCancel(t.Context())
-	var group errgroup.Group
-	for _, worker := range w.Fanout.Workers(1) {
-		group.Go(func() error { return worker.Run(ctx) })
-	}
-	for range 3 {
-		w.Follow(users[0], users[1])
-		w.Post(users[0])
-		w.Fanout.Wake()
-		until(t, "the jobs are done", func() bool {
-			waiting, _ := w.Jobs()
-			return waiting == 0
-		})
-		w.Agree(users...)
-		w.Unfollow(users[0], users[1])
-	}
-	stop()
-	if err := group.Wait(); !errors.Is(err, context.Canceled) {
-		t.Errorf("the workers ended with %v", err)
-	}
-}
-
-// A worker that is told to stop finishes the job that it is at.
-func TestRunFinishesWhatItHolds(t *testing.T) {
-	w := served(t, nil)
-	users := w.Users(2)
-	w.Follow(users[0], users[1])
-	ctx, stop := context.WithCancel(t.Context())
-	w.Server.Pause()
-	ended := make(chan error, 1)
-	go func() { ended <- w.Fanout.Workers(1)[0].Run(ctx) }()
-	until(t, "the job is claimed", func() bool {
-		due, found, err := w.Store.NextDue(t.Context(), w.Fanout.Kinds())
-		return err == nil && found && due.After(w.Clock.Now())
-	})
-	stop()
-	w.Server.Resume()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
-	}
-	if waiting, _ := w.Jobs(); waiting != 0 {
-		t.Errorf("%d jobs are left: what was held is given up", waiting)
-	}
 	w.Agree(users...)
 }
 

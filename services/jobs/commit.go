@@ -26,7 +26,7 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 			errs[i] = cmd.refusal
 		}
 	}
-	e.cfg.Wake()
+	e.Wake()
 	e.afterCommit(ctx, cmds, errs)
 	return errs
 }

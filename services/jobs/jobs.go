@@ -1,37 +1,78 @@
-// Package jobs is the engine of commands and of the jobs that they leave behind.
+// Package jobs is the engine of commands and of the jobs that they leave behind. It knows no feature: kinds of jobs are
+// registered by the packages that own them.
 //
 // It guarantees that a command's facts and jobs are in one transaction, that one idempotency key has one effect and one
 // answer, and that an actor never reads views that are older than the answer to a command of theirs: see ViewsStale.
+// A job runs at least once, so its effect must be idempotent. A job whose engine does not answer waits without being counted as
+// tried; one that fails by itself is tried five times and is dead then. When a process dies between any two steps, another
+// worker repeats the step: at once when the process starts again under its name, after two seconds of silence on another node,
+// when the lease ends in any case. Meanwhile Behind names the counts that may lack something.
 package jobs
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
+	"tidings/services"
 	"tidings/services/store"
 )
 
 // Config is what an engine needs.
 type Config struct {
 	Store *store.Store
+	Clock services.Clock
 	Log   *slog.Logger
-	Wake  func() // makes idle workers look for jobs
 
+	Lease       time.Duration // of a job, renewed at half; 0 means 30 s
+	Poll        time.Duration // how often a worker looks for jobs without being woken; 0 means 250 ms
 	AfterCommit time.Duration // how long a command waits for the actor's own views; 0 means 300 ms
 }
 
-// Engine commits the commands of one node. It is safe for concurrent use.
+// Engine commits the commands and does the jobs of one node. Once its kinds are registered it is safe for concurrent use.
 type Engine struct {
 	store *store.Store
+	clock services.Clock
 	log   *slog.Logger
 	cfg   Config
-	stale staleViews
+
+	kinds   map[string]Kind
+	classes map[Class][]string // the names of the kinds
+	beats   []func(ctx context.Context, nodes []store.Node) error
+	wakeUp  map[Class]chan struct{}
+
+	stale    staleViews
+	inDoubt  inDoubt
+	inFlight inFlight
 }
 
-// New makes the engine of a node.
+// New makes the engine of a node, without any kind of job.
 func New(cfg Config) *Engine {
+	if cfg.Lease == 0 {
+		cfg.Lease = 30 * time.Second
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = 250 * time.Millisecond
+	}
 	if cfg.AfterCommit == 0 {
 		cfg.AfterCommit = 300 * time.Millisecond
 	}
-	return &Engine{store: cfg.Store, log: cfg.Log, cfg: cfg}
+	e := &Engine{
+		store: cfg.Store, clock: cfg.Clock, log: cfg.Log, cfg: cfg,
+		kinds: map[string]Kind{}, classes: map[Class][]string{}, wakeUp: map[Class]chan struct{}{},
+	}
+	for _, class := range []Class{Short, Bulk, Urgent} {
+		e.wakeUp[class] = make(chan struct{}, 1)
+	}
+	return e
+}
+
+// Wake makes idle workers look for jobs now.
+func (e *Engine) Wake() {
+	for _, wakeUp := range e.wakeUp {
+		select {
+		case wakeUp <- struct{}{}:
+		default:
+		}
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,46 +17,13 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
-
-// Start is where every world's clock starts: noon of a day.
-var Start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-
-// Clock stands still until it is moved. It is safe for concurrent use.
-type Clock struct {
-	mu    sync.Mutex
-	now   time.Time
-	flows time.Time // since when it goes on as time does; zero: it stands still
-}
-
-// Now is where the clock stands.
-func (c *Clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.flows.IsZero() {
-		return c.now.Add(time.Since(c.flows)).Truncate(time.Microsecond)
-	}
-	return c.now
-}
-
-// Flow lets the clock go on as time does, from where it stands.
-func (c *Clock) Flow() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.flows = time.Now()
-}
-
-// Advance moves the clock; a negative time sets it back.
-func (c *Clock) Advance(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(by)
-}
 
 // World is a node without its edges: the engines and the machinery of fan-out.
 type World struct {
@@ -72,6 +38,7 @@ type World struct {
 	Log    *slog.Logger
 
 	cfg  fanout.Config
+	jobs jobs.Config
 	made int
 }
 
@@ -81,6 +48,7 @@ type Options struct {
 	Node   string // this node's name on PostgreSQL; "" is none
 	Redis  string // an rdb URL; "" is a new redis-server
 	Fanout func(*fanout.Config)
+	Jobs   func(*jobs.Config)
 	Trace  func(statement string) // see store.Config
 }
 
@@ -105,7 +73,11 @@ func New(tb testing.TB, options Options) *World {
 	w.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.cfg = fanout.Config{
-		Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Clock: w.Clock, IDs: w.IDs, Log: w.Log, AfterCommit: 5 * time.Second,
+		Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
+	}
+	w.jobs = jobs.Config{Store: w.Store, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
+	if options.Jobs != nil {
+		options.Jobs(&w.jobs)
 	}
 	if options.Fanout != nil {
 		options.Fanout(&w.cfg)
@@ -122,7 +94,11 @@ func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 }
 
 // Another makes the machinery of one more node on the same engines.
-func (w *World) Another() *fanout.Fanout { return fanout.New(w.cfg) }
+func (w *World) Another() *fanout.Fanout {
+	cfg := w.cfg
+	cfg.Jobs = jobs.New(w.jobs)
+	return fanout.New(cfg)
+}
 
 // AnotherNode is one more node on the same engines, with a memory of its own.
 func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }

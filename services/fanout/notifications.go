@@ -4,61 +4,40 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
 
-// errFinished says that a job took itself out of the queue, in the transaction of its effect.
-var errFinished = errors.New("finished in its own transaction")
+// The kinds of jobs of notifications.
+const (
+	jobNotify = "notify" // payload: cause. Something happened around a recipient
+	jobCounts = "counts" // key: user. Their notification counts changed in SQL
+)
 
-// span is a chunk of an author's followers: numbers above After, up to To, or with Online those of them who are online
-// now; or, with Shards, those among the online users of so many shards.
-type span struct {
-	Post   services.PostID     `json:"post"`
-	Author services.UserNumber `json:"author"`
-	After  services.UserNumber `json:"after,omitempty"`
-	To     services.UserNumber `json:"to,omitempty"`
-	Shard  int                 `json:"shard,omitempty"` // the first
-	Shards int                 `json:"shards,omitempty"`
-	Online bool                `json:"online,omitempty"`
-
-	OnlineFirst bool `json:"-"` // all of them, those who are online before the others: of a fan-out's only chunk
+func (f *Fanout) notificationKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobNotify, Class: jobs.Short, Batch: f.notifyEach, Changes: jobs.CountsOf(recipients, services.SourceNotifications)},
+		{Name: jobCounts, Class: jobs.Short, Each: ofUser(f.carryCounts), Changes: jobs.CountsOf(firstUser, services.SourceNotifications)},
+	}
 }
 
-// FanOutJob carries a new post to all followers.
-func FanOutJob(post services.PostID) store.NewJob { return keyed(jobFanOut, post.String()) }
-
-// RemoveJob takes a deleted post out of all followers' feeds.
-func RemoveJob(post services.PostID) store.NewJob { return keyed(jobRemove, post.String()) }
-
-// CopyJob brings an edited post into its copy.
-func CopyJob(post services.PostID) store.NewJob { return keyed(jobCopy, post.String()) }
-
-// FollowJob brings a reader's feed in line with whether he follows the author.
-func FollowJob(reader, author services.UserNumber) store.NewJob {
-	return keyed(jobFollow, pairKey(reader, author))
+// recipients are the users whose notifications the causes of a job change.
+func recipients(_ context.Context, job store.Job) (users []services.UserNumber, everyone bool, err error) {
+	causes, err := causesOf(job)
+	for _, cause := range causes {
+		users = append(users, cause.Recipient)
+	}
+	return users, false, err
 }
 
-// SeenJob brings the mark of a user's feed into his document.
-func SeenJob(user services.UserNumber) store.NewJob {
-	return keyed(jobSeen, mirror.UserNumberText(user))
-}
-
-// CountsJob brings a user's notification counts into his document.
-func CountsJob(user services.UserNumber) store.NewJob {
-	return keyed(jobCounts, mirror.UserNumberText(user))
-}
-
-// ProfileJob brings a user's profile into its copy.
-func ProfileJob(user services.UserNumber) store.NewJob {
-	return keyed(jobProfile, mirror.UserNumberText(user))
-}
+// CountsJob brings a user's notification counts into their document.
+func CountsJob(user services.UserNumber) store.NewJob { return userJob(jobCounts, user) }
 
 // NotifyJob lets a cause count, or no longer count, for its recipient, whichever the facts say when it runs. Many that are
 // committed together are one job for each recipient.
@@ -72,48 +51,14 @@ func NotifyJob(cause store.Cause) (store.NewJob, error) {
 
 // NotifyJobs are the jobs of several causes.
 func NotifyJobs(causes ...store.Cause) ([]store.NewJob, error) {
-	jobs := make([]store.NewJob, len(causes))
+	made := make([]store.NewJob, len(causes))
 	for i, cause := range causes {
 		var err error
-		if jobs[i], err = NotifyJob(cause); err != nil {
+		if made[i], err = NotifyJob(cause); err != nil {
 			return nil, err
 		}
 	}
-	return jobs, nil
-}
-
-func keyed(kind, key string) store.NewJob { return store.NewJob{Kind: kind, Key: key} }
-
-// CarrySeen brings the durable mark of a user's feed into his document.
-func (f *Fanout) CarrySeen(ctx context.Context, user services.UserNumber) error {
-	seen, err := f.store.Position(ctx, user, store.HomePage, "")
-	if err != nil {
-		return err
-	}
-	result, err := f.redis.MarkFeedSeen(ctx, user, seen)
-	if err != nil {
-		return err
-	}
-	f.hint(ctx, []services.UserNumber{user}, []rdb.Result{result})
-	return nil
-}
-
-// CarryCopy brings a post into its copy in Redis.
-func (f *Fanout) CarryCopy(ctx context.Context, id services.PostID) error {
-	posts, err := f.store.Posts(ctx, []services.PostID{id})
-	if err != nil {
-		return err
-	}
-	return f.redis.PutCopies(ctx, []services.Post{posts[id]}, nil)
-}
-
-// CarryProfile brings a user's profile into its copy in Redis.
-func (f *Fanout) CarryProfile(ctx context.Context, user services.UserNumber) error {
-	users, err := f.store.Users(ctx, []services.UserNumber{user})
-	if err != nil {
-		return err
-	}
-	return f.redis.PutCopies(ctx, nil, []services.User{users[user]})
+	return made, nil
 }
 
 // CarryStates brings notification counts into their recipients' documents.
@@ -169,12 +114,12 @@ func causesOf(job store.Job) (causes []store.Cause, err error) {
 }
 
 // notifyTogether applies the causes of the jobs at some places, and says at theirs what became of them.
-func (f *Fanout) notifyTogether(ctx context.Context, jobs []store.Job, causes [][]store.Cause, places []int, outcomes []error) {
+func (f *Fanout) notifyTogether(ctx context.Context, claimed []store.Job, causes [][]store.Cause, places []int, outcomes []error) {
 	try := func(places []int) error {
 		var those []store.Job
 		var all []store.Cause
 		for _, i := range places {
-			those, all = append(those, jobs[i]), append(all, causes[i]...)
+			those, all = append(those, claimed[i]), append(all, causes[i]...)
 		}
 		return f.notify(ctx, those, all)
 	}
@@ -184,15 +129,15 @@ func (f *Fanout) notifyTogether(ctx context.Context, jobs []store.Job, causes []
 			outcomes[i] = try([]int{i})
 		}
 		if outcomes[i] == nil {
-			outcomes[i] = errFinished
+			outcomes[i] = jobs.ErrFinished
 		}
 	}
 }
 
 // notify applies causes: one transaction brings the facts into the recipients' rows and leaves a job a recipient that
 // carries the counts, so that a crash between SQL and Redis loses nothing; then the counts are carried at once.
-func (f *Fanout) notify(ctx context.Context, jobs []store.Job, causes []store.Cause) error {
-	if len(jobs) == 0 {
+func (f *Fanout) notify(ctx context.Context, claimed []store.Job, causes []store.Cause) error {
+	if len(claimed) == 0 {
 		return nil
 	}
 	var states []store.NotificationState
@@ -200,11 +145,7 @@ func (f *Fanout) notify(ctx context.Context, jobs []store.Job, causes []store.Ca
 		if states, err = tx.ApplyCauses(ctx, causes); err != nil {
 			return err
 		}
-		finished, err := tx.FinishJobs(ctx, jobs)
-		if err == nil && finished < len(jobs) {
-			err = services.Errorf(services.Unavailable, "%d of %d notify jobs were taken over by another worker", len(jobs)-finished, len(jobs))
-		}
-		if err != nil {
+		if err := jobs.Finish(ctx, tx, claimed...); err != nil {
 			return err
 		}
 		return tx.Enqueue(ctx, carryLater(states, f.clock.Now())...)
@@ -228,4 +169,20 @@ func carryLater(states []store.NotificationState, now time.Time) []store.NewJob 
 		jobs = append(jobs, job)
 	}
 	return jobs
+}
+
+func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
+	states, err := f.store.NotificationStates(ctx, user)
+	for _, state := range states {
+		registers = append(registers, rdb.CategoryRegisters(CountsOf(state))...)
+	}
+	return registers, err
+}
+
+// CountsOf is what a document shows of a category's state.
+func CountsOf(state store.NotificationState) services.CategoryCounts {
+	return services.CategoryCounts{
+		Category: state.Category, Version: state.Version, Newest: state.Head,
+		Older: state.Older, Day: state.Day, Days: state.Days,
+	}
 }

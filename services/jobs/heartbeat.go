@@ -1,9 +1,7 @@
-package fanout
+package jobs
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,33 +20,47 @@ const (
 	lostAfter = 10 * time.Second
 	// beatWithin bounds one turn of a heartbeat.
 	beatWithin = time.Second
-	// heldAtOnce bounds how many jobs of silent nodes are looked at: beyond it every number may lack one of them.
+	// heldAtOnce bounds how many jobs of silent nodes are read: beyond it every count may lack one of them.
 	heldAtOnce = 5000
 )
 
 // Heartbeat tells the other nodes on this database that this one lives, and takes over what silent ones hold: their jobs are
 // freed after two seconds, and until those are done Behind names the counts that they may change. On SQLite, which
 // serves one process, it only gives back jobs whose fate SQL did not tell.
-type Heartbeat struct{ fanout *Fanout }
+type Heartbeat struct{ engine *Engine }
 
 // Heartbeat makes this node's heartbeat.
-func (f *Fanout) Heartbeat() *Heartbeat { return &Heartbeat{fanout: f} }
+func (e *Engine) Heartbeat() *Heartbeat { return &Heartbeat{engine: e} }
 
-// Begin frees what a process of the same name held that is no more, makes this node known, and lets its ids follow those that
-// are there. It comes before the workers.
+// OnBeat calls a function with the nodes on this database whenever they were listed: when the heartbeat begins and, while there
+// are any, after each beat. An error fails the beat. It comes before the heartbeat.
+func (e *Engine) OnBeat(call func(ctx context.Context, nodes []store.Node) error) {
+	e.beats = append(e.beats, call)
+}
+
+func (e *Engine) onBeat(ctx context.Context, nodes []store.Node) error {
+	for _, call := range e.beats {
+		if err := call(ctx, nodes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Begin releases leases left by a crashed process of the same name and makes this node known. It comes before the workers.
 func (h *Heartbeat) Begin(ctx context.Context) error {
-	freed, err := h.fanout.store.FreeOwnJobs(ctx)
+	freed, err := h.engine.store.FreeOwnJobs(ctx)
 	if freed > 0 {
-		h.fanout.log.Info("the process before did not end well: its jobs are done again", "jobs", freed)
+		h.engine.log.Info("the process before did not end well: its jobs are done again", "jobs", freed)
 	}
 	if err != nil {
 		return err
 	}
-	nodes, err := h.fanout.store.Beat(ctx)
+	nodes, err := h.engine.store.Beat(ctx)
 	if err != nil {
 		return err
 	}
-	return h.fanout.followClocks(ctx, nodes)
+	return h.engine.onBeat(ctx, nodes)
 }
 
 // Run beats until ctx ends, and then takes this node off the list. It outlives the workers.
@@ -57,14 +69,14 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	err := services.AtEach(ctx, beatEvery, func(ctx context.Context) {
 		err := h.RunOnce(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			h.fanout.log.Warn("no heartbeat: others may take over this node's jobs", "error", err)
+			h.engine.log.Warn("no heartbeat: others may take over this node's jobs", "error", err)
 		}
 		failing = err != nil
 	})
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatWithin)
 	defer cancel()
-	if left := h.fanout.store.Leave(ending); left != nil {
-		h.fanout.log.Debug("this node stays on the list; the others will find that it is silent", "error", left)
+	if left := h.engine.store.Leave(ending); left != nil {
+		h.engine.log.Debug("this node stays on the list; the others will find that it is silent", "error", left)
 	}
 	return err
 }
@@ -73,17 +85,17 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
-	f := h.fanout
-	nodes, err := f.store.Beat(ctx)
+	e := h.engine
+	nodes, err := e.store.Beat(ctx)
 	if err != nil {
 		return err
 	}
-	if len(nodes) > 0 { // alone on the database, this node makes the greatest post itself
-		if err := f.followClocks(ctx, nodes); err != nil {
+	if len(nodes) > 0 {
+		if err := e.onBeat(ctx, nodes); err != nil {
 			return err
 		}
 	}
-	if err := f.inDoubt.giveBack(ctx, f); err != nil {
+	if err := e.inDoubt.giveBack(ctx, e); err != nil {
 		return err
 	}
 	var silent, dead []string
@@ -101,31 +113,31 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.inFlight.look(ctx, f, held); err != nil {
+	if err := e.inFlight.look(ctx, e, held); err != nil {
 		return err
 	}
 	if len(dead) == 0 || len(held) == 0 {
 		return nil
 	}
-	freed, err := f.store.FreeJobsOf(ctx, dead, deadAfter)
+	freed, err := e.store.FreeJobsOf(ctx, dead, deadAfter)
 	if freed > 0 {
-		f.log.Warn("a node is silent: its jobs are done by the others", "nodes", dead, "jobs", freed)
-		f.Wake()
+		e.log.Warn("a node is silent: its jobs are done by the others", "nodes", dead, "jobs", freed)
+		e.Wake()
 	}
 	return err
 }
 
-// held lists the jobs that silent nodes hold. One that hangs in the middle of a claim has locked others, which nobody can see
-// as claimed: while it may, all that are overdue are among them.
+// held lists the jobs that silent nodes hold. A node that hangs in the middle of a claim has locked jobs that do not show as
+// claimed yet: while it may, all overdue jobs are listed.
 func (h *Heartbeat) held(ctx context.Context, silent []string, hanging bool) (held []store.Job, err error) {
-	f := h.fanout
+	e := h.engine
 	if len(silent) > 0 {
-		held, err = f.store.HeldBy(ctx, silent, heldAtOnce)
+		held, err = e.store.HeldBy(ctx, silent, heldAtOnce)
 	}
 	if err != nil || !hanging {
 		return held, err
 	}
-	overdue, err := f.store.Overdue(ctx, slices.Sorted(maps.Keys(f.kinds)), f.clock.Now().Add(-silentAfter), heldAtOnce)
+	overdue, err := e.store.Overdue(ctx, e.Kinds(), e.clock.Now().Add(-silentAfter), heldAtOnce)
 	return append(held, overdue...), err
 }
 
@@ -143,7 +155,7 @@ func (d *inDoubt) add(jobs []store.Job) {
 }
 
 // giveBack releases them. Those that were claimed or finished differently by now are not ours: nothing happens to them.
-func (d *inDoubt) giveBack(ctx context.Context, f *Fanout) error {
+func (d *inDoubt) giveBack(ctx context.Context, e *Engine) error {
 	d.mu.Lock()
 	jobs := d.jobs
 	d.jobs = nil
@@ -151,10 +163,10 @@ func (d *inDoubt) giveBack(ctx context.Context, f *Fanout) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := f.store.Release(ctx, jobs, f.clock.Now()); err != nil {
+	if err := e.store.Release(ctx, jobs, e.clock.Now()); err != nil {
 		d.add(jobs)
 		return err
 	}
-	f.Wake()
+	e.Wake()
 	return nil
 }

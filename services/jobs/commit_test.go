@@ -1,4 +1,4 @@
-package fanout_test
+package jobs_test
 
 import (
 	"context"
@@ -11,20 +11,18 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/fanout"
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
-// command is a mutation that remembers a log entry, and how often it was applied.
-type op struct {
+// command is a command that leaves a log entry, and counts its runs.
+type command struct {
 	jobs.Command
 	applied, owned int
 }
 
-func newOp(actor services.UserNumber, name string) *op {
-	o := &op{Command: jobs.Command{Name: name, Actor: actor, Input: "input"}}
+func newCommand(actor services.UserNumber, name string) *command {
+	o := &command{Command: jobs.Command{Name: name, Actor: actor, Input: "input"}}
 	o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		o.applied++
 		_, err := tx.AppendLog(ctx, name, fmt.Sprint(o.applied), nil)
@@ -37,61 +35,53 @@ func newOp(actor services.UserNumber, name string) *op {
 	return o
 }
 
-// entries is how many log entries the mutations of a name have left.
-func entries(w *fanouttest.World, name string) int {
-	w.TB.Helper()
-	list, err := w.Store.LogAfter(w.TB.Context(), name, 0, 100)
-	w.Must(err)
-	return len(list)
-}
-
-func commit(w *fanouttest.World, o *op) error { return w.Fanout.Commit(w.TB.Context(), &o.Command)[0] }
+func (n *node) commit(c *command) error { return n.Commit(n.tb.Context(), &c.Command)[0] }
 
 func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, func(t *testing.T, n *node) {
 		for range 3 {
-			again := newOp(1, "publish")
+			again := newCommand(1, "make")
 			again.Key = "k"
-			w.Must(commit(w, again))
-			if ids := again.IDs(); len(ids) != 1 || ids[0] != "made:publish" {
+			n.must(n.commit(again))
+			if ids := again.IDs(); len(ids) != 1 || ids[0] != "made:make" {
 				t.Errorf("the answer names %v", ids)
 			}
 			if again.owned != 1 {
 				t.Errorf("the actor's own views were brought up to date %d times", again.owned)
 			}
 		}
-		if n := entries(w, "publish"); n != 1 {
-			t.Errorf("%d effects of one key", n)
+		if left := n.entries("make"); left != 1 {
+			t.Errorf("%d effects of one key", left)
 		}
-		other := newOp(2, "publish")
+		other := newCommand(2, "make")
 		other.Key = "k"
-		w.Must(commit(w, other))
-		if n := entries(w, "publish"); n != 2 {
+		n.must(n.commit(other))
+		if left := n.entries("make"); left != 2 {
 			t.Error("another user's key is another key")
 		}
-		w.Clock.Advance(fanout.KeepIdempotencyFor + time.Second)
-		late := newOp(1, "publish")
+		n.clock.advance(store.IdempotencyFor + time.Second)
+		late := newCommand(1, "make")
 		late.Key = "k"
-		w.Must(commit(w, late))
-		if n := entries(w, "publish"); n != 3 {
+		n.must(n.commit(late))
+		if left := n.entries("make"); left != 3 {
 			t.Error("a key is good for 24 hours")
 		}
 	})
 }
 
 func TestTheSameKeyForSomethingElseIsAConflict(t *testing.T) {
-	w := world(t, nil)
-	first := newOp(1, "publish")
+	n := small(t, nil)
+	first := newCommand(1, "make")
 	first.Key = "k"
-	w.Must(commit(w, first))
-	for what, change := range map[string]func(*op){
-		"another input":    func(o *op) { o.Input = "else" },
-		"another mutation": func(o *op) { o.Name = "delete" },
+	n.must(n.commit(first))
+	for what, change := range map[string]func(*command){
+		"another input":    func(o *command) { o.Input = "else" },
+		"another mutation": func(o *command) { o.Name = "delete" },
 	} {
-		again := newOp(1, "publish")
+		again := newCommand(1, "make")
 		again.Key = "k"
 		change(again)
-		err := commit(w, again)
+		err := n.commit(again)
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "idempotencyKey") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -101,20 +91,15 @@ func TestTheSameKeyForSomethingElseIsAConflict(t *testing.T) {
 	}
 }
 
-// follows is the command by which a reader follows an author or ceases to; it is refused where that changes nothing.
-func follows(w *fanouttest.World, reader, author services.UserNumber, key string, on bool) *jobs.Command {
+// turns is the command that turns a switch on or off; it is refused where that changes nothing. The switch is on after an odd
+// number of changes.
+func turns(name, key string, on bool) *jobs.Command {
 	return &jobs.Command{
-		Name: fmt.Sprint("follow ", on), Actor: reader, Input: fmt.Sprint(author), Key: key,
+		Name: fmt.Sprint("turn ", on), Actor: 1, Input: name, Key: key,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			change := tx.DeleteFollow
-			if on {
-				change = func(ctx context.Context, reader, author services.UserNumber) (bool, error) {
-					return tx.InsertFollow(ctx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
-				}
-			}
-			changed, err := change(ctx, reader, author)
-			if err == nil && !changed {
-				err = services.Errorf(services.Conflict, "userId: nothing changes for %s", key)
+			changes, err := tx.AppendLog(ctx, name, "", nil)
+			if wasOn := changes%2 == 0; err == nil && wasOn == on {
+				err = services.Errorf(services.Conflict, "nothing changes for %s", key)
 			}
 			return nil, err
 		},
@@ -123,20 +108,19 @@ func follows(w *fanouttest.World, reader, author services.UserNumber, key string
 
 // A late repetition of a refused request has no effect on what happened since, one by one and within one batch.
 func TestAKeyRemembersARefusal(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, func(t *testing.T, n *node) {
 		for _, together := range []bool{false, true} {
-			users := w.Strangers(2)
+			name := fmt.Sprint("together ", together)
 			cmds := []*jobs.Command{
-				follows(w, users[0], users[1], "k1", false), follows(w, users[0], users[1], "k2", true),
-				follows(w, users[0], users[1], "k1", false), follows(w, users[0], users[1], "k2", true),
-				follows(w, users[0], users[1], "k1", true),
+				turns(name, "k1"+name, false), turns(name, "k2"+name, true), turns(name, "k1"+name, false), turns(name, "k2"+name, true),
+				turns(name, "k1"+name, true),
 			}
 			var errs []error
 			if together {
-				errs = w.Fanout.Commit(t.Context(), cmds...)
+				errs = n.Commit(t.Context(), cmds...)
 			} else {
 				for _, cmd := range cmds {
-					errs = append(errs, w.Fanout.Commit(t.Context(), cmd)...)
+					errs = append(errs, n.Commit(t.Context(), cmd)...)
 				}
 			}
 			for i, says := range []string{"nothing changes for k1", "", "nothing changes for k1", "", "was used for another mutation"} {
@@ -144,8 +128,8 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 					t.Errorf("together %t, request %d: %v, want %q", together, i, errs[i], says)
 				}
 			}
-			if _, followed, err := w.Store.Edge(t.Context(), users[0], users[1]); err != nil || !followed {
-				t.Errorf("together %t: the follow is gone, %v", together, err)
+			if changes := n.entries(name); changes != 1 {
+				t.Errorf("together %t: the switch was changed %d times, want once", together, changes)
 			}
 		}
 	})
@@ -153,94 +137,92 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 
 // Each code is remembered or leaves its key free, and what failed has no effect.
 func TestWhichRefusalsAKeyRemembers(t *testing.T) {
-	w := world(t, nil)
+	n := small(t, nil)
 	for _, code := range []services.Code{
 		services.Conflict, services.NotFound, services.Forbidden,
 		services.Invalid, services.Unavailable, services.RateLimited, services.Internal,
 	} {
 		remembered := slices.Contains([]services.Code{services.Conflict, services.NotFound, services.Forbidden}, code)
 		name := "refused with " + string(code)
-		failing := newOp(1, name)
+		failing := newCommand(1, name)
 		failing.Key = name
 		apply := failing.Apply
 		failing.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			ids, err := apply(ctx, tx)
 			return ids, errors.Join(err, services.Errorf(code, "of the test"))
 		}
-		if err := commit(w, failing); services.CodeOf(err) != code || len(failing.IDs()) != 0 {
+		if err := n.commit(failing); services.CodeOf(err) != code || len(failing.IDs()) != 0 {
 			t.Fatalf("%s: %v, ids %v", code, err, failing.IDs())
 		}
-		if n := entries(w, name); n != 0 || failing.owned != 0 {
+		if n := n.entries(name); n != 0 || failing.owned != 0 {
 			t.Errorf("%s left %d entries and was shown %d times", code, n, failing.owned)
 		}
-		again := newOp(1, name)
+		again := newCommand(1, name)
 		again.Key = name
-		err := commit(w, again)
+		err := n.commit(again)
 		if remembered && (services.CodeOf(err) != code || err.Error() != "of the test" || again.applied+again.owned != 0) {
 			t.Errorf("%s again: %v, applied %d times", code, err, again.applied)
 		}
-		if !remembered && (err != nil || entries(w, name) != 1) {
-			t.Errorf("%s again: %v, %d effects", code, err, entries(w, name))
+		if !remembered && (err != nil || n.entries(name) != 1) {
+			t.Errorf("%s again: %v, %d effects", code, err, n.entries(name))
 		}
 	}
 }
 
 // Who comes with the same key at the same time is answered like the first, also where a repetition would be refused.
 func TestOneKeyAtOnceHasOneEffectAndOneAnswer(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		const callers = 10
-		users := w.Strangers(21)
-		reader := users[0]
-		for _, author := range users[1:] {
+	each(t, func(t *testing.T, n *node) {
+		const callers, keys = 10, 20
+		for key := range keys {
 			var together sync.WaitGroup
-			ops, errs := make([]*op, callers), make([]error, callers)
+			cmds, errs := make([]*command, callers), make([]error, callers)
 			for i := range callers {
-				o := newOp(reader, "follow")
-				o.Key = fmt.Sprint("k", author)
+				o := newCommand(1, "make")
+				o.Key = fmt.Sprint("k", key)
 				apply := o.Apply
 				o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
-					created, err := tx.InsertFollow(ctx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
-					if err == nil && !created {
-						err = services.Errorf(services.Conflict, "followed already")
+					made, err := tx.AppendLog(ctx, o.Key, "", nil)
+					if err == nil && made > 1 {
+						err = services.Errorf(services.Conflict, "made already")
 					}
 					if err != nil {
 						return nil, err
 					}
 					ids, err := apply(ctx, tx)
-					return append(ids, fmt.Sprint(i)), err // whose it was
+					return append(ids, fmt.Sprint(i)), err // the caller's
 				}
-				ops[i] = o
-				together.Go(func() { errs[i] = commit(w, o) })
+				cmds[i] = o
+				together.Go(func() { errs[i] = n.commit(o) })
 			}
 			together.Wait()
 			for i, err := range errs {
-				if err != nil || len(ops[i].IDs()) != 2 || !slices.Equal(ops[i].IDs(), ops[0].IDs()) {
-					t.Fatalf("of callers with one key one was answered %v, %v, another %v, %v", ops[0].IDs(), errs[0], ops[i].IDs(), err)
+				if err != nil || len(cmds[i].IDs()) != 2 || !slices.Equal(cmds[i].IDs(), cmds[0].IDs()) {
+					t.Fatalf("of callers with one key one was answered %v, %v, another %v, %v", cmds[0].IDs(), errs[0], cmds[i].IDs(), err)
 				}
 			}
 		}
-		if n := entries(w, "follow"); n != len(users)-1 {
-			t.Errorf("%d effects of %d keys", n, len(users)-1)
+		if left := n.entries("make"); left != keys {
+			t.Errorf("%d effects of %d keys", left, keys)
 		}
 	})
 }
 
 // Of several commands each fails by itself, and errs[i] is of commands[i].
 func TestOneFailureLeavesTheOthers(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	each(t, func(t *testing.T, n *node) {
 		cmds := make([]*jobs.Command, 5)
-		mine := make([]*op, 5)
+		mine := make([]*command, 5)
 		for i := range cmds {
-			mine[i] = newOp(services.UserNumber(i+1), fmt.Sprint("op", i))
+			mine[i] = newCommand(services.UserNumber(i+1), fmt.Sprint("command", i))
 			cmds[i] = &mine[i].Command
 		}
 		reason := services.Errorf(services.NotFound, "of the test")
 		cmds[1].Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			_, err := tx.AppendLog(ctx, "op1", "half", nil)
+			_, err := tx.AppendLog(ctx, "command1", "half", nil)
 			return nil, errors.Join(err, reason)
 		}
 		cmds[3].Apply = func(context.Context, *store.Tx) ([]string, error) { panic("of the test") }
-		errs := w.Fanout.Commit(t.Context(), cmds...)
+		errs := n.Commit(t.Context(), cmds...)
 		for i, err := range errs {
 			want := services.Code("")
 			switch i {
@@ -250,14 +232,14 @@ func TestOneFailureLeavesTheOthers(t *testing.T) {
 				want = services.Internal
 			}
 			if services.CodeOf(err) != want {
-				t.Errorf("op %d: %v, want code %q", i, err, want)
+				t.Errorf("command %d: %v, want code %q", i, err, want)
 			}
 			left, shown := 1, 1
 			if want != "" {
 				left, shown = 0, 0
 			}
-			if entries(w, fmt.Sprint("op", i)) != left || mine[i].owned != shown {
-				t.Errorf("op %d left %d entries, and was shown %d times", i, entries(w, fmt.Sprint("op", i)), mine[i].owned)
+			if n.entries(fmt.Sprint("command", i)) != left || mine[i].owned != shown {
+				t.Errorf("command %d left %d entries, and was shown %d times", i, n.entries(fmt.Sprint("command", i)), mine[i].owned)
 			}
 		}
 	})
@@ -265,21 +247,21 @@ func TestOneFailureLeavesTheOthers(t *testing.T) {
 
 // The fact is safe whatever becomes of the view: the answer says that the view is behind.
 func TestAViewThatFailsIsBehind(t *testing.T) {
-	w := world(t, func(cfg *fanout.Config) { cfg.AfterCommit = 10 * time.Millisecond })
-	good, bad, slow := newOp(1, "good"), newOp(2, "bad"), newOp(3, "slow")
+	n := small(t, func(cfg *jobs.Config) { cfg.AfterCommit = 10 * time.Millisecond })
+	good, bad, slow := newCommand(1, "good"), newCommand(2, "bad"), newCommand(3, "slow")
 	bad.AfterCommit = func(context.Context) error { return errors.New("of the test") }
 	slow.AfterCommit = func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	for _, err := range w.Fanout.Commit(t.Context(), &good.Command, &bad.Command, &slow.Command) {
-		w.Must(err)
+	for _, err := range n.Commit(t.Context(), &good.Command, &bad.Command, &slow.Command) {
+		n.must(err)
 	}
 	if good.ViewsStale() || !bad.ViewsStale() || !slow.ViewsStale() {
 		t.Errorf("behind: good %t, failing %t, slow %t", good.ViewsStale(), bad.ViewsStale(), slow.ViewsStale())
 	}
 	for _, name := range []string{"good", "bad", "slow"} {
-		if entries(w, name) != 1 {
+		if n.entries(name) != 1 {
 			t.Errorf("%s has no fact", name)
 		}
 	}
@@ -287,9 +269,9 @@ func TestAViewThatFailsIsBehind(t *testing.T) {
 
 // A client that goes away once the fact is there still gets its view.
 func TestTheViewFollowsThoughTheClientLeft(t *testing.T) {
-	w := world(t, nil)
+	n := small(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
-	o := newOp(1, "publish")
+	o := newCommand(1, "make")
 	apply := o.Apply
 	o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		defer leave()
@@ -301,7 +283,7 @@ func TestTheViewFollowsThoughTheClientLeft(t *testing.T) {
 		o.owned++
 		return nil
 	}
-	if err := w.Fanout.Commit(ctx, &o.Command)[0]; err != nil {
+	if err := n.Commit(ctx, &o.Command)[0]; err != nil {
 		t.Fatalf("SQLite commits what has begun: %v", err)
 	}
 	if o.owned != 1 || seen != nil || o.ViewsStale() {
@@ -311,19 +293,19 @@ func TestTheViewFollowsThoughTheClientLeft(t *testing.T) {
 
 // The views of one actor are brought up to date in the order of his commands.
 func TestOneActorsViewsAreInOrder(t *testing.T) {
-	w := world(t, nil)
+	n := small(t, nil)
 	var order []int
 	cmds := make([]*jobs.Command, 20)
 	for i := range cmds {
-		o := newOp(7, fmt.Sprint("op", i))
+		o := newCommand(7, fmt.Sprint("command", i))
 		o.AfterCommit = func(context.Context) error {
 			order = append(order, i)
 			return nil
 		}
 		cmds[i] = &o.Command
 	}
-	for _, err := range w.Fanout.Commit(t.Context(), cmds...) {
-		w.Must(err)
+	for _, err := range n.Commit(t.Context(), cmds...) {
+		n.must(err)
 	}
 	for i, was := range order {
 		if was != i {

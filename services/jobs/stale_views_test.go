@@ -1,4 +1,4 @@
-package fanout_test
+package jobs_test
 
 import (
 	"context"
@@ -13,67 +13,67 @@ var errMissed = errors.New("missed")
 
 // An actor's views are stale from the answer to an update that failed until one has succeeded, and nobody else's are.
 func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
-	w := world(t, nil)
+	n := small(t, nil)
 	ctx := t.Context()
 	failure := errMissed
-	o := newOp(1, "mark")
+	o := newCommand(1, "mark")
 	o.AfterCommit = func(context.Context) error {
 		o.owned++
 		return failure
 	}
-	w.Must(commit(w, o))
+	n.must(n.commit(o))
 	for range 2 {
-		if !w.Fanout.ViewsStale(ctx, 1) || w.Fanout.ViewsStale(ctx, 2) {
+		if !n.ViewsStale(ctx, 1) || n.ViewsStale(ctx, 2) {
 			t.Error("the actor alone is to be read from the facts")
 		}
 	}
-	if among := w.Fanout.StaleAmong(ctx, []services.UserNumber{1, 2}); !among[1] || among[2] {
+	if among := n.StaleAmong(ctx, []services.UserNumber{1, 2}); !among[1] || among[2] {
 		t.Errorf("stale are %v", among)
 	}
-	if left := w.Fanout.UpdateStaleViews(ctx); left != 1 || o.owned != 5 {
+	if left := n.UpdateStaleViews(ctx); left != 1 || o.owned != 5 {
 		t.Errorf("%d left after %d tries", left, o.owned)
 	}
 	failure = nil
-	if w.Fanout.ViewsStale(ctx, 1) || w.Fanout.StaleAmong(ctx, []services.UserNumber{1}) != nil || o.owned != 6 {
+	if n.ViewsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserNumber{1}) != nil || o.owned != 6 {
 		t.Errorf("stale after an update that succeeded, %d tries", o.owned)
 	}
 }
 
 // While one reader tries, others do not wait for it; and what fails meanwhile for a newer command stays owed.
 func TestAnUpdateThatFailsMeanwhileStaysOwed(t *testing.T) {
-	w := world(t, nil)
+	n := small(t, nil)
 	ctx := t.Context()
 	mark := func(own func(context.Context) error) {
-		o := newOp(1, "mark")
+		o := newCommand(1, "mark")
 		o.AfterCommit = own
-		w.Must(commit(w, o))
+		n.must(n.commit(o))
 	}
 	calls := 0
 	mark(func(context.Context) error {
 		if calls++; calls == 1 {
 			return errMissed
 		}
-		if !w.Fanout.ViewsStale(ctx, 1) {
+		if !n.ViewsStale(ctx, 1) {
 			t.Error("a second reader takes views for whole while they are being updated")
 		}
 		mark(func(context.Context) error { return errMissed })
 		return nil
 	})
 	for range 2 {
-		if !w.Fanout.ViewsStale(ctx, 1) {
-			t.Error("the update of the newer op is forgotten")
+		if !n.ViewsStale(ctx, 1) {
+			t.Error("the update of the newer command is forgotten")
 		}
 	}
 	if calls != 2 {
-		t.Errorf("the older op's update ran %d times", calls)
+		t.Errorf("the older command's update ran %d times", calls)
 	}
 }
 
 // An update that panics does not leave its user stale without another try.
 func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
-	w := world(t, nil)
+	n := small(t, nil)
 	panics, calls := false, 0
-	o := newOp(1, "mark")
+	o := newCommand(1, "mark")
 	o.AfterCommit = func(context.Context) error {
 		calls++
 		if panics {
@@ -81,7 +81,7 @@ func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
 		}
 		return errMissed
 	}
-	w.Must(commit(w, o))
+	n.must(n.commit(o))
 	panics = true
 	func() {
 		defer func() {
@@ -89,10 +89,10 @@ func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
 				t.Error("the panic was swallowed")
 			}
 		}()
-		w.Fanout.ViewsStale(t.Context(), 1)
+		n.ViewsStale(t.Context(), 1)
 	}()
 	panics = false
-	w.Fanout.ViewsStale(t.Context(), 1)
+	n.ViewsStale(t.Context(), 1)
 	if calls != 3 {
 		t.Errorf("%d tries, want 3", calls)
 	}
@@ -100,22 +100,22 @@ func TestAnUpdateThatPanicsIsTriedAgain(t *testing.T) {
 
 // Many different updates of one actor are all made, each kind once.
 func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
-	w := world(t, nil)
+	n := small(t, nil)
 	failure := errMissed
 	made := map[string]int{}
 	for i := range 6 {
 		name := fmt.Sprint(i % 3)
-		o := newOp(1, name)
+		o := newCommand(1, name)
 		o.AfterCommit = func(context.Context) error {
 			if failure == nil {
 				made[name]++
 			}
 			return failure
 		}
-		w.Must(commit(w, o))
+		n.must(n.commit(o))
 	}
 	failure = nil
-	if w.Fanout.ViewsStale(t.Context(), 1) || made["0"] != 1 || made["1"] != 1 || made["2"] != 1 {
+	if n.ViewsStale(t.Context(), 1) || made["0"] != 1 || made["1"] != 1 || made["2"] != 1 {
 		t.Errorf("updates made: %v", made)
 	}
 }

@@ -1,4 +1,4 @@
-package fanout
+package jobs
 
 import (
 	"context"
@@ -11,53 +11,45 @@ import (
 	"tidings/services/store"
 )
 
+// MaxTries is after how many failures of its own a job is dead.
+const MaxTries = 5
+
 const (
 	claimLimit   = 1000
-	maxTries     = 5
 	retryAfter   = 2 * time.Second
-	pauseFor     = 500 * time.Millisecond // how long a lane rests after an engine did not answer
+	pauseFor     = 500 * time.Millisecond // how long a worker rests after an engine did not answer
 	jobParallel  = 4
 	finishWithin = 5 * time.Second
 )
 
-// Worker does the jobs of one lane.
+// Worker does the jobs of one class.
 type Worker struct {
-	fanout *Fanout
-	lane   lane
+	engine *Engine
+	class  Class
 }
 
-// Workers makes this node's workers: one for short work, bulk for the chunks of large fan-outs, and one for
-// those chunks that come first.
-func (f *Fanout) Workers(bulk int) []*Worker {
-	workers := []*Worker{{f, laneQuick}}
+// Workers makes this node's workers: one for short jobs, some for bulk jobs, and one for urgent ones.
+func (e *Engine) Workers(bulk int) []*Worker {
+	workers := []*Worker{{e, Short}}
 	for range max(bulk, 1) {
-		workers = append(workers, &Worker{f, laneBulk})
+		workers = append(workers, &Worker{e, Bulk})
 	}
-	return append(workers, &Worker{f, laneOnline})
-}
-
-// Wake makes idle workers look for jobs now.
-func (f *Fanout) Wake() {
-	for _, wakeUp := range f.wakeUp {
-		select {
-		case wakeUp <- struct{}{}:
-		default:
-		}
-	}
+	return append(workers, &Worker{e, Urgent})
 }
 
 // Run does jobs until ctx ends; the jobs that it is at then are finished first.
 func (w *Worker) Run(ctx context.Context) error {
+	e := w.engine
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		done, err := w.RunOnce(ctx)
-		wait := w.fanout.cfg.Poll
+		wait := e.cfg.Poll
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			w.fanout.log.Warn("jobs wait", "error", err)
+			e.log.Warn("jobs wait", "error", err)
 			wait = pauseFor
 		case done > 0:
 			continue
@@ -66,7 +58,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.fanout.wakeUp[w.lane]:
+		case <-e.wakeUp[w.class]:
 			if err != nil { // rest, whoever calls
 				select {
 				case <-ctx.Done():
@@ -82,14 +74,14 @@ func (w *Worker) Run(ctx context.Context) error {
 // RunOnce claims what is due, does it, and answers how many jobs it claimed. The error is that an engine did not
 // answer: those jobs are released and not counted as tried.
 func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
-	f := w.fanout
+	e := w.engine
 	limit := claimLimit
-	if w.lane != laneQuick {
+	if w.class != Short {
 		limit = 1 // chunks are shared among workers and nodes
 	}
-	jobs, err := f.store.Claim(ctx, f.lanes[w.lane], limit, f.cfg.Lease)
+	jobs, err := e.store.Claim(ctx, e.classes[w.class], limit, e.cfg.Lease)
 	if err != nil {
-		f.inDoubt.add(jobs)
+		e.inDoubt.add(jobs)
 		return 0, err
 	}
 	if len(jobs) == 0 {
@@ -98,62 +90,63 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	// What was claimed is finished even when the process is asked to stop: it is short, and its lease is ours.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	go f.keepLeases(work, jobs)
-	return len(jobs), f.runJobs(work, jobs)
+	go e.keepLeases(work, jobs)
+	return len(jobs), e.RunJobs(work, jobs)
 }
 
 // keepLeases renews the leases at half their time until the work is done.
-func (f *Fanout) keepLeases(ctx context.Context, jobs []store.Job) {
-	ticker := time.NewTicker(f.cfg.Lease / 2)
+func (e *Engine) keepLeases(ctx context.Context, jobs []store.Job) {
+	ticker := time.NewTicker(e.cfg.Lease / 2)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := f.store.Extend(ctx, jobs, f.cfg.Lease); err != nil && ctx.Err() == nil {
-				f.log.Warn("leases were not renewed; another worker may repeat the jobs", "error", err)
+			if err := e.store.Extend(ctx, jobs, e.cfg.Lease); err != nil && ctx.Err() == nil {
+				e.log.Warn("leases were not renewed; another worker may repeat the jobs", "error", err)
 			}
 		}
 	}
 }
 
-// runJobs does the jobs, those of a kind that has them together at once and the others a few at a time, and settles each.
-func (f *Fanout) runJobs(ctx context.Context, jobs []store.Job) error {
+// RunJobs does claimed jobs and settles each: those of a kind with Batch together, the others a few at a time. The error is
+// that an engine did not answer, as for RunOnce.
+func (e *Engine) RunJobs(ctx context.Context, jobs []store.Job) error {
 	var group errgroup.Group
 	group.SetLimit(jobParallel)
 	outcomes := make([]error, len(jobs))
 	together := map[string][]int{}
 	for i, job := range jobs {
-		kind, known := f.kinds[job.Kind]
+		kind, known := e.kinds[job.Kind]
 		switch {
 		case !known:
 			outcomes[i] = fmt.Errorf("job kind %q is not known to this version", job.Kind)
-		case kind.batch != nil:
+		case kind.Batch != nil:
 			together[job.Kind] = append(together[job.Kind], i)
 		default:
 			group.Go(func() error {
-				outcomes[i] = kind.each(ctx, job)
+				outcomes[i] = kind.Each(ctx, job)
 				return nil
 			})
 		}
 	}
-	for name, places := range together {
-		batch := make([]store.Job, len(places))
-		for k, i := range places {
+	for name, positions := range together {
+		batch := make([]store.Job, len(positions))
+		for k, i := range positions {
 			batch[k] = jobs[i]
 		}
-		for k, outcome := range f.kinds[name].batch(ctx, batch) {
-			outcomes[places[k]] = outcome
+		for k, outcome := range e.kinds[name].Batch(ctx, batch) {
+			outcomes[positions[k]] = outcome
 		}
 	}
 	_ = group.Wait() // outcomes are settled below
-	return f.settle(ctx, jobs, outcomes)
+	return e.settle(ctx, jobs, outcomes)
 }
 
 // settle finishes what succeeded, releases what met an engine that did not answer, and counts a try for what failed
 // by itself.
-func (f *Fanout) settle(ctx context.Context, jobs []store.Job, outcomes []error) error {
+func (e *Engine) settle(ctx context.Context, jobs []store.Job, outcomes []error) error {
 	ctx, cancel := context.WithTimeout(ctx, finishWithin)
 	defer cancel()
 	var finished, released []store.Job
@@ -162,28 +155,28 @@ func (f *Fanout) settle(ctx context.Context, jobs []store.Job, outcomes []error)
 		switch err := outcomes[i]; {
 		case err == nil:
 			finished = append(finished, job)
-		case err == errFinished:
+		case err == ErrFinished:
 		case services.IsUnavailable(err):
 			released, unavailable = append(released, job), err
 		default:
-			retryAt := f.clock.Now().Add(retryAfter * time.Duration(job.Tries+1))
-			dead, failed := f.store.Fail(ctx, job, err, retryAt, maxTries)
-			f.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
+			retryAt := e.clock.Now().Add(retryAfter * time.Duration(job.Tries+1))
+			dead, failed := e.store.Fail(ctx, job, err, retryAt, MaxTries)
+			e.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
-				f.inDoubt.add(jobs) // those that are settled are not ours any more: nothing happens to them
+				e.inDoubt.add(jobs) // those that are settled are not ours any more: nothing happens to them
 				return failed
 			}
 		}
 	}
 	if len(finished) > 0 {
-		if _, err := f.store.Finish(ctx, finished); err != nil {
-			f.inDoubt.add(jobs)
+		if _, err := e.store.Finish(ctx, finished); err != nil {
+			e.inDoubt.add(jobs)
 			return fmt.Errorf("finish jobs: %w", err)
 		}
 	}
 	if len(released) > 0 {
-		if err := f.store.Release(ctx, released, f.clock.Now().Add(pauseFor)); err != nil {
-			f.inDoubt.add(released)
+		if err := e.store.Release(ctx, released, e.clock.Now().Add(pauseFor)); err != nil {
+			e.inDoubt.add(released)
 			return fmt.Errorf("release jobs: %w", err)
 		}
 	}

@@ -1,0 +1,87 @@
+package fanout
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// The kinds of jobs of feeds.
+const (
+	jobFanOut = mirror.JobFanOut // key: post id. A new post to all followers
+
+	jobPush   = "post.push"   // a chunk of them; payload: span
+	jobOnline = "post.online" // those of them who are online; payload: span
+	jobRemove = "post.remove" // key: post id. A deleted post from all followers
+	jobDrop   = "post.drop"   // a chunk of them; payload: span
+	jobCopy   = "post.copy"   // key: post id. An edited post
+	jobFollow = "follow"      // key: reader/author. The edge changed
+	jobSeen   = "feed.seen"   // key: user. The mark of their feed moved
+	jobRefill = "refill"      // key: user. Their inbox has room for older posts
+)
+
+func (f *Fanout) feedKinds() []jobs.Kind {
+	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
+	ownFeed := jobs.CountsOf(firstUser, services.SourceHomeFeed)
+	return []jobs.Kind{
+		{Name: jobFanOut, Class: jobs.Short, Each: ofPost(f.spread), Changes: everyFeed},
+		{Name: jobRemove, Class: jobs.Short, Each: ofPost(f.spread), Changes: everyFeed},
+		{Name: jobPush, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
+		{Name: jobOnline, Class: jobs.Urgent, Each: f.runOnline, Changes: everyFeed},
+		{Name: jobDrop, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
+		{Name: jobCopy, Class: jobs.Short, Each: ofPost(f.runCopy), Changes: jobs.NoCounts()},
+		{Name: jobFollow, Class: jobs.Short, Each: ofPair(f.Reconcile), Changes: jobs.CountsOf(firstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
+		{Name: jobSeen, Class: jobs.Short, Each: ofUser(f.CarrySeen), Changes: ownFeed},
+		{Name: jobRefill, Class: jobs.Short, Each: ofUser(f.Refill), Changes: ownFeed},
+	}
+}
+
+// FanOutJob carries a new post to all followers.
+func FanOutJob(post services.PostID) store.NewJob { return jobs.Keyed(jobFanOut, post.String()) }
+
+// RemoveJob takes a deleted post out of all followers' feeds.
+func RemoveJob(post services.PostID) store.NewJob { return jobs.Keyed(jobRemove, post.String()) }
+
+// CopyJob brings an edited post into its copy.
+func CopyJob(post services.PostID) store.NewJob { return jobs.Keyed(jobCopy, post.String()) }
+
+// FollowJob brings a reader's feed in line with whether he follows the author.
+func FollowJob(reader, author services.UserNumber) store.NewJob {
+	return jobs.Keyed(jobFollow, pairKey(reader, author))
+}
+
+// SeenJob brings the mark of a user's feed into his document.
+func SeenJob(user services.UserNumber) store.NewJob {
+	return userJob(jobSeen, user)
+}
+
+// CarrySeen brings the durable mark of a user's feed into his document.
+func (f *Fanout) CarrySeen(ctx context.Context, user services.UserNumber) error {
+	seen, err := f.store.Position(ctx, user, store.HomePage, "")
+	if err != nil {
+		return err
+	}
+	result, err := f.redis.MarkFeedSeen(ctx, user, seen)
+	if err != nil {
+		return err
+	}
+	f.hint(ctx, []services.UserNumber{user}, []rdb.Result{result})
+	return nil
+}
+
+func (f *Fanout) runCopy(ctx context.Context, _ store.Job, post services.PostID) error {
+	return f.CarryCopy(ctx, post)
+}
+
+// CarryCopy brings a post into its copy in Redis.
+func (f *Fanout) CarryCopy(ctx context.Context, id services.PostID) error {
+	posts, err := f.store.Posts(ctx, []services.PostID{id})
+	if err != nil {
+		return err
+	}
+	return f.redis.PutCopies(ctx, []services.Post{posts[id]}, nil)
+}

@@ -1,0 +1,27 @@
+package fanout
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/store"
+)
+
+const jobProfile = "profile" // key: user. Their profile changed
+
+func (f *Fanout) peopleKinds() []jobs.Kind {
+	return []jobs.Kind{{Name: jobProfile, Class: jobs.Short, Each: ofUser(f.CarryProfile), Changes: jobs.NoCounts()}}
+}
+
+// ProfileJob brings a user's profile into its copy.
+func ProfileJob(user services.UserNumber) store.NewJob { return userJob(jobProfile, user) }
+
+// CarryProfile brings a user's profile into its copy in Redis.
+func (f *Fanout) CarryProfile(ctx context.Context, user services.UserNumber) error {
+	users, err := f.store.Users(ctx, []services.UserNumber{user})
+	if err != nil {
+		return err
+	}
+	return f.redis.PutCopies(ctx, nil, []services.User{users[user]})
+}

@@ -1,0 +1,6 @@
+package jobs
+
+import "tidings/services/store"
+
+// Doubt makes it doubtful whether this node holds jobs.
+func (e *Engine) Doubt(claimed []store.Job) { e.inDoubt.add(claimed) }

@@ -1,0 +1,179 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+// two are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, those of "flood" a count of everyone.
+func two(t *testing.T) (n, other *node) {
+	t.Helper()
+	url := storetest.Postgres(t)
+	kinds := []jobs.Kind{
+		{Name: "paint", Each: nothing, Changes: jobs.CountsOf(userOfKey, "RED", "BLUE")},
+		{Name: "flood", Each: nothing, Changes: jobs.CountsOf(jobs.Everyone, "RED")},
+		{Name: "lost", Each: nothing, Changes: jobs.CountsOf(func(context.Context, store.Job) ([]services.UserNumber, bool, error) {
+			return nil, false, errors.New("the key cannot be read")
+		}, "BLUE")},
+		does("dry", nothing),
+	}
+	return newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
+}
+
+// takes lets the node claim everything that is due, after a heartbeat that is its last.
+func (n *node) takes() []store.Job {
+	n.tb.Helper()
+	_, err := n.store.Beat(n.tb.Context())
+	n.must(err)
+	return n.claim()
+}
+
+// While a node that holds jobs is silent, the counts that they change are named, and no others. Then they are freed, and named
+// until they are done.
+func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
+	n, other := two(t)
+	heart := n.Heartbeat()
+	n.must(heart.Begin(t.Context()))
+	n.enqueue(jobs.Keyed("paint", "1"), jobs.Keyed("paint", "22"), jobs.Keyed("dry", "333"))
+	held := other.takes()
+	if len(held) != 3 {
+		t.Fatalf("the other node claimed %v", held)
+	}
+	n.must(heart.RunOnce(t.Context()))
+	if n.SomeBehind() {
+		t.Error("counts are behind although the node that holds the jobs lives")
+	}
+	until(t, "the node is silent", func() bool {
+		n.must(heart.RunOnce(t.Context()))
+		return n.SomeBehind()
+	})
+	for user, want := range map[services.UserNumber]jobs.BehindSince{1: {"RED": start, "BLUE": start}, 2: {"RED": start, "BLUE": start}, 3: nil} {
+		if got := n.Behind(user); !maps.EqualFunc(got, want, time.Time.Equal) {
+			t.Errorf("of user %d %v are behind, want %v", user, got, want)
+		}
+	}
+	if early := n.claim(); len(early) > 0 {
+		t.Errorf("%v could be claimed before the node was dead", early)
+	}
+	var freed []store.Job
+	until(t, "the jobs are freed", func() bool {
+		n.must(heart.RunOnce(t.Context()))
+		freed = append(freed, n.claim()...)
+		return len(freed) == len(held)
+	})
+	n.must(heart.RunOnce(t.Context()))
+	if n.Behind(1) == nil {
+		t.Error("nothing is behind although the jobs are not done yet")
+	}
+	if done, err := other.store.Finish(t.Context(), held); done != 0 || err != nil {
+		t.Errorf("the silent node finished %d jobs that others hold, %v", done, err)
+	}
+	n.must(n.RunJobs(t.Context(), freed))
+	n.must(heart.RunOnce(t.Context()))
+	if n.SomeBehind() {
+		t.Error("counts are behind although the jobs are done")
+	}
+}
+
+// A job that may reach anyone puts its counts behind for everyone: by its kind, because its key cannot be read, or because its
+// kind is another version's.
+func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
+	for kind, want := range map[string][]services.Source{"flood": {"RED"}, "lost": {"BLUE"}, "of the next version": services.Sources} {
+		t.Run(kind, func(t *testing.T) {
+			n, other := two(t)
+			if kind == "of the next version" {
+				other.Register(does(kind, nothing))
+			}
+			heart := n.Heartbeat()
+			n.must(heart.Begin(t.Context()))
+			n.enqueue(jobs.Keyed(kind, "1"))
+			if held := other.takes(); len(held) != 1 {
+				t.Fatalf("the other node claimed %v", held)
+			}
+			until(t, "the node is silent", func() bool {
+				n.must(heart.RunOnce(t.Context()))
+				return n.SomeBehind()
+			})
+			for user := range services.UserNumber(3) {
+				if got := slices.Sorted(maps.Keys(n.Behind(user))); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+					t.Errorf("of user %d %v are behind, want %v", user, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A node that starts again under its name frees at once what it held, and no other node's.
+func TestANodeThatStartsAgainFreesItsOwn(t *testing.T) {
+	n, other := two(t)
+	n.enqueue(jobs.Keyed("paint", "1"))
+	other.takes()
+	n.must(n.Heartbeat().Begin(t.Context()))
+	if claimed := n.claim(); len(claimed) > 0 {
+		t.Fatal("a node frees what another one holds")
+	}
+	n.must(other.Heartbeat().Begin(t.Context()))
+	if claimed := n.claim(); len(claimed) != 1 {
+		t.Errorf("%d jobs were free after the start, want 1", len(claimed))
+	}
+}
+
+// What this node claimed or finished without hearing of it is given back with the next heartbeat.
+func TestJobsInDoubtAreGivenBack(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		n := newNode(t, url, "here", nil, does("paint", nothing))
+		n.enqueue(jobs.Keyed("paint", ""))
+		claimed := n.claim()
+		if again := n.claim(); len(claimed) != 1 || len(again) > 0 {
+			t.Fatalf("claimed %v, and then %v", claimed, again)
+		}
+		n.Doubt(claimed)
+		n.must(n.Heartbeat().RunOnce(t.Context()))
+		if again := n.claim(); len(again) != 1 {
+			t.Errorf("%d jobs were given back, want 1", len(again))
+		}
+		if done, err := n.store.Finish(t.Context(), claimed); done != 0 || err != nil {
+			t.Errorf("the job was finished under its former token: %d, %v", done, err)
+		}
+	})
+}
+
+// Who asked hears of the nodes when the heartbeat begins and after each beat, and not while the node is alone on its database;
+// an error of theirs is the beat's.
+func TestABeatIsHeard(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		n := newNode(t, url, "here", nil)
+		shared := !strings.HasPrefix(url, "sqlite:") // with other nodes
+		var heard []int
+		failure := errors.New("of the test")
+		n.OnBeat(func(_ context.Context, nodes []store.Node) error {
+			heard = append(heard, len(nodes))
+			if len(heard) == 2 {
+				return failure
+			}
+			return nil
+		})
+		heart := n.Heartbeat()
+		n.must(heart.Begin(t.Context()))
+		if err := heart.RunOnce(t.Context()); errors.Is(err, failure) != shared {
+			t.Errorf("the beat ended with %v", err)
+		}
+		want := []int{0}
+		if shared {
+			want = []int{1, 1}
+		}
+		if !slices.Equal(heard, want) {
+			t.Errorf("of nodes were heard %v, want %v", heard, want)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Class is the queue class of a kind. Each class has workers of its own, so that long work does not hold up short work.
+type Class int
+
+const (
+	// Short is for milliseconds of work, as for one user. A worker claims up to 1,000 jobs at once.
+	Short Class = iota
+	// Bulk is for a chunk of a large piece of work. Workers and nodes share the chunks: each claims one at a time.
+	Bulk
+	// Urgent is for chunks that come before those of Bulk.
+	Urgent
+)
+
+// Kind declares one kind of job. Its owner registers it.
+type Kind struct {
+	Name  string // in the queue; it outlives the program, and so do keys and payloads
+	Class Class
+
+	// Each does one job, Batch does those that were claimed together and answers an outcome for each; a kind has one of the two.
+	// An outcome of ErrFinished says that the job took itself out of the queue.
+	Each  func(ctx context.Context, job store.Job) error
+	Batch func(ctx context.Context, jobs []store.Job) (outcomes []error)
+
+	// Changes states the counts that jobs of the kind change: CountsOf or NoCounts. Without it the kind is refused, because the
+	// counts of a job that a dead node held would then be shown as exact.
+	Changes Changes
+}
+
+// Changes are the counts in documents that jobs of a kind change.
+type Changes struct {
+	stated  bool
+	sources []services.Source
+	users   UsersOf
+}
+
+// UsersOf lists the users whose counts a job changes, or says that it is everyone where listing them takes longer than doing
+// the job.
+type UsersOf func(ctx context.Context, job store.Job) (users []services.UserNumber, everyone bool, err error)
+
+// CountsOf states that jobs of a kind change the counts of sources, of the users that a job names.
+func CountsOf(users UsersOf, sources ...services.Source) Changes {
+	return Changes{stated: users != nil && len(sources) > 0, sources: sources, users: users}
+}
+
+// NoCounts states that jobs of a kind change no count.
+func NoCounts() Changes { return Changes{stated: true} }
+
+// Everyone is the UsersOf of jobs that may reach any user.
+func Everyone(context.Context, store.Job) ([]services.UserNumber, bool, error) { return nil, true, nil }
+
+// Register adds kinds. It panics on a kind without a name, with a name that is taken, without exactly one way of being done, or
+// without the counts that it changes: those are errors of the program. It comes before workers and heartbeat.
+func (e *Engine) Register(kinds ...Kind) {
+	for _, kind := range kinds {
+		if err := e.check(kind); err != nil {
+			panic(fmt.Sprintf("jobs: kind %q: %s", kind.Name, err))
+		}
+		e.kinds[kind.Name] = kind
+		e.classes[kind.Class] = append(e.classes[kind.Class], kind.Name)
+		slices.Sort(e.classes[kind.Class])
+	}
+}
+
+func (e *Engine) check(kind Kind) error {
+	_, taken := e.kinds[kind.Name]
+	_, served := e.wakeUp[kind.Class]
+	switch {
+	case kind.Name == "":
+		return errors.New("it has no name")
+	case taken:
+		return errors.New("it is registered already")
+	case !served:
+		return fmt.Errorf("there is no queue class %d", kind.Class)
+	case (kind.Each == nil) == (kind.Batch == nil):
+		return errors.New("it needs either Each or Batch")
+	case !kind.Changes.stated:
+		return errors.New("it does not state the counts that it changes")
+	}
+	return nil
+}
+
+// Kinds are the names of the registered kinds, in order.
+func (e *Engine) Kinds() []string { return slices.Sorted(maps.Keys(e.kinds)) }

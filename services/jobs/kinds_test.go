@@ -1,0 +1,147 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/store"
+)
+
+// A kind is registered once and whole: without the counts that it changes, a dead node's jobs would leave wrong numbers that are
+// shown as exact.
+func TestAKindIsRefusedUnlessItIsWhole(t *testing.T) {
+	batch := func(context.Context, []store.Job) []error { return nil }
+	counts := jobs.CountsOf(jobs.Everyone, "RED")
+	for _, c := range []struct {
+		says string
+		kind jobs.Kind
+	}{
+		{"", jobs.Kind{Name: "paint", Class: jobs.Short, Each: nothing, Changes: counts}},
+		{"", jobs.Kind{Name: "dry", Class: jobs.Urgent, Batch: batch, Changes: jobs.NoCounts()}},
+		{"no name", jobs.Kind{Each: nothing, Changes: counts}},
+		{"registered already", jobs.Kind{Name: "first", Each: nothing, Changes: counts}},
+		{"no queue class", jobs.Kind{Name: "paint", Class: 3, Each: nothing, Changes: counts}},
+		{"either Each or Batch", jobs.Kind{Name: "paint", Changes: counts}},
+		{"either Each or Batch", jobs.Kind{Name: "paint", Each: nothing, Batch: batch, Changes: counts}},
+		{"counts that it changes", jobs.Kind{Name: "paint", Each: nothing}},
+		{"counts that it changes", jobs.Kind{Name: "paint", Each: nothing, Changes: jobs.CountsOf(jobs.Everyone)}},
+		{"counts that it changes", jobs.Kind{Name: "paint", Each: nothing, Changes: jobs.CountsOf(nil, "RED")}},
+	} {
+		e := jobs.New(jobs.Config{})
+		e.Register(does("first", nothing))
+		said := func() (said string) {
+			defer func() {
+				if r := recover(); r != nil {
+					said = fmt.Sprint(r)
+				}
+			}()
+			e.Register(c.kind)
+			return ""
+		}()
+		if (said == "") != (c.says == "") || !strings.Contains(said, c.says) {
+			t.Errorf("%+v: it was said %q, want %q", c.kind, said, c.says)
+		}
+		if taken := slices.Contains(e.Kinds(), c.kind.Name) && c.kind.Name != "first"; taken != (c.says == "") {
+			t.Errorf("%+v: registered %t", c.kind, taken)
+		}
+	}
+}
+
+// Short jobs are claimed together and by their own worker; chunks one at a time, the urgent ones by a worker of their own.
+func TestEachClassHasItsWorkers(t *testing.T) {
+	var done []string
+	each := func(_ context.Context, job store.Job) error {
+		done = append(done, job.Kind)
+		return nil
+	}
+	n := small(t, nil,
+		jobs.Kind{Name: "short", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, claimed []store.Job) []error {
+			done = append(done, fmt.Sprint("short ", len(claimed)))
+			return make([]error, len(claimed))
+		}},
+		jobs.Kind{Name: "bulk", Class: jobs.Bulk, Each: each, Changes: jobs.NoCounts()},
+		jobs.Kind{Name: "urgent", Class: jobs.Urgent, Each: each, Changes: jobs.NoCounts()},
+	)
+	for range 3 {
+		n.enqueue(jobs.Keyed("short", ""), jobs.Keyed("bulk", ""), jobs.Keyed("urgent", ""))
+	}
+	workers := n.Workers(2)
+	if len(workers) != 4 {
+		t.Fatalf("%d workers, want one for short jobs, two for chunks, one for urgent ones", len(workers))
+	}
+	for _, worker := range workers {
+		_, err := worker.RunOnce(t.Context())
+		n.must(err)
+	}
+	if want := []string{"short 3", "bulk", "bulk", "urgent"}; !slices.Equal(done, want) {
+		t.Errorf("done were %v, want %v", done, want)
+	}
+	if waiting, _ := n.left(); waiting != 3 {
+		t.Errorf("%d jobs are left, want a chunk of Bulk and two urgent ones", waiting)
+	}
+}
+
+// A job that fails by itself is tried five times and is dead then. Neither it nor a kind that nobody has registered holds up
+// another; and an engine that does not answer is no try.
+func TestAJobDiesByItsOwnFailuresAlone(t *testing.T) {
+	outcome := map[string]error{"bad": fmt.Errorf("of the test"), "away": services.Errorf(services.Unavailable, "of the test")}
+	n := small(t, nil, does("good", nothing), does("paint", func(_ context.Context, job store.Job) error { return outcome[job.Key] }))
+	n.enqueue(jobs.Keyed("paint", "bad"), jobs.Keyed("paint", "away"), jobs.Keyed("good", ""))
+	for try := 1; try <= 2*jobs.MaxTries; try++ {
+		_, err := n.Workers(1)[0].RunOnce(t.Context())
+		if !services.IsUnavailable(err) {
+			t.Fatalf("try %d: %v, want that an engine is away", try, err)
+		}
+		want := [2]int{2, 0}
+		if try >= jobs.MaxTries {
+			want = [2]int{1, 1}
+		}
+		if waiting, dead := n.left(); [2]int{waiting, dead} != want {
+			t.Fatalf("after try %d %d jobs wait and %d are dead, want %v", try, waiting, dead, want)
+		}
+		n.clock.advance(24 * time.Hour)
+	}
+	outcome["away"] = nil
+	_, err := n.Workers(1)[0].RunOnce(t.Context())
+	n.must(err)
+	if waiting, dead := n.left(); waiting != 0 || dead != 1 {
+		t.Errorf("%d jobs wait and %d are dead when the engine answers again, want 0 and 1", waiting, dead)
+	}
+}
+
+// The effect of a job and its end are one: a worker that has lost its lease has no effect.
+func TestALateWorkerHasNoEffect(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		n.Register(does("paint", func(ctx context.Context, job store.Job) error {
+			return n.FinishWith(ctx, job, func(tx *store.Tx) error {
+				_, err := tx.AppendLog(ctx, "painted", "", nil)
+				return err
+			})
+		}), does("split", func(ctx context.Context, job store.Job) error {
+			chunks, err := jobs.Chunked("dry", []int{1, 2, 3})
+			if err != nil {
+				return err
+			}
+			return n.Replace(ctx, job, chunks)
+		}), jobs.Kind{Name: "dry", Class: jobs.Bulk, Each: nothing, Changes: jobs.NoCounts()})
+		for _, kind := range []string{"paint", "split"} {
+			n.enqueue(jobs.Keyed(kind, ""))
+			late := n.claim()
+			n.clock.advance(24 * time.Hour)
+			n.must(n.RunJobs(t.Context(), n.claim()))
+			if err := n.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
+				t.Errorf("%s: the late worker was told %v", kind, err)
+			}
+		}
+		waiting, dead := n.left()
+		if painted := n.entries("painted"); painted != 1 || waiting != 3 || dead != 0 {
+			t.Errorf("painted %d times, %d chunks wait, %d jobs are dead; want 1, 3, 0", painted, waiting, dead)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package jobs_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// handClock stands still until it is moved.
+type handClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *handClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *handClock) advance(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(by)
+}
+
+// node is an engine on a store of its own, with made-up kinds of jobs.
+type node struct {
+	*jobs.Engine
+	tb    testing.TB
+	store *store.Store
+	clock *handClock
+}
+
+var start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// newNode opens a database as a node of a name; nothing of the engine runs yet.
+func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
+	tb.Helper()
+	clock := &handClock{now: start}
+	log := slog.New(slog.DiscardHandler)
+	n := &node{tb: tb, clock: clock, store: storetest.Open(tb, store.Config{URL: url, Node: name, Clock: clock, Log: log})}
+	cfg := jobs.Config{Store: n.store, Clock: clock, Log: log, AfterCommit: 5 * time.Second}
+	if settings != nil {
+		settings(&cfg)
+	}
+	n.Engine = jobs.New(cfg)
+	n.Register(kinds...)
+	return n
+}
+
+// small is a node on SQLite.
+func small(t *testing.T, settings func(*jobs.Config), kinds ...jobs.Kind) *node {
+	t.Helper()
+	return newNode(t, storetest.SQLite(t), "", settings, kinds...)
+}
+
+// each runs a test on both databases.
+func each(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Helper()
+	storetest.EachURL(t, func(t *testing.T, url string) { test(t, newNode(t, url, "", nil)) })
+}
+
+// does is a kind of short job that does nothing but call a function.
+func does(name string, do func(ctx context.Context, job store.Job) error) jobs.Kind {
+	return jobs.Kind{Name: name, Class: jobs.Short, Each: do, Changes: jobs.NoCounts()}
+}
+
+func nothing(context.Context, store.Job) error { return nil }
+
+func (n *node) must(err error) {
+	n.tb.Helper()
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+}
+
+func (n *node) enqueue(made ...store.NewJob) {
+	n.tb.Helper()
+	ctx := n.tb.Context()
+	n.must(n.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, made...) }))
+}
+
+// claim takes all jobs that are due, as a worker does.
+func (n *node) claim() []store.Job {
+	n.tb.Helper()
+	claimed, err := n.store.Claim(n.tb.Context(), n.Kinds(), 1000, 30*time.Second)
+	n.must(err)
+	return claimed
+}
+
+// left says how many jobs wait and how many are dead.
+func (n *node) left() (waiting, dead int) {
+	n.tb.Helper()
+	waiting, dead, _, err := n.store.JobCounts(n.tb.Context())
+	n.must(err)
+	return waiting, dead
+}
+
+// entries is how many log entries the commands of a name have left.
+func (n *node) entries(name string) int {
+	n.tb.Helper()
+	list, err := n.store.LogAfter(n.tb.Context(), name, 0, 100)
+	n.must(err)
+	return len(list)
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within 30 s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// userOfKey is the UsersOf of made-up kinds: the length of the key.
+func userOfKey(_ context.Context, job store.Job) ([]services.UserNumber, bool, error) {
+	return []services.UserNumber{services.UserNumber(len(job.Key))}, false, nil
+}

@@ -1,0 +1,93 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services/jobs"
+	"tidings/services/store"
+)
+
+// blocking is a kind whose jobs tell when they begin and wait for leave to end.
+func blocking(name string) (kind jobs.Kind, begun, leave chan struct{}) {
+	begun, leave = make(chan struct{}), make(chan struct{})
+	return does(name, func(context.Context, store.Job) error {
+		close(begun)
+		<-leave
+		return nil
+	}), begun, leave
+}
+
+// A worker at a long job keeps its lease: nobody else takes the job meanwhile.
+func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
+	const lease = 20 * time.Millisecond
+	kind, begun, leave := blocking("paint")
+	n := small(t, func(cfg *jobs.Config) { cfg.Lease = lease }, kind)
+	n.enqueue(jobs.Keyed("paint", ""))
+	done := make(chan error, 1)
+	go func() {
+		_, err := n.Workers(1)[0].RunOnce(t.Context())
+		done <- err
+	}()
+	<-begun
+	for range 3 {
+		n.clock.advance(15 * time.Millisecond)
+		until(t, "the lease is renewed", func() bool {
+			ended, err := n.store.Overdue(t.Context(), n.Kinds(), n.clock.Now().Add(lease-time.Microsecond), 1)
+			return err == nil && len(ended) == 0
+		})
+	}
+	if claimed := n.claim(); len(claimed) != 0 {
+		t.Errorf("%d jobs were taken from a worker that lives", len(claimed))
+	}
+	close(leave)
+	n.must(<-done)
+	if waiting, _ := n.left(); waiting != 0 {
+		t.Errorf("%d jobs are left", waiting)
+	}
+}
+
+// Run does what comes, sleeps between, is woken by Wake alone, and ends when it is told to.
+func TestRunIsWokenAndEnds(t *testing.T) {
+	n := small(t, func(cfg *jobs.Config) { cfg.Poll = time.Hour }, does("paint", nothing))
+	ctx, stop := context.WithCancel(t.Context())
+	var group errgroup.Group
+	for _, worker := range n.Workers(1) {
+		group.Go(func() error { return worker.Run(ctx) })
+	}
+	for range 3 {
+		n.enqueue(jobs.Keyed("paint", ""), jobs.Keyed("paint", ""))
+		n.Wake()
+		until(t, "the jobs are done", func() bool {
+			waiting, _ := n.left()
+			return waiting == 0
+		})
+	}
+	stop()
+	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the workers ended with %v", err)
+	}
+}
+
+// A worker that is told to stop finishes the job that it is at.
+func TestRunFinishesWhatItHolds(t *testing.T) {
+	kind, begun, leave := blocking("paint")
+	n := small(t, nil, kind)
+	n.enqueue(jobs.Keyed("paint", ""))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Workers(1)[0].Run(ctx) }()
+	<-begun
+	stop()
+	close(leave)
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if waiting, _ := n.left(); waiting != 0 {
+		t.Errorf("%d jobs are left: what was held is given up", waiting)
+	}
+}
