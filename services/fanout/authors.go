@@ -66,22 +66,21 @@ func (f *Fanout) FindMode(ctx context.Context, author services.UserNumber) error
 	if err != nil {
 		return err
 	}
-	for range maxRounds {
-		known, putOff, err := f.author(ctx, author)
-		if err != nil || putOff {
-			return err
-		}
-		counted := known
-		counted.CountedAt = f.clock.Now()
-		if counted.Followers, err = f.store.CountFollowers(ctx, author, thresholds.Huge); err != nil {
-			return err
-		}
-		done, err := f.settleMode(ctx, thresholds, known, counted)
-		if err != nil || done {
-			return err
-		}
-	}
-	return fmt.Errorf("mode of author %d: it changed %d times meanwhile", author, maxRounds)
+	return jobs.Merge[services.Author, int]{
+		Name: func() string { return fmt.Sprintf("mode of author %d", author) },
+		Mark: func(ctx context.Context) (known services.Author, ok bool, err error) {
+			known, putOff, err := f.author(ctx, author)
+			return known, !putOff, err
+		},
+		Read: func(ctx context.Context) (followers int, err error) {
+			return f.store.CountFollowers(ctx, author, thresholds.Huge)
+		},
+		Put: func(ctx context.Context, known services.Author, followers int) (done bool, err error) {
+			counted := known
+			counted.CountedAt, counted.Followers = f.clock.Now(), followers
+			return f.settleMode(ctx, thresholds, known, counted)
+		},
+	}.Run(ctx)
 }
 
 // author reads what is known of one. A count of thousands is put off while the last one is young.

@@ -1,7 +1,7 @@
 // Package fanout carries facts into views: jobs, fan-out, rebuilds.
 //
-// It guarantees that every effect on a view is idempotent and safe against reordering: the rule of rebuild, add and remove is
-// written once, in reconcile.go and rebuild.go. Its jobs are done by services/jobs, where it registers their kinds.
+// It guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals all follow
+// the rule of jobs.Merge. Its jobs are done by services/jobs, where it registers their kinds.
 package fanout
 
 import (

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 )
@@ -90,49 +91,55 @@ func (f *Fanout) RebuildStats() RebuildStats {
 	return f.rebuilt.stats
 }
 
-// rebuild follows the one rule: mark, then read, then merge. The user is marked active before anything is read, so
-// that what is posted from then on is pushed to him.
+// rebuildFacts are what a rebuild reads of a user.
+type rebuildFacts struct {
+	feed      rdb.FeedFacts
+	registers []rdb.Register
+}
+
+// rebuild marks the user active before anything is read, so that what is posted from then on is pushed to them.
 func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill bool) error {
 	err := f.store.Write(ctx, func(tx *store.Tx) error { return f.arrive(ctx, tx, user) })
 	if err != nil {
 		return err
 	}
-	users := []services.UserNumber{user}
-	for range maxRounds {
-		stamps, err := f.redis.BeginRebuild(ctx, users, refill)
-		if err != nil {
-			return err
-		}
-		facts, err := f.feedFacts(ctx, user)
-		if err != nil {
-			return err
-		}
-		facts.Stamp = stamps[0]
-		registers, err := f.registers(ctx, user)
-		if err != nil {
-			return err
-		}
-		// The registers go first: the merge declares the document good.
-		if _, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: registers}}); err != nil {
-			return err
-		}
-		whole, err := f.mergeMemberships(ctx, user)
-		if err != nil {
-			return err
-		}
-		if !whole {
-			continue
-		}
-		result, err := f.redis.EndRebuild(ctx, facts)
-		if err != nil {
-			return err
-		}
-		if result.Status == rdb.Applied {
-			f.hint(ctx, users, []rdb.Result{result})
-			return nil
-		}
+	return jobs.Merge[rdb.Stamp, rebuildFacts]{
+		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
+		Mark: func(ctx context.Context) (rdb.Stamp, bool, error) {
+			stamps, err := f.redis.BeginRebuild(ctx, []services.UserNumber{user}, refill)
+			if err != nil {
+				return 0, false, err
+			}
+			return stamps[0], true, nil
+		},
+		Read: func(ctx context.Context) (facts rebuildFacts, err error) {
+			if facts.feed, err = f.feedFacts(ctx, user); err == nil {
+				facts.registers, err = f.registers(ctx, user)
+			}
+			return facts, err
+		},
+		Put: func(ctx context.Context, stamp rdb.Stamp, facts rebuildFacts) (done bool, err error) {
+			facts.feed.Stamp = stamp
+			return f.putRebuild(ctx, user, facts)
+		},
+	}.Run(ctx)
+}
+
+// putRebuild writes a document anew. The merge of the feed comes last: it declares the document good.
+func (f *Fanout) putRebuild(ctx context.Context, user services.UserNumber, facts rebuildFacts) (done bool, err error) {
+	if _, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: facts.registers}}); err != nil {
+		return false, err
 	}
-	return fmt.Errorf("rebuild of user %d: his feed changed %d times meanwhile", user, maxRounds)
+	whole, err := f.mergeMemberships(ctx, user)
+	if err != nil || !whole {
+		return false, err
+	}
+	result, err := f.redis.EndRebuild(ctx, facts.feed)
+	if err != nil || result.Status != rdb.Applied {
+		return false, err
+	}
+	f.hint(ctx, []services.UserNumber{user}, []rdb.Result{result})
+	return true, nil
 }
 
 // arrive writes down that a user is here, and gives him what one has from his first visit on.

@@ -6,63 +6,70 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/jobs"
 	"tidings/services/rdb"
 )
 
-// maxRounds bounds how often one reader's view is read again because it changed meanwhile. Each round needs a
-// removal of just this reader in the few milliseconds between two reads.
-const maxRounds = 20
+// stampOf marks a reader's view for a merge. Who has no document needs none.
+func (f *Fanout) stampOf(reader services.UserNumber) func(ctx context.Context) (stamp rdb.Stamp, ok bool, err error) {
+	return func(ctx context.Context) (rdb.Stamp, bool, error) {
+		stamp, err := f.redis.StampOf(ctx, reader)
+		return stamp, stamp != 0, err
+	}
+}
+
+// edgeNow is an edge, or that it is not there.
+type edgeNow struct {
+	services.Edge
+	follows bool
+}
 
 // Reconcile brings what a reader's inbox has of one author in line with the edge as SQL has it now: the follow, the
 // unfollow and every repetition of both. Edge there: the author's newest posts are merged in, those from after
-// the follow counting, the replays of his shows, and he is named where his posts are pulled or he is a host. No edge: everything of his goes, and the edge is read again after that.
+// the follow counting, the replays of their shows, and they are named where their posts are pulled or they are a host. No edge:
+// everything of theirs goes, and the edge is read again after that.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumber) error {
-	for range maxRounds {
-		stamp, err := f.redis.StampOf(ctx, reader)
-		if err != nil || stamp == 0 {
-			return err
-		}
-		edge, follows, err := f.store.Edge(ctx, reader, author)
-		if err != nil {
-			return err
-		}
-		if !follows {
-			gone, err := f.dropAuthor(ctx, reader, author)
-			if gone || err != nil {
-				return err
+	return jobs.Merge[rdb.Stamp, edgeNow]{
+		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
+		Mark: f.stampOf(reader),
+		Read: func(ctx context.Context) (edge edgeNow, err error) {
+			edge.Edge, edge.follows, err = f.store.Edge(ctx, reader, author)
+			return edge, err
+		},
+		Put: func(ctx context.Context, stamp rdb.Stamp, edge edgeNow) (done bool, err error) {
+			if !edge.follows {
+				return f.dropAuthor(ctx, reader, author)
 			}
-			continue
-		}
-		pulled, err := f.pulled(ctx, edge)
-		if err != nil {
-			return err
-		}
-		hosts, refused, err := f.mergeHost(ctx, edge, stamp)
-		if err != nil {
-			return err
-		}
-		if refused {
-			continue
-		}
-		// More than an inbox holds: it trims itself then, and knows from its floor that older posts exist.
-		posts, err := f.store.AuthorPosts(ctx, author, rebuildEntries+1)
-		if err != nil {
-			return err
-		}
-		entries := make([]services.FeedEntry, len(posts))
-		for i, post := range posts {
-			entries[i] = services.FeedEntry{Post: post, Author: author, Counts: post > edge.Since}
-		}
-		result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
-		if err != nil {
-			return err
-		}
-		if result.Status != rdb.Retry {
-			f.hint(ctx, []services.UserNumber{reader}, []rdb.Result{result})
-			return f.sweepAuthor(ctx, reader, author, posts)
-		}
+			return f.mergeAuthor(ctx, stamp, edge.Edge)
+		},
+	}.Run(ctx)
+}
+
+// mergeAuthor merges what a follower is to be shown of an author. done is false when something was removed since the stamp.
+func (f *Fanout) mergeAuthor(ctx context.Context, stamp rdb.Stamp, edge services.Edge) (done bool, err error) {
+	pulled, err := f.pulled(ctx, edge)
+	if err != nil {
+		return false, err
 	}
-	return fmt.Errorf("reconcile reader %d with author %d: changed %d times meanwhile", reader, author, maxRounds)
+	hosts, refused, err := f.mergeHost(ctx, edge, stamp)
+	if err != nil || refused {
+		return false, err
+	}
+	// More than an inbox holds: it trims itself then, and knows from its floor that older posts exist.
+	posts, err := f.store.AuthorPosts(ctx, edge.Followee, rebuildEntries+1)
+	if err != nil {
+		return false, err
+	}
+	entries := make([]services.FeedEntry, len(posts))
+	for i, post := range posts {
+		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, Counts: post > edge.Since}
+	}
+	result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: edge.Follower, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
+	if err != nil || result.Status == rdb.Retry {
+		return false, err
+	}
+	f.hint(ctx, []services.UserNumber{edge.Follower}, []rdb.Result{result})
+	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, posts)
 }
 
 // pulled is what a follower's document names of an author: him, when his posts may be pulled, else nothing.
@@ -120,33 +127,45 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserNum
 	return true, nil
 }
 
-// addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry.
-func (f *Fanout) addAgain(ctx context.Context, reader services.UserNumber, id services.PostID) (rdb.Result, error) {
-	for range maxRounds {
-		stamp, err := f.redis.StampOf(ctx, reader)
-		if err != nil || stamp == 0 {
-			return rdb.Result{}, err
-		}
-		posts, err := f.store.Posts(ctx, []services.PostID{id})
-		if err != nil {
-			return rdb.Result{}, err
-		}
-		post, ok := posts[id]
-		if !ok || post.Deleted || post.OffFeed || post.Pull && reader != post.Author {
-			return rdb.Result{}, nil
-		}
-		entry := services.FeedEntry{Post: id, Author: post.Author}
-		if reader != post.Author {
-			edge, follows, err := f.store.Edge(ctx, reader, post.Author)
-			if err != nil || !follows {
-				return rdb.Result{}, err
+// addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is the zero one when
+// the post is not for them.
+func (f *Fanout) addAgain(ctx context.Context, reader services.UserNumber, id services.PostID) (result rdb.Result, err error) {
+	err = jobs.Merge[rdb.Stamp, *services.FeedEntry]{
+		Name: func() string { return fmt.Sprintf("post %s for reader %d", id, reader) },
+		Mark: f.stampOf(reader),
+		Read: func(ctx context.Context) (*services.FeedEntry, error) { return f.entryFor(ctx, reader, id) },
+		Put: func(ctx context.Context, stamp rdb.Stamp, entry *services.FeedEntry) (done bool, err error) {
+			if entry == nil {
+				return true, nil
 			}
-			entry.Counts = id > edge.Since
-		}
-		result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
-		if err != nil || result.Status != rdb.Retry {
-			return result, err
-		}
+			merged, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{*entry}})
+			if err != nil || merged.Status == rdb.Retry {
+				return false, err
+			}
+			result = merged
+			return true, nil
+		},
+	}.Run(ctx)
+	return result, err
+}
+
+// entryFor is a post as a reader's inbox has it, nil when it is not for them.
+func (f *Fanout) entryFor(ctx context.Context, reader services.UserNumber, id services.PostID) (*services.FeedEntry, error) {
+	posts, err := f.store.Posts(ctx, []services.PostID{id})
+	if err != nil {
+		return nil, err
 	}
-	return rdb.Result{}, fmt.Errorf("post %s for reader %d: the inbox changed %d times meanwhile", id, reader, maxRounds)
+	post, ok := posts[id]
+	if !ok || post.Deleted || post.OffFeed || post.Pull && reader != post.Author {
+		return nil, nil
+	}
+	entry := &services.FeedEntry{Post: id, Author: post.Author}
+	if reader != post.Author {
+		edge, follows, err := f.store.Edge(ctx, reader, post.Author)
+		if err != nil || !follows {
+			return nil, err
+		}
+		entry.Counts = id > edge.Since
+	}
+	return entry, nil
 }

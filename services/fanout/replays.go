@@ -196,21 +196,21 @@ func (f *Fanout) ReplaysDelivered() uint64 { return f.replaysDelivered.Load() }
 
 // addReplaysAgain reads the edge again for a follower whose list refused replays. A replay itself does not change.
 func (f *Fanout) addReplaysAgain(ctx context.Context, edge services.Edge, entries []rdb.ReplayEntry) error {
-	for range maxRounds {
-		stamp, err := f.redis.StampOf(ctx, edge.Follower)
-		if err != nil || stamp == 0 {
-			return err
-		}
-		_, follows, err := f.store.Edge(ctx, edge.Follower, edge.Followee)
-		if err != nil || !follows {
-			return err
-		}
-		results, err := f.addReplays(ctx, stamp, entries, edge.Follower)
-		if err != nil || results[0].Status != rdb.Retry {
-			return err
-		}
-	}
-	return fmt.Errorf("replays of %d for reader %d: the list changed %d times meanwhile", edge.Followee, edge.Follower, maxRounds)
+	return jobs.Merge[rdb.Stamp, bool]{
+		Name: func() string { return fmt.Sprintf("replays of %d for reader %d", edge.Followee, edge.Follower) },
+		Mark: f.stampOf(edge.Follower),
+		Read: func(ctx context.Context) (follows bool, err error) {
+			_, follows, err = f.store.Edge(ctx, edge.Follower, edge.Followee)
+			return follows, err
+		},
+		Put: func(ctx context.Context, stamp rdb.Stamp, follows bool) (done bool, err error) {
+			if !follows {
+				return true, nil
+			}
+			results, err := f.addReplays(ctx, stamp, entries, edge.Follower)
+			return err == nil && results[0].Status != rdb.Retry, err
+		},
+	}.Run(ctx)
 }
 
 // RebuildReplays makes a user's list of replays from the facts, one that is missing: for when a board is read that has hosts and
@@ -220,24 +220,23 @@ func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserNumber) e
 	return f.once(ctx, key, "the list of replays", func(ctx context.Context) error { return f.rebuildReplays(ctx, user) })
 }
 
-// rebuildReplays follows the one rule: mark, then read, then merge.
 func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserNumber) error {
-	for range maxRounds {
-		stamps, err := f.redis.BeginReplays(ctx, []services.UserNumber{user})
-		if err != nil || stamps[0] == 0 {
-			return err
-		}
-		facts, err := f.replayFacts(ctx, user)
-		if err != nil {
-			return err
-		}
-		facts.Stamp = stamps[0]
-		results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{facts})
-		if err != nil || results[0].Status == rdb.Applied {
-			return err
-		}
-	}
-	return fmt.Errorf("replays of user %d: they changed %d times meanwhile", user, maxRounds)
+	return jobs.Merge[rdb.Stamp, rdb.MergeOfReplays]{
+		Name: func() string { return fmt.Sprintf("replays of user %d", user) },
+		Mark: func(ctx context.Context) (rdb.Stamp, bool, error) {
+			stamps, err := f.redis.BeginReplays(ctx, []services.UserNumber{user})
+			if err != nil {
+				return 0, false, err
+			}
+			return stamps[0], stamps[0] != 0, nil
+		},
+		Read: func(ctx context.Context) (rdb.MergeOfReplays, error) { return f.replayFacts(ctx, user) },
+		Put: func(ctx context.Context, stamp rdb.Stamp, facts rdb.MergeOfReplays) (done bool, err error) {
+			facts.Stamp = stamp
+			results, err := f.redis.MergeReplays(ctx, []rdb.MergeOfReplays{facts})
+			return err == nil && results[0].Status == rdb.Applied, err
+		},
+	}.Run(ctx)
 }
 
 func (f *Fanout) replayFacts(ctx context.Context, user services.UserNumber) (facts rdb.MergeOfReplays, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"tidings/services"
 	"tidings/services/jobs"
@@ -61,28 +62,28 @@ func (f *Fanout) endRefill(ctx context.Context, view services.View) error {
 // ReconcileViewItem brings what Redis has of an item in line with the facts: it is added at its time, or removed and then
 // read again. A view that is not there stays so: its next reader builds it.
 func (f *Fanout) ReconcileViewItem(ctx context.Context, view services.View, item string) error {
-	for range maxRounds {
-		stamp, err := f.redis.StampOfView(ctx, view)
-		if err != nil || stamp == 0 {
-			return err
-		}
-		at, stands, err := f.store.ViewItem(ctx, view, item)
-		if err != nil {
-			return err
-		}
-		if !stands {
-			gone, err := f.removeFromView(ctx, view, item)
-			if gone || err != nil {
-				return err
-			}
-			continue
-		}
-		result, err := f.redis.AddToView(ctx, view, stamp, services.ViewItem{Item: item, At: at})
-		if err != nil || result.Status != rdb.Retry {
-			return err
-		}
+	type fact struct {
+		at     time.Time
+		stands bool
 	}
-	return fmt.Errorf("item %q of the view %v: it changed %d times meanwhile", item, view, maxRounds)
+	return jobs.Merge[rdb.Stamp, fact]{
+		Name: func() string { return fmt.Sprintf("item %q of the view %v", item, view) },
+		Mark: func(ctx context.Context) (rdb.Stamp, bool, error) {
+			stamp, err := f.redis.StampOfView(ctx, view)
+			return stamp, stamp != 0, err
+		},
+		Read: func(ctx context.Context) (found fact, err error) {
+			found.at, found.stands, err = f.store.ViewItem(ctx, view, item)
+			return found, err
+		},
+		Put: func(ctx context.Context, stamp rdb.Stamp, found fact) (done bool, err error) {
+			if !found.stands {
+				return f.removeFromView(ctx, view, item)
+			}
+			result, err := f.redis.AddToView(ctx, view, stamp, services.ViewItem{Item: item, At: found.at})
+			return result.Status != rdb.Retry, err
+		},
+	}.Run(ctx)
 }
 
 // removeFromView takes the item out and answers whether it is gone still.
@@ -100,36 +101,35 @@ func (f *Fanout) removeFromView(ctx context.Context, view services.View, item st
 	return true, nil
 }
 
-// RebuildViews makes views from the facts: some that were lost, or that lost so many items that they know too little. It
-// follows the one rule: mark, then read, then merge; those of which something was removed meanwhile once more.
+// RebuildViews makes views from the facts: some that were lost, or that lost so many items that they know too little.
+// Those of which something was removed meanwhile are read once more.
 func (f *Fanout) RebuildViews(ctx context.Context, views []services.View) error {
-	for range maxRounds {
-		stamps, err := f.redis.BeginViews(ctx, views)
-		if err != nil {
-			return err
-		}
-		newest, err := f.store.NewestViewItems(ctx, views, viewEntries)
-		if err != nil {
-			return err
-		}
-		facts := make([]rdb.ViewFacts, len(views))
-		for i, view := range views {
-			facts[i] = rdb.ViewFacts{View: view, Stamp: stamps[i], Items: newest[i].Items, More: newest[i].More, Floor: newest[i].Floor}
-		}
-		results, err := f.redis.EndViews(ctx, facts)
-		if err != nil {
-			return err
-		}
-		var again []services.View
-		for i, result := range results {
-			if result.Status != rdb.Applied {
-				again = append(again, views[i])
+	return jobs.Merge[[]rdb.Stamp, []store.NewestViewItems]{
+		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },
+		Mark: func(ctx context.Context) ([]rdb.Stamp, bool, error) {
+			stamps, err := f.redis.BeginViews(ctx, views)
+			return stamps, true, err
+		},
+		Read: func(ctx context.Context) ([]store.NewestViewItems, error) {
+			return f.store.NewestViewItems(ctx, views, viewEntries)
+		},
+		Put: func(ctx context.Context, stamps []rdb.Stamp, newest []store.NewestViewItems) (done bool, err error) {
+			facts := make([]rdb.ViewFacts, len(views))
+			for i, view := range views {
+				facts[i] = rdb.ViewFacts{View: view, Stamp: stamps[i], Items: newest[i].Items, More: newest[i].More, Floor: newest[i].Floor}
 			}
-		}
-		if len(again) == 0 {
-			return nil
-		}
-		views = again
-	}
-	return fmt.Errorf("rebuild of %d views: their items changed %d times meanwhile", len(views), maxRounds)
+			results, err := f.redis.EndViews(ctx, facts)
+			if err != nil {
+				return false, err
+			}
+			var again []services.View
+			for i, result := range results {
+				if result.Status != rdb.Applied {
+					again = append(again, views[i])
+				}
+			}
+			views = again
+			return len(again) == 0, nil
+		},
+	}.Run(ctx)
 }

@@ -1,0 +1,116 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services/jobs"
+)
+
+// projection is a copy of a fact that takes no facts from before its last change.
+type projection struct {
+	fact    int // the source of truth
+	shown   int
+	changes int // of shown
+}
+
+// merge is the merge of a projection, with something that happens before each step.
+func (p *projection) merge(before func(step string)) jobs.Merge[int, int] {
+	return jobs.Merge[int, int]{
+		Name: func() string { return "the copy" },
+		Mark: func(context.Context) (int, bool, error) {
+			before("mark")
+			return p.changes, true, nil
+		},
+		Read: func(context.Context) (int, error) {
+			before("read")
+			return p.fact, nil
+		},
+		Put: func(_ context.Context, stamp, fact int) (bool, error) {
+			before("put")
+			if stamp != p.changes {
+				return false, nil
+			}
+			p.shown = fact
+			return true, nil
+		},
+	}
+}
+
+// set changes the fact, and the projection with it, as whoever changes a fact does.
+func (p *projection) set(fact int) {
+	p.fact, p.shown = fact, fact
+	p.changes++
+}
+
+// Whatever changes between two steps, a merge that ends without an error leaves the fact.
+func TestAMergeNeverLeavesAnOlderFact(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := &projection{fact: -1}
+		at := rapid.SliceOfN(rapid.IntRange(0, 20), 0, 8).Draw(rt, "changes before step")
+		steps := 0
+		err := p.merge(func(string) {
+			if slices.Contains(at, steps) {
+				p.set(steps)
+			}
+			steps++
+		}).Run(t.Context())
+		if err != nil || p.shown != p.fact {
+			rt.Fatalf("shown is %d, the fact is %d, %v", p.shown, p.fact, err)
+		}
+	})
+}
+
+// A round marks before it reads; a merge ends with the first that is done, and gives up after MaxRounds.
+func TestAMergeRepeatsAllStepsUntilItIsDone(t *testing.T) {
+	round := []string{"mark", "read", "put"}
+	for refusals, want := range map[int]int{0: 1, 1: 2, 5: 6, jobs.MaxRounds: jobs.MaxRounds} {
+		p := &projection{fact: 7}
+		var steps []string
+		err := p.merge(func(step string) {
+			steps = append(steps, step)
+			if step == "put" && len(steps) <= 3*refusals {
+				p.set(7)
+			}
+		}).Run(t.Context())
+		if !slices.Equal(steps, slices.Repeat(round, want)) {
+			t.Errorf("%d refusals: the steps were %v, want %d rounds", refusals, steps, want)
+		}
+		if gaveUp := err != nil && strings.Contains(err.Error(), "the copy: it changed 20 times"); gaveUp != (refusals == jobs.MaxRounds) {
+			t.Errorf("%d refusals: %v", refusals, err)
+		}
+	}
+}
+
+// An error of a step ends the merge, and so does a projection that is not there.
+func TestAMergeEndsWithTheFirstError(t *testing.T) {
+	failure := errors.New("of the test")
+	for _, failing := range []string{"mark", "read", "put", ""} {
+		var steps []string
+		step := func(name string) error {
+			steps = append(steps, name)
+			if name == failing {
+				return failure
+			}
+			return nil
+		}
+		err := jobs.Merge[int, int]{
+			Mark: func(context.Context) (int, bool, error) {
+				err := step("mark")
+				return 0, failing != "", err
+			},
+			Read: func(context.Context) (int, error) { return 0, step("read") },
+			Put:  func(context.Context, int, int) (bool, error) { return false, step("put") },
+		}.Run(t.Context())
+		want := []string{"mark", "read", "put"}
+		want = want[:max(1, slices.Index(want, failing)+1)]
+		if !slices.Equal(steps, want) || !errors.Is(err, failure) != (failing == "") {
+			t.Errorf("failing at %q: the steps were %v, %v", failing, steps, err)
+		}
+	}
+}
