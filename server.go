@@ -264,7 +264,7 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, Clock: s.clock, MaxGroup: s.cfg.MaxGroup,
 			MaxWriteMembers: s.cfg.MaxWriteMembers, MaxWriteLoad: s.cfg.MaxWriteLoad, Lease: s.cfg.InsideLease,
 		}),
-		Badge: s.badge, Notify: notify.New(notify.Config{Store: s.store, Fanout: s.fanout, Expiry: expiry}), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
+		Badge: s.badge, Notify: notify.New(notify.Config{Store: s.store, Fanout: s.fanout, IDs: ids, Expiry: expiry}), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
 	}
 }
 

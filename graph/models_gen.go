@@ -654,7 +654,7 @@ type IngestMarkAllRead struct {
 	As string `json:"as"`
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
-	// The newest notification that was shown; without it everything until now is read.
+	// The first notification of the list that was shown; without it everything until now is read.
 	UpTo *string `json:"upTo,omitempty"`
 	// The readToken of the list that was shown.
 	ReadToken *string `json:"readToken,omitempty"`
@@ -723,7 +723,7 @@ type IngestMarkNotificationsRead struct {
 	Key *string `json:"key,omitempty"`
 	// These, 1 to 500. Goes with nothing but readToken.
 	Ids []string `json:"ids,omitempty"`
-	// Everything up to this notification.
+	// Everything that had arrived when this notification did; with the first of a list all that the list held.
 	UpTo *string `json:"upTo,omitempty"`
 	// Everything in these.
 	Categories []services.Category `json:"categories,omitempty"`
@@ -1173,7 +1173,7 @@ type LiveBoardEdge struct {
 }
 
 type MarkAllReadInput struct {
-	// The newest notification that was shown: what arrived after it stays unread. Without it everything until now is read.
+	// The first notification of the list that was shown: what arrived after it was read stays unread. Without it everything until now is read.
 	UpTo *string `json:"upTo,omitempty"`
 	// The readToken of the list that was shown: what was marked unread since then, on any device, stays unread. Without it the mark is meant as of now.
 	ReadToken *string `json:"readToken,omitempty"`
@@ -1260,7 +1260,7 @@ type MarkNotificationUnreadPayload struct {
 type MarkNotificationsReadInput struct {
 	// These, 1 to 500; each as far as it was shown: who joined it since is unread. Goes with nothing but readToken.
 	Ids []string `json:"ids,omitempty"`
-	// Everything up to the notification that is named, in `categories` if they are given.
+	// Everything that had arrived when the notification that is named did, in `categories` if they are given; with the first of a list all that the list held.
 	UpTo *string `json:"upTo,omitempty"`
 	// Everything in these, up to `upTo` if it is given.
 	Categories []services.Category `json:"categories,omitempty"`
@@ -1280,7 +1280,7 @@ type MarkNotificationsReadPayload struct {
 type MarkNotificationsSeenInput struct {
 	// Which categories; all of them when left out.
 	Categories []services.Category `json:"categories,omitempty"`
-	// The newest notification that was shown, as the list or `newest` in the badges names it: what arrived after it still counts. Without it everything until now is seen. INVALID beyond the newest, NOT_FOUND when it is of another's list.
+	// The first notification of the list that was shown, or `newest` in the badges: what arrived after they were read still counts. Without it everything until now is seen. INVALID beyond the newest, NOT_FOUND when it is of another's list.
 	UpTo *string `json:"upTo,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -1401,7 +1401,7 @@ type MutePayload struct {
 
 // What some people did with one subject within one half day, UTC: "A, B and 3 others liked your post".
 type Notification struct {
-	// Names it as it is shown now: a mark of it reaches no further. It has another id once somebody joins; the old ones still find it.
+	// Names it as it is shown now: a mark of it reaches no further. It has another id once somebody joins, and the first of a list where something older arrived after it; all of them still find it.
 	ID string `json:"id"`
 	// What they did.
 	Category services.Category `json:"category"`
@@ -1425,7 +1425,7 @@ type Notification struct {
 
 func (Notification) IsNode() {}
 
-// A page of notifications, newest first.
+// A page of notifications, newest first: in the order in which things happened. What arrives late takes its place, and is unseen.
 type NotificationConnection struct {
 	// The notifications of this page.
 	Edges []NotificationEdge `json:"edges"`

@@ -3,6 +3,8 @@ package resolvers
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
+	"time"
 
 	"tidings/services"
 )
@@ -20,7 +22,6 @@ type cursorKind byte
 const (
 	feedCursor         cursorKind = 1
 	announcementCursor cursorKind = 2
-	notificationCursor cursorKind = 3
 	siteMessageCursor  cursorKind = 5
 	viewCursor         cursorKind = 6
 	muteCursor         cursorKind = 24
@@ -28,6 +29,7 @@ const (
 	hideCursor         cursorKind = 26
 
 	conversationsCursor cursorKind = 27 // begins a longer one
+	notificationCursor  cursorKind = 28 // begins a longer one
 )
 
 func (k cursorKind) String() string {
@@ -93,6 +95,27 @@ func (k cursorKind) parse(field string, viewer services.UserNumber, text string)
 		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
 	return place, nil
+}
+
+// notificationPositionText prints a position in a viewer's notifications: the time, and then the category and the subject as
+// another cursor.
+func notificationPositionText(viewer services.UserNumber, position services.NotificationPosition) string {
+	category := slices.Index(services.Categories, position.Category)
+	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserNumber(category), uint64(position.Subject))
+}
+
+func parseNotificationPosition(viewer services.UserNumber, text string) (position services.NotificationPosition, err error) {
+	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
+	at, err := notificationCursor.parse("after", viewer, text[:middle])
+	if err != nil {
+		return position, err
+	}
+	for i, category := range services.Categories {
+		if subject, err := notificationCursor.parse("after", services.UserNumber(i), text[middle:]); err == nil {
+			return services.NotificationPosition{At: time.UnixMicro(int64(at)).UTC(), Category: category, Subject: services.PostID(subject)}, nil
+		}
+	}
+	return position, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), notificationCursor)
 }
 
 // cursorText prints a place in a viewer's own feed.

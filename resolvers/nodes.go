@@ -239,6 +239,7 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	}
 	for id, place := range ids.notifications {
 		if node, ok := byPlace[place]; ok {
+			node.ID = id
 			found[id] = node
 		}
 	}

@@ -23,16 +23,16 @@ func (r *Resolver) markNotifications(ctx context.Context, key *string, make func
 	return badges, cmd, err
 }
 
-// notificationPlace is the place that upTo names, 0 without one.
+// notificationPlace is the place up to which a mark reaches that names a notification in upTo, 0 without one.
 func notificationPlace(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil
 	}
-	place, err := services.ParseNotificationID("upTo", *upTo)
+	place, reach, err := services.ParseNotificationReach("upTo", *upTo)
 	if err == nil && place == 0 {
 		err = services.Errorf(services.NotFound, "upTo: %s is not a notification of yours", *upTo)
 	}
-	return place, err
+	return reach, err
 }
 
 func (r *Resolver) notificationsSeen(user services.UserNumber, categories []services.Category, upTo *string) (*jobs.Command, error) {
@@ -139,6 +139,7 @@ func (r *Resolver) notification(ctx context.Context, id string) (*graph.Notifica
 	if err != nil {
 		return nil, err
 	}
+	shown[0].ID = id
 	return &shown[0], nil
 }
 
@@ -187,13 +188,12 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 
 // readNotifications makes a page of the viewer's notifications.
 func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notify.Query) (*graph.NotificationConnection, error) {
-	query.Before = services.MaxPostID
 	if after != nil {
-		place, err := notificationCursor.parse("after", viewer.Number, *after)
+		before, err := parseNotificationPosition(viewer.Number, *after)
 		if err != nil {
 			return nil, err
 		}
-		query.Before = services.PostID(place)
+		query.Before = before
 	}
 	page, err := r.Notify.Page(ctx, viewer.Number, query)
 	if err != nil {
@@ -207,14 +207,14 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 		Edges: make([]graph.NotificationEdge, len(shown)), ReadToken: notify.Token(page.Gen), PageInfo: graph.PageInfo{HasNextPage: page.More},
 	}
 	for i, node := range shown {
-		cursor := notificationCursor.text(viewer.Number, uint64(page.Notifications[i].Place))
+		cursor := notificationPositionText(viewer.Number, page.Notifications[i].Position())
 		result.Edges[i] = graph.NotificationEdge{Cursor: cursor, Node: node}
 	}
 	if len(shown) > 0 {
 		result.PageInfo.StartCursor = &result.Edges[0].Cursor
 	}
-	if page.Next != 0 {
-		cursor := notificationCursor.text(viewer.Number, uint64(page.Next))
+	if !page.Next.At.IsZero() {
+		cursor := notificationPositionText(viewer.Number, page.Next)
 		result.PageInfo.EndCursor = &cursor
 	}
 	return result, nil

@@ -53,6 +53,13 @@ func (id PostID) String() string {
 // Time is when the id was made, to the millisecond, in UTC.
 func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
 
+// Moment is Time with the id's sequence as microseconds: ids that one node made in one millisecond have moments in their
+// order, but for those after the thousandth.
+func (id PostID) Moment() time.Time {
+	sequence := id & (PostsAMillisecond - 1) >> idNodeBits
+	return id.Time().Add(time.Duration(min(sequence, 999)) * time.Microsecond)
+}
+
 // PostIDAt is the smallest id of a moment: every id made earlier is less.
 func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
 
@@ -120,9 +127,28 @@ func ParseUserID(field, id string) (key string, err error) {
 // ParsePostGlobalID reads "post:KEY". field names the argument in the error.
 func ParsePostGlobalID(field, id string) (PostID, error) { return parsePlace(field, id, PostType) }
 
-// ParseNotificationID reads "notification:KEY", whose key is the notification's place. field names the argument.
+// ParseNotificationID reads what Notification.GlobalID prints and answers the notification's place. field names the argument.
 func ParseNotificationID(field, id string) (PostID, error) {
-	return parsePlace(field, id, NotificationType)
+	place, _, err := ParseNotificationReach(field, id)
+	return place, err
+}
+
+// ParseNotificationReach reads what Notification.GlobalID prints and answers the notification's place, and the place up to
+// which a mark of the whole list reaches: the same, or a later one.
+func ParseNotificationReach(field, id string) (place, reach PostID, err error) {
+	shorter := max(len(id)-PostIDLetters, 0)
+	if len(id) != len(NotificationType)+1+2*PostIDLetters {
+		place, err = parsePlace(field, id, NotificationType)
+		return place, place, err
+	}
+	if place, err = parsePlace(field, id[:shorter], NotificationType); err != nil {
+		return 0, 0, err
+	}
+	reach, err = ParsePostID(id[shorter:])
+	if err != nil || reach <= place {
+		return 0, 0, Errorf(Invalid, "%s: %s is not the id of a notification", field, Quote(id))
+	}
+	return place, reach, nil
 }
 
 func parsePlace(field, id, want string) (PostID, error) {

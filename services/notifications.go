@@ -8,10 +8,11 @@ import (
 
 // Notification is one line of a user's list: what some people did with one subject within one half day.
 type Notification struct {
-	Place    PostID // of its newest cause, and its id: marks of it reach as far as that
+	Place    PostID // of the cause that arrived last, and its id: marks of it reach as far as that
+	Reach    PostID // of the first of a list: how far a mark of all that is listed reaches, where that is beyond Place; else 0
 	Category Category
-	Subject  PostID // the post that it is about, of REMINDER the show; 0: the user himself
-	At       time.Time
+	Subject  PostID       // the post that it is about, of REMINDER the show; 0: the user himself
+	At       time.Time    // when the newest of its causes happened
 	Actors   int          // how many people
 	Sample   []UserNumber // the newest of them, at most SampleActors
 	Seen     bool         // it is in no number: the panel was opened since, or it was read
@@ -20,7 +21,26 @@ type Notification struct {
 }
 
 // GlobalID is the notification's global id.
-func (n Notification) GlobalID() string { return GlobalID(NotificationType, n.Place.String()) }
+func (n Notification) GlobalID() string {
+	key := n.Place.String()
+	if n.Reach > n.Place {
+		key += n.Reach.String()
+	}
+	return GlobalID(NotificationType, key)
+}
+
+// Position is the notification's position in its list.
+func (n Notification) Position() NotificationPosition {
+	return NotificationPosition{n.At, n.Category, n.Subject}
+}
+
+// NotificationPosition is the position of a notification in its list, the newest first: by the time of its newest cause, then by
+// what it is about. It depends on the facts alone, and not on the order in which they arrived. The zero position is before the first.
+type NotificationPosition struct {
+	At       time.Time
+	Category Category
+	Subject  PostID
+}
 
 // SampleActors is how many of its people a notification names.
 const SampleActors = 8

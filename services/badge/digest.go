@@ -72,7 +72,7 @@ func brings(digest *services.Digest, source services.Source, part string, count,
 func (s *Service) digestNotifications(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
 	first := services.PostIDAt(since)
 	page, err := s.store.Notifications(ctx, store.NotificationQuery{
-		User: user, Categories: services.Categories, Before: services.MaxPostID, Limit: mostExplained, Each: true, Expiry: s.expiry,
+		User: user, Categories: services.Categories, Limit: mostExplained, Each: true, Expiry: s.expiry,
 	})
 	if err != nil {
 		return err

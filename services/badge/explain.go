@@ -75,7 +75,7 @@ func (s *Service) explainHomeFeed(ctx context.Context, of explained) ([]services
 
 func (s *Service) explainNotifications(ctx context.Context, of explained) (list []services.Explanation, err error) {
 	page, err := s.store.Notifications(ctx, store.NotificationQuery{
-		User: of.user, Categories: services.Categories, Filter: store.UnseenNotifications, Before: services.MaxPostID,
+		User: of.user, Categories: services.Categories, Filter: store.UnseenNotifications,
 		Limit: mostExplained, Each: true, Expiry: s.expiry,
 	})
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Service) explainNotifications(ctx context.Context, of explained) (list 
 	for _, notification := range page.Notifications {
 		id := services.GlobalID(services.NotificationType, notification.Place.String())
 		items[notification.Category] = append(items[notification.Category], services.Item{
-			ID: id, At: notification.Place.Time(), Count: 1, ClearedBy: clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", id)),
+			ID: id, At: notification.At, Count: 1, ClearedBy: clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", id)),
 		})
 	}
 	for _, category := range services.Categories {

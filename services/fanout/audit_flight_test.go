@@ -49,7 +49,7 @@ func (f *flight) act(ctx context.Context, tx *store.Tx) error {
 		f.mu.Unlock()
 		return errors.Join(tx.InsertPost(ctx, post), tx.Enqueue(ctx, fanout.FanOutJob(post.ID)))
 	case action < 6 && post.Author != user:
-		if created, err := tx.InsertLike(ctx, post.ID, user); err != nil || !created {
+		if created, err := tx.InsertLike(ctx, post.ID, user, tx.Now); err != nil || !created {
 			return err
 		}
 		job, err := fanout.NotifyJob(store.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})

@@ -27,7 +27,7 @@ func likeCommands(author services.UserNumber, posts []services.PostID, first, co
 		n := first + i
 		post, liker := posts[n%len(posts)], services.UserNumber(1_000_000+n/len(posts))
 		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			if _, err := tx.InsertLike(ctx, post, liker); err != nil {
+			if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
 				return nil, err
 			}
 			job, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})

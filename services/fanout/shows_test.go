@@ -30,7 +30,7 @@ func remind(w *fanouttest.World, show services.PostID, users ...services.UserNum
 func reminded(w *fanouttest.World, user services.UserNumber) (shows []services.PostID) {
 	w.TB.Helper()
 	page, err := w.Store.Notifications(w.TB.Context(), store.NotificationQuery{
-		User: user, Categories: []services.Category{services.CategoryReminder}, Before: services.MaxPostID, Limit: 100,
+		User: user, Categories: []services.Category{services.CategoryReminder}, Limit: 100,
 	})
 	w.Must(err)
 	for _, n := range page.Notifications {

@@ -83,7 +83,7 @@ func TestRemindersBesideTheStart(t *testing.T) {
 				t.Errorf("user %d is refused: %v", fan, errs[i])
 			}
 			page, err := w.Store.Notifications(t.Context(), store.NotificationQuery{
-				User: fan, Categories: []services.Category{services.CategoryReminder}, Before: services.MaxPostID, Limit: 100,
+				User: fan, Categories: []services.Category{services.CategoryReminder}, Limit: 100,
 			})
 			w.Must(err)
 			told := slices.ContainsFunc(page.Notifications, func(n services.Notification) bool { return n.Subject == id })

@@ -11,8 +11,8 @@ import (
 type Query struct {
 	Categories []services.Category // none: all
 	UnreadOnly bool
-	UnseenOnly bool            // exactly what the number counts
-	Before     services.PostID // only those before this place
+	UnseenOnly bool                          // exactly what the number counts
+	Before     services.NotificationPosition // only those after it in the list; the zero position: from the first
 	First      int
 }
 

@@ -57,7 +57,7 @@ func (p *panel) turnLike() {
 		if p.stands[c] {
 			_, err = tx.DeleteLike(ctx, post, c.Actor)
 		} else {
-			_, err = tx.InsertLike(ctx, post, c.Actor)
+			_, err = tx.InsertLike(ctx, post, c.Actor, p.IDs.Next().Moment())
 		}
 		return err
 	})
@@ -196,7 +196,7 @@ func (p *panel) mark() {
 }
 
 func (p *panel) page(query Query) []services.Notification {
-	query.Before, query.First = services.MaxPostID, 1000
+	query.First = 1000
 	page, err := p.service.Page(p.TB.Context(), p.me, query)
 	p.Must(err)
 	return page.Notifications
@@ -233,7 +233,7 @@ func (p *panel) agree() {
 // everything has come the number is the list, and both are what the facts say.
 func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	n := node{w, New(Config{Store: w.Store, Fanout: w.Fanout})}
+	n := node{w, New(Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs})}
 	fanouttest.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(4)

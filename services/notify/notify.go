@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Store  *store.Store
 	Fanout *fanout.Fanout
+	IDs    *services.IDClock
 	Expiry services.Expiry // of each category; nil means the default
 }
 
@@ -26,19 +27,21 @@ type Config struct {
 type Service struct {
 	store  *store.Store
 	fanout *fanout.Fanout
+	ids    *services.IDClock
 	expiry services.Expiry
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	return &Service{store: cfg.Store, fanout: cfg.Fanout, expiry: cfg.Expiry}
+	return &Service{store: cfg.Store, fanout: cfg.Fanout, ids: cfg.IDs, expiry: cfg.Expiry}
 }
 
 // Like is the command by which a user likes a post. NOT_FOUND when it is not there, deleted, or hidden from them, CONFLICT when
 // liked already.
 func (s *Service) Like(user services.UserNumber, post services.PostID) *jobs.Command {
 	return s.command("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
-		created, err := tx.InsertLike(ctx, post, user)
+		// The ids of all that notifies come from one clock, so that lists have one order.
+		created, err := tx.InsertLike(ctx, post, user, tx.NewID(s.ids).Moment())
 		if err == nil && !created {
 			err = services.Errorf(services.Conflict, "postId: liked already")
 		}

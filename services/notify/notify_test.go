@@ -27,7 +27,7 @@ type node struct {
 func each(t *testing.T, test func(t *testing.T, n node)) {
 	t.Helper()
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		test(t, node{w, New(Config{Store: w.Store, Fanout: w.Fanout})})
+		test(t, node{w, New(Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs})})
 	})
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"tidings/services"
 )
@@ -12,10 +13,10 @@ var (
 	deleteLike = newStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
 )
 
-// InsertLike makes a user like a post. false when he does already. It does not look whether the post stands:
+// InsertLike makes a user like a post, at a time. false when they do already. It does not look whether the post stands:
 // see PostForShare.
-func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserNumber) (bool, error) {
-	changed, err := tx.run(ctx, insertLike, post, liker, tx.Now)
+func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserNumber, at time.Time) (bool, error) {
+	changed, err := tx.run(ctx, insertLike, post, liker, at)
 	return changed > 0, err
 }
 

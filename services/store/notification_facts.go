@@ -159,7 +159,7 @@ func (tx *Tx) supported(ctx context.Context, causes []Cause) (map[Cause]support,
 			var is support
 			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
 			if facts.byID {
-				is.at = micros(services.PostID(is.at).Time())
+				is.at = micros(services.PostID(is.at).Moment())
 			}
 			supported[c] = is
 			return err

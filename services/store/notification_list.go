@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"tidings/services"
@@ -23,7 +24,7 @@ type NotificationQuery struct {
 	User       services.UserNumber
 	Categories []services.Category
 	Filter     NotificationFilter
-	Before     services.PostID // only those whose place is less
+	Before     services.NotificationPosition // only those after it in the list; the zero position: from the first
 	Limit      int
 	Each       bool // Limit is of each category, not of all together
 	Expiry     services.Expiry
@@ -33,32 +34,35 @@ type NotificationQuery struct {
 type NotificationPage struct {
 	Notifications []services.Notification
 	More          bool
-	Next          services.PostID // the last place looked at; 0 when none was
+	Next          services.NotificationPosition // of the last that was looked at; zero when none was
 	Gen           uint64
 }
 
 // listText lists the groups of some categories for which a condition holds. Each category is a range of an index; how
-// far down it goes is found first, so that no more is read than one page of each.
+// far down it goes is found first, so that no more is read than one page of each. Of what happened at the time of the position
+// before, a category lists the subjects below a bound.
 const listText = `
 WITH wanted AS MATERIALIZED (
-	SELECT c.category, c.oldest, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
-	FROM {rows $2 category TEXT, oldest BIGINT} AS c
+	SELECT c.category, c.oldest, c.below, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
+	FROM {rows $2 category TEXT, oldest BIGINT, below BIGINT} AS c
 ), ranges AS MATERIALIZED (
-	SELECT w.category, w.oldest, w.seen, COALESCE((SELECT g.newest FROM notification_groups g
-		WHERE g.recipient = $1 AND g.category = w.category AND g.newest < $3 AND %[1]s
-		ORDER BY g.newest DESC LIMIT 1 OFFSET $4 - 1), 0) AS bound
+	SELECT w.category, w.oldest, w.below, w.seen, COALESCE((SELECT g.at FROM notification_groups g
+		WHERE g.recipient = $1 AND g.category = w.category AND (%[2]sg.at, g.subject) < ($3, w.below) AND %[1]s
+		ORDER BY %[2]sg.at DESC LIMIT 1 OFFSET $4 - 1), 0) AS bound
 	FROM wanted w
 )
-SELECT g.category, g.subject, g.bucket, g.newest, g.read_to, g.causes, w.seen
+SELECT g.category, g.subject, g.bucket, g.newest, g.at, g.read_to, g.causes, w.seen
 FROM ranges w CROSS JOIN notification_groups g
-WHERE g.recipient = $1 AND g.category = w.category AND g.newest < $3 AND g.newest >= w.bound AND %[1]s
-ORDER BY g.newest DESC LIMIT $5`
+WHERE g.recipient = $1 AND g.category = w.category AND (%[2]sg.at, g.subject) < ($3, w.below) AND %[2]sg.at >= w.bound AND %[1]s
+ORDER BY g.at DESC, g.category DESC, g.subject DESC LIMIT $5`
 
 var listBy = map[NotificationFilter]statement{
-	AllNotifications:    newStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`)),
-	UnreadNotifications: newStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`)),
+	AllNotifications:    newStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
+	UnreadNotifications: newStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
+	// The unseen are the range of notification_groups_unread that is counted, and few: they are sorted. In the order of the list
+	// they stand among all that was seen and never read.
 	UnseenNotifications: newStatement("list unseen notifications", fmt.Sprintf(listText,
-		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`)),
+		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`, "+")),
 }
 
 const inGroup = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subject = c.subject AND %[1]s.bucket = c.bucket AND %[1]s.standing`
@@ -69,20 +73,25 @@ var (
 	// In every category but comments an actor has one cause in a group; among comments the actors of the newest 64 are
 	// looked at.
 	sampleActors = newStatement("sample the actors of notifications", `
-SELECT c.i, n.actor, n.at FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
-WHERE `+groupOf("n")+` AND n.place >= COALESCE(CASE WHEN c.category = 'COMMENT'
-	THEN (SELECT m.place FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.place DESC LIMIT 1 OFFSET 63)
-	ELSE (SELECT m.place FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.place DESC LIMIT 1 OFFSET 7) END, 0)
-ORDER BY c.i, n.place DESC`)
+SELECT c.i, n.actor FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
+WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.category = 'COMMENT'
+	THEN (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 63)
+	ELSE (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 7) END, 0)
+ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
 	countActors = newStatement("count the actors of notifications", `
 SELECT c.i, count(DISTINCT n.actor) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` GROUP BY c.i`)
 
-	headGen = newStatement("the generation of notifications", `SELECT gen FROM notification_heads WHERE recipient = $1`)
+	headOf = newStatement("the generation and the last place of notifications", `
+SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
+		SELECT (SELECT g.newest FROM notification_groups g WHERE g.recipient = $1 AND g.category = c.category AND g.newest > g.read_to
+			ORDER BY g.newest DESC LIMIT 1) AS last
+		FROM {rows $2 category TEXT} AS c) AS unread), 0)
+FROM notification_heads h WHERE h.recipient = $1`)
 
 	groupAt = newStatement("notifications with their places", `
-SELECT n.place, g.category, g.subject, g.bucket, g.newest, g.read_to, g.causes,
+SELECT n.place, g.category, g.subject, g.bucket, g.newest, g.at, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
 FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient AND g.category = n.category
@@ -93,27 +102,51 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 type listed struct {
 	group
 	newest, readTo, seen services.PostID
+	at                   int64 // microseconds
 	causes               int
 }
 
 // scanListed reads a row of a list, after what else comes first in it.
 func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
-	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.newest, &l.readTo, &l.causes, &l.seen)...)
+	err = scan(append(first, &l.category, &l.subject, &l.bucket, &l.newest, &l.at, &l.readTo, &l.causes, &l.seen)...)
 	return l, err
 }
 
-// Notifications reads a page. The generation is read first: what is marked unread after it is of a later one.
+// ranges are the categories of the query: the oldest bucket of each that counts, and below which subject it goes on among
+// what happened at the time of Before.
+func (q NotificationQuery) ranges(today int64) rows {
+	wanted := make(rows, len(q.Categories))
+	for i, category := range q.Categories {
+		below := services.PostID(0)
+		switch {
+		case q.Before.At.IsZero() || category < q.Before.Category:
+			below = services.MaxPostID
+		case category == q.Before.Category:
+			below = q.Before.Subject
+		}
+		wanted[i] = []any{category, q.Expiry.OldestDay(category, today) * bucketsPerDay, below}
+	}
+	return wanted
+}
+
+// Notifications reads a page, in the order in which things happened. The generation is read first: what is marked unread after
+// it is of a later one. So is the place that arrived last: whatever has it, or one before it, is at or below the first of the list,
+// and a mark that was made by looking at the list reaches that far.
 func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page NotificationPage, err error) {
-	if _, err := s.one(ctx, headGen, []any{q.User}, &page.Gen); err != nil {
+	categories := make(rows, len(q.Categories))
+	for i, category := range q.Categories {
+		categories[i] = []any{category}
+	}
+	var last services.PostID
+	if _, err := s.one(ctx, headOf, []any{q.User, categories}, &page.Gen, &last); err != nil {
 		return page, err
 	}
 	if len(q.Categories) == 0 || q.Limit <= 0 {
 		return page, nil
 	}
-	today := s.today()
-	wanted := make(rows, len(q.Categories))
-	for i, category := range q.Categories {
-		wanted[i] = []any{category, q.Expiry.OldestDay(category, today) * bucketsPerDay}
+	before := int64(math.MaxInt64)
+	if !q.Before.At.IsZero() {
+		before = micros(q.Before.At)
 	}
 	most := q.Limit
 	if q.Each {
@@ -121,7 +154,7 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 	}
 	var groups []listed
 	of := map[services.Category]int{}
-	err = s.each(ctx, listBy[q.Filter], []any{q.User, wanted, q.Before, q.Limit + 1, most + len(q.Categories)}, func(scan func(...any) error) error {
+	err = s.each(ctx, listBy[q.Filter], []any{q.User, q.ranges(s.today()), before, q.Limit + 1, most + len(q.Categories)}, func(scan func(...any) error) error {
 		l, err := scanListed(scan)
 		if of[l.category]++; of[l.category] > q.Limit || len(groups) == most {
 			page.More = true
@@ -134,9 +167,20 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 		return page, err
 	}
 	if len(groups) > 0 {
-		page.Next = groups[len(groups)-1].newest
+		end := groups[len(groups)-1]
+		page.Next = services.NotificationPosition{At: fromMicros(end.at), Category: end.category, Subject: end.subject}
 	}
 	page.Notifications, err = s.describe(ctx, q.User, groups, q.Expiry)
+	if q.Before.At.IsZero() && len(page.Notifications) > 0 {
+		for _, n := range page.Notifications {
+			if !n.Read {
+				last = max(last, n.Place)
+			}
+		}
+		if first := &page.Notifications[0]; last > first.Place {
+			first.Reach = last
+		}
+	}
 	return page, err
 }
 
@@ -172,7 +216,7 @@ func (s *Store) NotificationsAt(ctx context.Context, user services.UserNumber, p
 	return list, err
 }
 
-// describe adds who was in each group and when. One whose last cause was undone meanwhile is left out.
+// describe adds the people in each group. One whose last cause was undone meanwhile is left out.
 func (s *Store) describe(ctx context.Context, user services.UserNumber, groups []listed, expiry services.Expiry) ([]services.Notification, error) {
 	var all, commented rows
 	list := make([]services.Notification, len(groups))
@@ -186,7 +230,7 @@ func (s *Store) describe(ctx context.Context, user services.UserNumber, groups [
 		unseen := g.newest > g.seen && g.newest > g.readTo
 		older := unseen && g.bucket/bucketsPerDay < expiry.OldestDay(g.category, today)
 		list[i] = services.Notification{
-			Place: g.newest, Category: g.category, Subject: g.subject, Actors: g.causes,
+			Place: g.newest, Category: g.category, Subject: g.subject, At: fromMicros(g.at), Actors: g.causes,
 			Seen: !unseen, Read: g.newest <= g.readTo, Older: older,
 		}
 	}
@@ -196,14 +240,10 @@ func (s *Store) describe(ctx context.Context, user services.UserNumber, groups [
 	err := s.each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
 		var i int
 		var actor services.UserNumber
-		var at int64
-		if err := scan(&i, &actor, &at); err != nil {
+		if err := scan(&i, &actor); err != nil {
 			return err
 		}
 		n := &list[i]
-		if n.At.IsZero() {
-			n.At = fromMicros(at)
-		}
 		if len(n.Sample) < services.SampleActors && !slices.Contains(n.Sample, actor) {
 			n.Sample = append(n.Sample, actor)
 		}

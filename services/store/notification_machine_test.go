@@ -16,6 +16,7 @@ import (
 type device struct {
 	gen    uint64
 	places []services.PostID
+	reach  services.PostID // of a mark of all that is shown
 }
 
 // panel is the machine: the store, the model beside it, and what is on the way.
@@ -70,7 +71,7 @@ func (p *panel) follow() {
 	if follows {
 		delete(p.m.follows, c.Actor)
 	} else {
-		p.m.follows[c.Actor] = since.Time()
+		p.m.follows[c.Actor] = since.Moment()
 	}
 	p.late = append(p.late, c)
 }
@@ -129,27 +130,59 @@ func (p *panel) deliver(causes ...store.Cause) {
 }
 
 // look shows the list on a device.
-func (p *panel) look() {
-	d := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
-	d.gen, d.places = p.m.gen, nil
-	for _, n := range p.m.list(p.clock.Now(), p.expiry) {
+func (p *panel) look(d *device) {
+	d.gen, d.places, d.reach = p.m.gen, nil, 0
+	for _, n := range p.walk(store.AllNotifications) {
 		d.places = append(d.places, n.Place)
+		d.reach = max(d.reach, n.Reach)
+	}
+	if len(d.places) > 0 {
+		d.reach = max(d.reach, d.places[0])
 	}
 }
 
 // report is a mark of what a device showed when it last looked.
 func (p *panel) report() {
-	d := p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
-	gen := d.gen
+	shown := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
+	if rapid.Bool().Draw(p.t, "looks first") {
+		p.look(shown)
+	}
+	d, gen := *shown, shown.gen
 	if rapid.Bool().Draw(p.t, "without a token") {
 		gen = store.AnyGen
 	}
 	var upTo services.PostID
 	if len(d.places) > 0 {
-		upTo = rapid.SampledFrom(d.places).Draw(p.t, "place")
+		if upTo = d.reach; rapid.Bool().Draw(p.t, "up to one of them") {
+			upTo = rapid.SampledFrom(d.places).Draw(p.t, "place")
+		}
 	}
 	categories := rapid.Permutation(services.Categories).Draw(p.t, "categories")[:rapid.IntRange(1, 4).Draw(p.t, "how many")]
-	p.mark(rapid.IntRange(0, 5).Draw(p.t, "mark"), d, gen, upTo, categories)
+	verb := rapid.IntRange(0, 5).Draw(p.t, "mark")
+	before := p.unseen()
+	p.mark(verb, d, gen, upTo, categories)
+	after := p.unseen()
+	for _, n := range before {
+		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.places, n) {
+			p.t.Fatalf("mark %d up to %v took %v, which was never shown: shown are %v", verb, upTo, n, d.places)
+		}
+		if upTo == d.reach && upTo != 0 && verb == 0 && slices.Contains(d.places, n) && slices.Contains(after, n) && slices.Contains(categories, p.category(n)) {
+			p.t.Fatalf("seen up to %v, %v is unseen, though it was shown", upTo, n)
+		}
+	}
+}
+
+// unseen are the places of what the number counts.
+func (p *panel) unseen() (places []services.PostID) {
+	for _, n := range p.walk(store.UnseenNotifications) {
+		places = append(places, n.Place)
+	}
+	return places
+}
+
+func (p *panel) category(place services.PostID) services.Category {
+	of, _ := p.m.placed(place)
+	return of.category
 }
 
 func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categories []services.Category) {
@@ -208,13 +241,13 @@ func (p *panel) agree() {
 		store.UnseenNotifications: func(n services.Notification) bool { return n.Seen || n.Older },
 	}
 	for filter, leavesOut := range wants {
-		equal(p.t, p.walk(filter), append([]services.Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...))
+		equal(p.t, p.walk(filter), p.m.reached(append([]services.Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
 	}
 	for _, state := range must(p.NotificationStates(p.ctx, p.m.me))(p.t) {
 		equal(p.t, state, p.m.state(now, state.Category))
 		value, _ := p.expiry.Unexpired(services.CategoryCounts{Category: state.Category, Older: state.Older, Day: state.Day, Days: state.Days}, state.Day)
 		page := must(p.Notifications(p.ctx, store.NotificationQuery{User: p.m.me, Categories: []services.Category{state.Category},
-			Filter: store.UnseenNotifications, Before: services.MaxPostID, Limit: 1000, Expiry: p.expiry}))(p.t)
+			Filter: store.UnseenNotifications, Limit: 1000, Expiry: p.expiry}))(p.t)
 		if value != len(page.Notifications) || page.Gen != p.m.gen {
 			p.t.Fatalf("%s: the number is %d, the list has %d, generation %d of %d", state.Category, value, len(page.Notifications), page.Gen, p.m.gen)
 		}
@@ -223,7 +256,7 @@ func (p *panel) agree() {
 
 // walk pages through a list.
 func (p *panel) walk(filter store.NotificationFilter) []services.Notification {
-	all, before := []services.Notification{}, services.MaxPostID
+	all, before := []services.Notification{}, services.NotificationPosition{}
 	for {
 		page := must(p.Notifications(p.ctx, store.NotificationQuery{User: p.m.me, Categories: services.Categories, Filter: filter,
 			Before: before, Limit: 3, Expiry: p.expiry}))(p.t)
@@ -250,26 +283,32 @@ func TestNotificationsAgainstModel(t *testing.T) {
 			b.post(me, p.posts...)
 			p.ids = services.PostIDAt(b.clock.Now()) + services.PostID(me)<<10
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 19), 30, 60).Draw(t, "steps") {
+				step = step * 7 % 20 // small ones are drawn most: let them be of every kind
+				b.clock.advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
 				switch {
 				case step <= 2:
 					p.like()
 				case step <= 4:
 					p.answer()
-				case step == 5:
+				case step <= 6:
 					p.follow()
-				case step == 6:
-					p.delete()
 				case step == 7:
-					b.clock.advance(time.Duration(rapid.IntRange(0, 100).Draw(t, "hours")) * time.Hour)
+					p.delete()
 				case step == 8:
+					b.clock.advance(time.Duration(rapid.IntRange(0, 100).Draw(t, "hours")) * time.Hour)
+				case step == 9:
 					b.clock.advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
-				case step <= 10:
-					p.look()
-				case step <= 15:
+				case step == 10:
+					p.look(&p.devices[rapid.IntRange(0, 1).Draw(t, "device")])
+				case step <= 14:
 					p.report()
 				default:
 					if len(p.late) > 0 {
-						p.deliver(rapid.SliceOfN(rapid.SampledFrom(p.late), 1, 4).Draw(t, "delivered")...)
+						late := slices.Clone(p.late)
+						if rapid.Bool().Draw(t, "the last first") {
+							slices.Reverse(late)
+						}
+						p.deliver(rapid.SliceOfN(rapid.SampledFrom(late), 1, 3).Draw(t, "delivered")...)
 					}
 				}
 				p.agree()

@@ -83,7 +83,7 @@ func (m *panelModel) facts() map[store.Cause]time.Time {
 			c.Category, c.Subject, c.Object = services.CategoryComment, a.parent, id
 		}
 		if !a.deleted && (a.names || a.parent != 0 && !m.deleted[a.parent]) {
-			facts[c] = id.Time()
+			facts[c] = id.Moment()
 		}
 	}
 	return facts
@@ -218,7 +218,7 @@ func (m *panelModel) unread(place services.PostID) {
 	m.versions[of.category]++
 }
 
-// list is what the panel shows, the newest first.
+// list is what the panel shows: the newest to happen first, in whichever order it arrived.
 func (m *panelModel) list(now time.Time, expiry services.Expiry) (list []services.Notification) {
 	clusters := map[cluster][]store.Cause{}
 	for c, k := range m.known {
@@ -227,10 +227,12 @@ func (m *panelModel) list(now time.Time, expiry services.Expiry) (list []service
 		}
 	}
 	for of, causes := range clusters {
-		slices.SortFunc(causes, func(a, b store.Cause) int { return cmp.Compare(m.known[b].place, m.known[a].place) })
-		newest := m.known[causes[0]]
-		n := services.Notification{Place: newest.place, Category: of.category, Subject: of.subject, At: newest.at,
-			Read: newest.place <= m.read[of].to, Seen: newest.place <= max(m.seen[of.category], m.read[of].to)}
+		slices.SortFunc(causes, func(a, b store.Cause) int {
+			return cmp.Or(m.known[b].at.Compare(m.known[a].at), cmp.Compare(b.Object, a.Object), cmp.Compare(b.Actor, a.Actor))
+		})
+		last := m.top(of, true)
+		n := services.Notification{Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
+			Read: last <= m.read[of].to, Seen: last <= max(m.seen[of.category], m.read[of].to)}
 		n.Older = !n.Seen && of.bucket/2 < expiry.OldestDay(of.category, now.Unix()/86400)
 		for _, c := range causes {
 			if !slices.Contains(n.Sample, c.Actor) {
@@ -241,7 +243,22 @@ func (m *panelModel) list(now time.Time, expiry services.Expiry) (list []service
 		n.Sample = n.Sample[:min(len(n.Sample), services.SampleActors)]
 		list = append(list, n)
 	}
-	slices.SortFunc(list, func(a, b services.Notification) int { return cmp.Compare(b.Place, a.Place) })
+	slices.SortFunc(list, func(a, b services.Notification) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Category, a.Category), cmp.Compare(b.Subject, a.Subject))
+	})
+	return list
+}
+
+// reached answers a list from its first on, which says how far a mark of all that is listed reaches.
+func (m *panelModel) reached(list []services.Notification) []services.Notification {
+	if len(list) == 0 {
+		return list
+	}
+	for of, r := range m.read {
+		if last := m.top(of, true); last > max(r.to, list[0].Place) {
+			list[0].Reach = max(list[0].Reach, last)
+		}
+	}
 	return list
 }
 

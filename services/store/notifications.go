@@ -47,6 +47,9 @@ const ofCause = `notification_causes.recipient = c.recipient AND notification_ca
 
 const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 
+const standingOf = ` FROM notification_causes n
+		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
+
 var (
 	// An upsert locks the row whether it is there or not, in the order of the rows given.
 	lockHeads = newStatement("lock notification heads", `
@@ -82,16 +85,16 @@ WHERE s.recipient = c.recipient AND s.category = c.category`)
 
 	restoreCauses = newStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
 
-	// The newest is looked up, since the one before may have been undone; how many is moved, since counting them would
-	// cost what a post has ever been liked.
+	// The newest, by arrival and by time, is looked up, since the one before may have been undone; how many is moved, since
+	// counting them would cost what a post has ever been liked.
 	moveGroups = newStatement("move notification groups", `
-INSERT INTO notification_groups AS g (recipient, category, subject, bucket, top, newest, causes, read_to, unread_gen, undo, undo_to)
-SELECT recipient, category, subject, bucket, top, COALESCE((SELECT n.place FROM notification_causes n
-		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing
-		ORDER BY n.place DESC LIMIT 1), 0), causes, 0, 0, 0, 0
+INSERT INTO notification_groups AS g (recipient, category, subject, bucket, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
+SELECT recipient, category, subject, bucket, top, COALESCE((SELECT n.place`+standingOf+`
+		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+standingOf+`
+		ORDER BY n.at DESC LIMIT 1), 0), causes, 0, 0, 0, 0
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, top BIGINT, causes BIGINT} AS c WHERE TRUE
 ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN excluded.top > g.top THEN excluded.top ELSE g.top END,
-	newest = excluded.newest, causes = g.causes + excluded.causes`)
+	newest = excluded.newest, at = excluded.at, causes = g.causes + excluded.causes`)
 )
 
 // inbox is one (recipient, category).

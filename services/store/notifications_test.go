@@ -19,7 +19,7 @@ func (b *bundle) like(post services.PostID, likers ...services.UserNumber) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) error {
 		for _, liker := range likers {
-			if _, err := tx.InsertLike(b.ctx, post, liker); err != nil {
+			if _, err := tx.InsertLike(b.ctx, post, liker, tx.Now); err != nil {
 				return err
 			}
 		}
@@ -225,7 +225,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 					}
 					err := b.Write(b.ctx, func(tx *store.Tx) error {
 						for _, cause := range causes {
-							if _, err := tx.InsertLike(b.ctx, cause.Subject, actor); err != nil {
+							if _, err := tx.InsertLike(b.ctx, cause.Subject, actor, tx.Now); err != nil {
 								return err
 							}
 						}

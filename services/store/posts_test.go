@@ -90,7 +90,7 @@ func TestPostForShareHoldsOffDeletion(t *testing.T) {
 			_, err := tx.PostForShare(b.ctx, 5)
 			close(held)
 			<-gate
-			_, err2 := tx.InsertLike(b.ctx, 5, 2)
+			_, err2 := tx.InsertLike(b.ctx, 5, 2, tx.Now)
 			return errors.Join(err, err2)
 		})
 	}()
@@ -118,12 +118,12 @@ func TestLikes(t *testing.T) {
 		b.write(func(tx *store.Tx) error {
 			answers = nil
 			for _, step := range []func() (bool, error){
-				func() (bool, error) { return tx.InsertLike(b.ctx, 5, 2) },
-				func() (bool, error) { return tx.InsertLike(b.ctx, 5, 2) },
-				func() (bool, error) { return tx.InsertLike(b.ctx, 5, 3) },
+				func() (bool, error) { return tx.InsertLike(b.ctx, 5, 2, tx.Now) },
+				func() (bool, error) { return tx.InsertLike(b.ctx, 5, 2, tx.Now) },
+				func() (bool, error) { return tx.InsertLike(b.ctx, 5, 3, tx.Now) },
 				func() (bool, error) { return tx.DeleteLike(b.ctx, 5, 2) },
 				func() (bool, error) { return tx.DeleteLike(b.ctx, 5, 2) },
-				func() (bool, error) { return tx.InsertLike(b.ctx, 5, 2) },
+				func() (bool, error) { return tx.InsertLike(b.ctx, 5, 2, tx.Now) },
 			} {
 				answer, err := step()
 				if err != nil {

@@ -244,7 +244,7 @@ func (w *World) Delete(id services.PostID) {
 func (w *World) Like(post services.PostID, author, liker services.UserNumber) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
-		if _, err := tx.InsertLike(ctx, post, liker); err != nil {
+		if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
 			return err
 		}
 		job, err := fanout.NotifyJob(store.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})

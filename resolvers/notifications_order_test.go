@@ -1,0 +1,73 @@
+package resolvers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// Things that are told in one batch are listed in the order in which they were told, of whatever kind they are.
+func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
+	a := newAPI(t)
+	posts := []string{a.publish("alice"), a.publish("alice")}
+	got := a.ingest(
+		event{"likePost": event{"as": "user:bob", "postId": posts[0]}},
+		event{"publishPost": event{"as": "user:carol", "body": "well", "parentId": posts[0]}},
+		event{"likePost": event{"as": "user:bob", "postId": posts[1]}},
+		event{"follow": event{"as": "user:bob", "userId": "user:alice"}},
+		event{"publishPost": event{"as": "user:carol", "body": "@alice"}},
+	)
+	for i := range 5 {
+		if failed := got.at("ingest", "results", i, "error"); failed != nil {
+			t.Fatalf("event %d: %v", i, failed)
+		}
+	}
+	a.wantPanel("alice", "the batch", "MENTION 1", "FOLLOW 1", "LIKE 1", "COMMENT 1", "LIKE 1")
+}
+
+// The id of the first of a list reaches to all that the list held, also to what arrived later and is listed below it.
+func TestTheFirstOfAListIsUpToAllOfIt(t *testing.T) {
+	a := newAPI(t)
+	posts := []string{a.publish("alice"), a.publish("alice")}
+	a.Quiet(a.Fanout)
+	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`
+	a.must("bob", like, map[string]any{"p": posts[0]})
+	if held, err := a.Store.Claim(t.Context(), []string{"notify"}, 1, time.Minute); err != nil || len(held) != 1 {
+		t.Fatalf("held back are %v, %v", held, err)
+	}
+	a.Clock.Advance(time.Second)
+	a.must("bob", like, map[string]any{"p": posts[1]})
+	a.Work(a.Fanout)
+	alone := a.must("alice", panelQuery, nil).at("viewer", "notifications", "edges", 0, "node", "id").(string)
+	ids := a.wantPanel("alice", "both", "LIKE 1", "LIKE 1")
+	if ids[0] == alone || !strings.HasPrefix(ids[0], alone) {
+		t.Errorf("the first is %s, and before the late one came it was %s", ids[0], alone)
+	}
+	for _, id := range []string{alone, ids[0]} {
+		if got := a.must("alice", `query($n: ID!) { node(id: $n) { id ... on Notification { subject { id } } } }`, map[string]any{"n": id}); got.at("node", "id") != id ||
+			got.at("node", "subject", "id") != posts[1] {
+			t.Errorf("%s is %+v", id, got.Data)
+		}
+	}
+	seen := `mutation($n: ID!) { markNotificationsSeen(input: {upTo: $n}) { badges { total { value } } } }`
+	if got := a.must("alice", seen, map[string]any{"n": alone}); got.at("markNotificationsSeen", "badges", "total", "value") != 1.0 {
+		t.Errorf("seen as it was shown before: %+v", got.Data)
+	}
+	a.wantPanel("alice", "seen before the late one came", "LIKE 1 seen", "LIKE 1")
+	if got := a.must("alice", seen, map[string]any{"n": ids[0]}); got.at("markNotificationsSeen", "badges", "total", "value") != 0.0 {
+		t.Errorf("seen as it is shown: %+v", got.Data)
+	}
+	a.must("alice", `mutation($n: ID!) { markNotificationsRead(input: {ids: [$n]}) { badges { version } } }`, map[string]any{"n": ids[0]})
+	a.wantPanel("alice", "the first read", "LIKE 1 seen read", "LIKE 1 seen")
+	got := a.must("alice", `mutation($n: ID!) { markNotificationUnread(input: {id: $n}) { notification { id read } } }`, map[string]any{"n": ids[0]})
+	if got.at("markNotificationUnread", "notification", "id") != ids[0] || got.at("markNotificationUnread", "notification", "read") != false {
+		t.Errorf("unread: %+v", got.Data)
+	}
+	for _, bad := range []string{alone + "0000000000000", ids[0] + "0", alone + alone[len("notification:"):], alone + "!!!!!!!!!!!!!"} {
+		if got := a.as("alice", seen, map[string]any{"n": bad}); got.code() != services.Invalid {
+			t.Errorf("%s: %+v", bad, got)
+		}
+	}
+}

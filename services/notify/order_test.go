@@ -1,0 +1,170 @@
+package notify
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// subjects are the posts that notifications are about, in their order.
+func subjects(list []services.Notification) (posts []services.PostID) {
+	for _, n := range list {
+		posts = append(posts, n.Subject)
+	}
+	return posts
+}
+
+// listed is the whole list of a user, by pages of a size.
+func (n node) listed(user services.UserNumber, size int) (list []services.Notification) {
+	n.TB.Helper()
+	var before services.NotificationPosition
+	for {
+		page, err := n.service.Page(n.TB.Context(), user, Query{Before: before, First: size})
+		n.Must(err)
+		list = append(list, page.Notifications...)
+		if !page.More {
+			return list
+		}
+		before = page.Next
+	}
+}
+
+// likeHeldBack likes posts in their order. The job of the first one is in the hands of a node that is killed: only Quiet, after
+// its lease, does it.
+func (n node) likeHeldBack(liker services.UserNumber, posts []services.PostID) {
+	n.TB.Helper()
+	n.Quiet(n.Fanout)
+	n.Must(n.do(n.service.Like(liker, posts[0])))
+	held, err := n.Store.Claim(n.TB.Context(), []string{"notify"}, 1, time.Minute)
+	if n.Must(err); len(held) != 1 {
+		n.TB.Fatalf("%d jobs were held back, want 1", len(held))
+	}
+	for _, post := range posts[1:] {
+		n.Must(n.do(n.service.Like(liker, post)))
+	}
+	n.Work(n.Fanout)
+}
+
+func TestListIsNewestFirstWhenAJobComesLate(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author := users[0]
+		posts := n.Posts(author, 4)
+		n.likeHeldBack(users[1], posts)
+		if got, want := subjects(n.listed(author, 10)), []services.PostID{posts[3], posts[2], posts[1]}; !slices.Equal(got, want) {
+			t.Fatalf("before the late one %v are listed, want %v", got, want)
+		}
+		n.Quiet(n.Fanout)
+		for size := 1; size <= 5; size++ {
+			if got, want := subjects(n.listed(author, size)), []services.PostID{posts[3], posts[2], posts[1], posts[0]}; !slices.Equal(got, want) {
+				t.Errorf("by pages of %d %v are listed, want %v", size, got, want)
+			}
+		}
+	})
+}
+
+// Somebody who joins a group late does not raise it, and is named where they belong.
+func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(4)
+		author := users[0]
+		posts := n.Posts(author, 2)
+		n.likeHeldBack(users[1], posts[:1])
+		n.must(n.service.Like(users[2], posts[0]))
+		at := n.listed(author, 1)[0].At
+		n.must(n.service.Like(users[3], posts[1]))
+		n.Quiet(n.Fanout)
+		list := n.listed(author, 10)
+		if got := subjects(list); !slices.Equal(got, []services.PostID{posts[1], posts[0]}) {
+			t.Fatalf("listed are %v", got)
+		}
+		if joined := list[1]; !slices.Equal(joined.Sample, []services.UserNumber{users[2], users[1]}) || !joined.At.Equal(at) || joined.Seen {
+			t.Errorf("the group is %+v, want %v and %v at %v", joined, users[2], users[1], at)
+		}
+	})
+}
+
+// What arrives after a list was read is in no mark of that list, though it stands below its first; a mark of a list that holds
+// it takes it.
+func TestAMarkTakesWhatItsListHeld(t *testing.T) {
+	for name, mark := range map[string]func(n node, user services.UserNumber, first services.Notification){
+		"seen": func(n node, user services.UserNumber, first services.Notification) {
+			n.must(n.seen(user, nil, max(first.Place, first.Reach)))
+		},
+		"read": func(n node, user services.UserNumber, first services.Notification) {
+			op, err := n.service.MarkRead(user, Reading{UpTo: max(first.Place, first.Reach)})
+			n.Must(err)
+			n.must(op)
+		},
+		"all read": func(n node, user services.UserNumber, first services.Notification) {
+			op, err := n.service.MarkAllRead(user, max(first.Place, first.Reach), "")
+			n.Must(err)
+			n.must(op)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, n node) {
+				users := n.Users(2)
+				author := users[0]
+				posts := []services.PostID{n.Post(author), n.Post(author), n.Post(author)}
+				n.likeHeldBack(users[1], posts)
+				shown := n.listed(author, 10)
+				n.Quiet(n.Fanout)
+				n.wants(author, "the late one has come", 3)
+				mark(n, author, shown[0])
+				n.wants(author, "marked what was shown before it came", 1)
+				list := n.listed(author, 10)
+				if list[0].Seen != true || list[2].Subject != posts[0] || list[2].Seen {
+					t.Fatalf("the list is %+v", list)
+				}
+				mark(n, author, list[0])
+				n.wants(author, "marked what was shown with it", 0)
+				if again := n.listed(author, 10)[0]; name != "seen" && again.Reach != 0 {
+					t.Errorf("all is read, and a mark reaches to %v", again.Reach)
+				}
+			})
+		})
+	}
+}
+
+// The order of facts of one microsecond is that of their names, so that it is the same whichever arrived first.
+func TestListHasOneOrderWhateverArrivedFirst(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(3)
+		likers := []services.UserNumber{users[1], users[2]}
+		var want []int
+		for turn, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}, {1, 3, 0, 2}} {
+			author := n.Users(1)[0]
+			posts := n.Posts(author, 4)
+			at := n.Clock.Now().Truncate(time.Hour)
+			n.Write(func(ctx context.Context, tx *store.Tx) error {
+				for i, post := range posts {
+					if _, err := tx.InsertLike(ctx, post, likers[i%2], at.Add(time.Duration(i/2)*time.Microsecond)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			for _, i := range order {
+				n.Write(func(ctx context.Context, tx *store.Tx) error {
+					_, err := tx.ApplyCauses(ctx, []store.Cause{{Recipient: author, Category: services.CategoryLike, Subject: posts[i], Actor: likers[i%2]}})
+					return err
+				})
+			}
+			var got []int
+			for _, post := range subjects(n.listed(author, 1)) {
+				got = append(got, slices.Index(posts, post))
+			}
+			if turn == 0 {
+				want = got
+			}
+			if len(got) != 4 || !slices.Equal(got, want) {
+				t.Errorf("applied in the order %v the list is %v, want %v", order, got, want)
+			}
+		}
+	})
+}
