@@ -29,7 +29,7 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 			n.work(rapid.SampledFrom(n.workers).Draw(t, "worker"))
 		},
 		"tail": func(t *rapid.T) {
-			if _, err := b.node(t).mirror.RunOnce(t.Context()); err != nil {
+			if _, err := b.node(t).memory.Log.RunOnce(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -75,7 +75,7 @@ func (b *boards) watch(t *rapid.T) {
 		return
 	}
 	s, n := rapid.SampledFrom(living).Draw(t, "session"), b.nodes[0]
-	if err := n.mirror.RefreshShows(t.Context()); err != nil {
+	if err := n.memory.Shows.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -26,7 +26,7 @@ func boardOn(t *testing.T, options nodeOptions) (n *node, reader services.UserNu
 		n.schedule("host", "show", n.clock.Now().Add(time.Duration(i+1)*24*time.Hour))
 	}
 	n.dueJobs()
-	if err := n.mirror.RefreshShows(t.Context()); err != nil {
+	if err := n.memory.Shows.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return n, n.numbersOf("reader")[0]
@@ -137,7 +137,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 		if _, err := n.fanout.Janitor().RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.mirror.RefreshShows(t.Context()); err != nil {
+		if err := n.memory.Shows.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -174,7 +174,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 		if kept, err := n.store.ShowHistory(t.Context(), time.Time{}); err != nil || len(kept) > 0 {
 			t.Errorf("the database has %+v, %v", kept, err)
 		}
-		if show, _, there := n.mirror.ShowAt(last, top.Session.Version); there {
+		if show, _, there := n.memory.Shows.ShowAt(last, top.Session.Version); there {
 			t.Errorf("memory has %+v", show)
 		}
 	})

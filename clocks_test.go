@@ -197,7 +197,7 @@ func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 		ignorant.schedule("host", "show", ignorant.clock.Now().Add(time.Duration(hours+1)*time.Hour))
 	}
 	ignorant.dueJobs()
-	if err := ignorant.mirror.RefreshShows(t.Context()); err != nil {
+	if err := ignorant.memory.Shows.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ignorant.store.Beat(t.Context()); err != nil {

@@ -111,7 +111,7 @@ func (n *node) due() {
 			busy = n.work(worker) > 0 || busy
 		}
 	}
-	if _, err := n.mirror.RunOnce(n.tb.Context()); err != nil {
+	if _, err := n.memory.Log.RunOnce(n.tb.Context()); err != nil {
 		n.tb.Fatal(err)
 	}
 }

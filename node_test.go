@@ -81,7 +81,7 @@ func startNode(tb testing.TB, options nodeOptions) *node {
 	}
 	tb.Cleanup(n.stop)
 	if !options.manual {
-		eventually(tb, 30*time.Second, "the node has read the shows of boards", n.mirror.ShowsReady)
+		eventually(tb, 30*time.Second, "the node has read the shows of boards", n.memory.Shows.Loaded)
 	}
 	return n
 }

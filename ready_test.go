@@ -32,7 +32,7 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	if status, text := answer(); status != http.StatusServiceUnavailable || !strings.Contains(text, "shows") {
 		t.Errorf("before its shows were read: %d %q", status, text)
 	}
-	if _, err := n.mirror.RunOnce(t.Context()); err != nil {
+	if _, err := n.memory.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if status, text := answer(); status != http.StatusOK {
@@ -107,7 +107,7 @@ func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
 		}
 	}
 	refusesSockets(t, n.url)
-	if _, err := n.mirror.RunOnce(t.Context()); err != nil {
+	if _, err := n.memory.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range wants {

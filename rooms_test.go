@@ -79,7 +79,7 @@ func wayOf(t *testing.T, n *node, room string) services.CountingWay {
 // tail catches the memory up with the log.
 func (n *node) tail() {
 	n.tb.Helper()
-	if _, err := n.mirror.RunOnce(n.tb.Context()); err != nil {
+	if _, err := n.memory.Log.RunOnce(n.tb.Context()); err != nil {
 		n.tb.Fatalf("the log: %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 			}
 		}
 		n.dueJobs()
-		if err := n.mirror.RefreshShows(t.Context()); err != nil {
+		if err := n.memory.Shows.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, count := range []int{0, 10, 200, most} {

@@ -42,8 +42,8 @@ func (n *node) numbersOf(keys ...string) []services.UserNumber {
 
 // cold is the feed service of a node that remembers nothing.
 func (n *node) cold() *feed.Service {
-	memory := mirror.New(mirror.Config{Facts: n.store, Copies: n.redis, Log: n.log})
-	return feed.New(feed.Config{Store: n.store, Redis: n.redis, Mirror: memory, Fanout: n.fanout, Clock: n.clock})
+	memory := mirror.New(mirror.Config{Facts: n.store, Redis: n.redis, Log: n.log})
+	return feed.New(feed.Config{Store: n.store, Redis: n.redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.fanout, Clock: n.clock})
 }
 
 // The badges are one round trip, a page of the home feed is two, whatever the page's size and the number followed, and

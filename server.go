@@ -17,6 +17,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"golang.org/x/sync/errgroup"
 
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/resolvers"
 	"tidings/services"
@@ -85,7 +86,7 @@ type server struct {
 	clock   services.Clock
 	store   *store.Store
 	redis   *rdb.Client
-	mirror  *mirror.Mirror
+	memory  *mirror.Memories
 	jobs    *jobs.Engine
 	fanout  *fanout.Fanout
 	audit   *fanout.Audit
@@ -183,21 +184,21 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, errors.Join(err, s.redis.Close(), s.store.Close())
 	}
-	s.ready.knows = s.mirror.ShowsReady
+	s.ready.knows = s.memory.Shows.Loaded
 	s.ready.ahead = s.fanout.ClockAhead
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	s.limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.redis, Clock: s.clock, Log: log})
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Limits: resolvers.Limits{Limiter: s.limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
-		Identity: identity, Ready: s.mirror.ShowsReady, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
+		Identity: identity, Ready: s.memory.Shows.Loaded, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
 		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
 	graphql := transport.Handler(transport.Config{
 		Schema: resolvers.Hot(graph.NewExecutableSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.limiter}, Proxies: proxies,
-		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: resolvers.Around(s.mirror),
+		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: resolvers.Around(root.Sources),
 		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
 		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,
 		Shape: transport.Shape{
@@ -216,11 +217,14 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	expiry, _ := notificationExpiry(s.cfg.NotifyFor)
 	kinds, _ := feedKinds(s.cfg.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
-	sessions := live.SessionLives * s.cfg.BoardSessionFor                                                                                                         // how long one lives at most
-	s.mirror = mirror.New(mirror.Config{Facts: s.store, Copies: s.redis, Clock: s.clock, Log: s.log, Poll: s.cfg.LogInterval, ShowHistory: sessions + time.Hour}) // clocks differ
+	sessions := live.SessionLives * s.cfg.BoardSessionFor // how long one lives at most
+	s.memory = mirror.New(mirror.Config{
+		Facts: s.store, Redis: s.redis, Clock: s.clock, Log: s.log, Poll: s.cfg.LogInterval,
+		ShowHistory: sessions + time.Hour, // clocks differ
+	})
 	s.jobs = jobs.New(jobs.Config{Store: s.store, Clock: s.clock, Log: s.log})
 	carrying := fanout.Config{
-		Jobs: s.jobs, Store: s.store, Redis: s.redis, Mirror: s.mirror, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
+		Jobs: s.jobs, Store: s.store, Redis: s.redis, Activity: s.memory.Activity, Announcements: s.memory.Announcements, ShowMemory: s.memory.Shows, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
 		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
 		Shows: services.ShowLimits{LateAfter: s.cfg.ShowLateAfter, Longest: s.cfg.ShowLongest}, KeepBoards: sessions,
 	}
@@ -230,38 +234,38 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.fanout = fanout.New(carrying)
 	s.audit, s.cleaner = s.fanout.Audit(s.cfg.AuditEvery), s.fanout.Cleaner(s.cfg.CleanEvery)
 	s.badge = badge.New(badge.Config{
-		Store: s.store, Redis: s.redis, Fanout: s.fanout, Mirror: s.mirror, Clock: s.clock, Log: s.log, Caps: caps,
+		Store: s.store, Redis: s.redis, Fanout: s.fanout, Announcements: s.memory.Announcements, Pulled: s.memory.Pulled, Conversations: s.memory.Conversations, Shows: s.memory.Shows, Clock: s.clock, Log: s.log, Caps: caps,
 		Expiry: expiry,
 	})
 	s.hub = push.New(push.Config{
 		Versions: s.redis.Versions, Enter: s.redis.Enter, Leave: s.leave, Lost: s.redis.MarkLost, Render: s.badge.ReadWatched,
-		Learned: s.mirror.Learned, Raise: s.badge.Raise, Held: s.badge.Holds,
+		Learned: s.memory.Log.Learned, Raise: s.badge.Raise, Held: s.badge.Holds,
 		Clock: s.clock, Log: s.log, MinInterval: s.cfg.PushInterval, Sweep: s.cfg.SweepInterval,
 	})
-	s.mirror.OnShared(s.hub.HintShared)
-	s.mirror.OnMoved(s.hub.HintSharedOf)
+	s.memory.Log.OnShared(s.hub.HintShared)
+	s.memory.Log.OnMoved(s.hub.HintSharedOf)
 	s.store.OnLog(func() {
-		s.mirror.Wake() // a job's change is nobody's own
+		s.memory.Log.Wake() // a job's change is nobody's own
 		s.redis.HintLog()
 	})
 	s.live = live.New(live.Config{
-		Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock,
+		Store: s.store, Redis: s.redis, Reader: s.memory.Reader, Shows: s.memory.Shows, Fanout: s.fanout, IDs: ids, Clock: s.clock,
 		Sessions: live.Scope(s.cfg.BoardSessions), SessionFor: s.cfg.BoardSessionFor,
 	})
 	return &resolvers.Resolver{
-		Live: s.live,
+		Live: s.live, Sources: dataloader.Sources{Posts: s.memory.Reader, Shows: s.memory.Shows},
 		Social: social.New(social.Config{
-			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,
+			Store: s.store, People: s.memory.People, Fanout: s.fanout, IDs: ids, MaxFollowees: s.cfg.MaxFollowees,
 			MaxMutes: s.cfg.MaxMutes, MaxBlocks: s.cfg.MaxBlocks, MaxHides: s.cfg.MaxHides,
 		}),
 		Feed: feed.New(feed.Config{
-			Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
+			Store: s.store, Redis: s.redis, Posts: s.memory.Posts, Reader: s.memory.Reader, Pulled: s.memory.Pulled, InFlight: s.memory.InFlight, Fanout: s.fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
-		Notice:   notice.New(notice.Config{Store: s.store, Redis: s.redis, Mirror: s.mirror, Fanout: s.fanout, IDs: ids, Clock: s.clock}),
+		Notice:   notice.New(notice.Config{Store: s.store, Redis: s.redis, Announcements: s.memory.Announcements, Fanout: s.fanout, IDs: ids, Clock: s.clock}),
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: s.store, Fanout: s.fanout, IDs: ids, Types: s.cfg.SiteMessageTypes}),
 		Views:    views.New(views.Config{Store: s.store, Redis: s.redis, Fanout: s.fanout, Log: s.log}),
 		Chat: chat.New(chat.Config{
-			Store: s.store, Mirror: s.mirror, Fanout: s.fanout, Clock: s.clock, MaxGroup: s.cfg.MaxGroup,
+			Store: s.store, Conversations: s.memory.Conversations, Fanout: s.fanout, Clock: s.clock, MaxGroup: s.cfg.MaxGroup,
 			MaxWriteMembers: s.cfg.MaxWriteMembers, MaxWriteLoad: s.cfg.MaxWriteLoad, Lease: s.cfg.InsideLease,
 		}),
 		Badge: s.badge, Notify: notify.New(notify.Config{Store: s.store, Fanout: s.fanout, IDs: ids, Expiry: expiry}), Fanout: s.fanout, Hub: s.hub, Queue: s.store, Clock: s.clock, Log: s.log,
@@ -285,7 +289,7 @@ func (s *server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 
 // leave forgets users who are watched here no longer: in this node's memory and in Redis.
 func (s *server) leave(ctx context.Context, users []services.UserNumber) error {
-	s.mirror.Unfollow(users)
+	s.memory.Log.Unfollow(users)
 	return s.redis.Leave(ctx, users)
 }
 
@@ -306,7 +310,7 @@ func (s *server) run(ctx context.Context, at listeners) error {
 		s.log.Warn("jobs of the process before may wait until their leases end", "error", err)
 	}
 	working := start(workers, s.workerLoops()...)
-	looping := start(loops, heart.Run, s.mirror.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.limiter.Run, s.runHints)
+	looping := start(loops, heart.Run, s.memory.Log.Run, s.hub.Run, s.badge.Run, s.fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.redis.Watch, s.store.Watch, s.limiter.Run, s.runHints)
 	s.ready.set(true)
 	var failure error
 	select {
@@ -346,10 +350,10 @@ func (s *server) runHints(ctx context.Context) error {
 				s.hub.Hint(hint.User, hint.N)
 			}
 		},
-		Log: s.mirror.Wake,
+		Log: s.memory.Log.Wake,
 		Resync: func() {
 			s.hub.HintAll()
-			s.mirror.Wake()
+			s.memory.Log.Wake()
 		},
 	})
 }

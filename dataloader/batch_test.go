@@ -147,7 +147,7 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 		}
 		return value
 	}
-	ctx := With(t.Context(), newSource())
+	ctx := With(t.Context(), newSource().sources())
 	for _, key := range []aKey{"one", "one", "three"} {
 		if got := ask(ctx, key); got != len(key) {
 			t.Errorf("%s is read as %d", key, got)

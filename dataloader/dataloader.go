@@ -15,15 +15,25 @@ import (
 	"tidings/services"
 )
 
-// Source reads posts with their authors, and people, in as few round trips as that takes; and shows: the mirror.
-type Source interface {
+// PostSource reads posts with their authors, and people, in as few round trips as that takes.
+type PostSource interface {
 	ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error)
+}
+
+// ShowSource reads shows as they are now.
+type ShowSource interface {
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
+}
+
+// Sources are what a loader reads from: this node's memories.
+type Sources struct {
+	Posts PostSource
+	Shows ShowSource
 }
 
 // Loader remembers what one response has read. It is safe for concurrent use.
 type Loader struct {
-	source Source
+	sources Sources
 
 	mu sync.Mutex
 	of *memory // nil until something is read
@@ -49,12 +59,12 @@ type memory struct {
 type loaderKey struct{}
 
 // With puts a fresh loader into the context of a response.
-func With(ctx context.Context, source Source) context.Context {
-	return context.WithValue(ctx, loaderKey{}, New(source))
+func With(ctx context.Context, sources Sources) context.Context {
+	return context.WithValue(ctx, loaderKey{}, New(sources))
 }
 
 // New makes an empty loader.
-func New(source Source) *Loader { return &Loader{source: source} }
+func New(sources Sources) *Loader { return &Loader{sources: sources} }
 
 // From takes the loader out of the context of a response. It panics where none was put: that is a fault of the wiring.
 func From(ctx context.Context) *Loader { return ctx.Value(loaderKey{}).(*Loader) }
@@ -137,7 +147,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 				m.users.settle(users, foundUsers, err)
 				m.posts.settle(posts, foundPosts, err)
 			}()
-			foundPosts, foundUsers, err = l.source.ReadWithAuthors(ctx, posts.keys, users.keys)
+			foundPosts, foundUsers, err = l.sources.Posts.ReadWithAuthors(ctx, posts.keys, users.keys)
 		}()
 	}
 	foundPosts, err := m.posts.collect(ctx, ids, posts)
@@ -151,7 +161,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 // Shows reads shows; ones that never were are left out.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
 	m := l.memory()
-	shows, err := m.shows.Load(ctx, ids, l.source.Shows)
+	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
 	m.meet(slices.Collect(maps.Keys(shows)))
 	return shows, err
 }

@@ -23,6 +23,8 @@ func newSource() *source {
 }
 
 // ReadWithAuthors knows posts and users below 100. Post n is by user n+1; every tenth is deleted.
+func (s *source) sources() Sources { return Sources{Posts: s, Shows: s} }
+
 func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +60,7 @@ func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.P
 
 func TestPostsComeWithTheirAuthors(t *testing.T) {
 	s := newSource()
-	posts, users, err := New(s).Posts(t.Context(), []services.PostID{1, 2, 10, 500})
+	posts, users, err := New(s.sources()).Posts(t.Context(), []services.PostID{1, 2, 10, 500})
 	if err != nil || len(posts) != 2 || len(users) != 2 {
 		t.Fatalf("got %v, %v, %v: deleted ones and ones that never were are left out", posts, users, err)
 	}
@@ -72,7 +74,7 @@ func TestPostsComeWithTheirAuthors(t *testing.T) {
 
 func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 	s := newSource()
-	l := New(s)
+	l := New(s.sources())
 	for range 3 {
 		if _, _, err := l.Posts(t.Context(), []services.PostID{1, 2}); err != nil {
 			t.Fatal(err)
@@ -91,14 +93,14 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 			t.Errorf("user %d was read %d times", number, times)
 		}
 	}
-	if _, _, err := New(s).Posts(t.Context(), []services.PostID{1}); err != nil || s.posts[1] != 2 {
+	if _, _, err := New(s.sources()).Posts(t.Context(), []services.PostID{1}); err != nil || s.posts[1] != 2 {
 		t.Errorf("another response must read anew: %d, %v", s.posts[1], err)
 	}
 }
 
 func TestWhatIsKeptIsNotRead(t *testing.T) {
 	s := newSource()
-	l := New(s)
+	l := New(s.sources())
 	l.Keep([]services.Post{{ID: 200, Author: 300}}, []services.User{{Number: 300, Key: "kept"}})
 	posts, users, err := l.Posts(t.Context(), []services.PostID{200})
 	if err != nil || posts[200].Author != 300 || users[300].Key != "kept" || s.calls != 0 {
@@ -108,7 +110,7 @@ func TestWhatIsKeptIsNotRead(t *testing.T) {
 
 func TestNothingIsReadForNothing(t *testing.T) {
 	s := newSource()
-	if users, err := New(s).Users(t.Context(), nil); err != nil || len(users) != 0 || s.calls != 0 {
+	if users, err := New(s.sources()).Users(t.Context(), nil); err != nil || len(users) != 0 || s.calls != 0 {
 		t.Errorf("got %v, %v after %d reads", users, err, s.calls)
 	}
 }
@@ -116,7 +118,7 @@ func TestNothingIsReadForNothing(t *testing.T) {
 func TestAFailureIsTheCallers(t *testing.T) {
 	s := newSource()
 	s.err = errors.New("away")
-	l := New(s)
+	l := New(s.sources())
 	if _, _, err := l.Posts(t.Context(), []services.PostID{1}); !errors.Is(err, s.err) {
 		t.Errorf("posts: %v", err)
 	}
@@ -130,7 +132,7 @@ func TestAFailureIsTheCallers(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	l := New(newSource())
+	l := New(newSource().sources())
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Go(func() {
@@ -145,11 +147,11 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 func TestALoaderTravelsInTheContextOfAResponse(t *testing.T) {
-	ctx := With(t.Context(), newSource())
+	ctx := With(t.Context(), newSource().sources())
 	if first, second := From(ctx), From(ctx); first != second {
 		t.Error("one response has two loaders")
 	}
-	if From(ctx) == From(With(ctx, newSource())) {
+	if From(ctx) == From(With(ctx, newSource().sources())) {
 		t.Error("two responses share a loader")
 	}
 	defer func() {

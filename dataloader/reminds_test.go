@@ -12,7 +12,7 @@ import (
 
 func TestShowsAreReadOnce(t *testing.T) {
 	s := newSource()
-	l := New(s)
+	l := New(s.sources())
 	shows, err := l.Shows(t.Context(), []services.PostID{1, 2, 500})
 	if err != nil || len(shows) != 2 || shows[2].Host != 3 {
 		t.Fatalf("got %v, %v", shows, err)
@@ -29,7 +29,7 @@ func TestShowsAreReadOnce(t *testing.T) {
 
 // Many fields of one page ask at once, and one question goes out.
 func TestRemindersOfAPageAreReadOnce(t *testing.T) {
-	l := New(newSource())
+	l := New(newSource().sources())
 	ids := []services.PostID{1, 2, 3, 4, 5}
 	if _, err := l.Shows(t.Context(), ids); err != nil {
 		t.Fatal(err)

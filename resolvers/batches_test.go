@@ -88,7 +88,7 @@ func (c *counted) restart(copies bool) {
 	if !copies {
 		world = c.made.AnotherNodeWith(forgetful{c.made.Redis}, nil)
 	}
-	_, err := world.Mirror.RunOnce(c.t.Context())
+	_, err := world.Memory.Log.RunOnce(c.t.Context())
 	c.Must(err)
 	c.api = newAPIOn(c.t, world, 0, 0)
 	if c.met {

@@ -130,7 +130,7 @@ func (c *counted) fillShows(reader string) {
 		}
 	}
 	c.told(events...)
-	_, err := c.Mirror.RunOnce(c.t.Context())
+	_, err := c.Memory.Log.RunOnce(c.t.Context())
 	c.Must(err)
 }
 

@@ -75,7 +75,7 @@ func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*gr
 			hosts, ids = append(hosts, show.Host), append(ids, show.ID)
 		}
 	}
-	users, err := dataloader.New(r.Chat.Mirror).Users(ctx, hosts)
+	users, err := dataloader.New(r.Sources).Users(ctx, hosts)
 	if err != nil {
 		return nil, err
 	}

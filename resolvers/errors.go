@@ -17,10 +17,10 @@ import (
 )
 
 // Around puts a fresh loader around every response.
-func Around(source dataloader.Source) func(*handler.Server) {
+func Around(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-			return next(dataloader.With(ctx, source))
+			return next(dataloader.With(ctx, sources))
 		})
 	}
 }

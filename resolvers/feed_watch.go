@@ -53,7 +53,7 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 
 // homeFeedChange reads the authors of an event, with a loader of its own.
 func (r *Resolver) homeFeedChange(ctx context.Context, change feed.Change) (*graph.HomeFeedChange, error) {
-	users, err := dataloader.New(r.Chat.Mirror).Users(ctx, change.Authors)
+	users, err := dataloader.New(r.Sources).Users(ctx, change.Authors)
 	if err != nil {
 		return nil, err
 	}

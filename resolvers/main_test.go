@@ -13,6 +13,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
 
+	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/badge"
@@ -49,21 +50,22 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	a := &api{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
 	a.resolver = &Resolver{
-		Social:   social.New(social.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: maxFollowees}),
-		Feed:     feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:    badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
-		Chat:     chat.New(chat.Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: maxGroup}),
-		Notice:   notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Sources:  dataloader.Sources{Posts: w.Memory.Reader, Shows: w.Memory.Shows},
+		Social:   social.New(social.Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: maxFollowees}),
+		Feed:     feed.New(feed.Config{Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Badge:    badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
+		Chat:     chat.New(chat.Config{Store: w.Store, Conversations: w.Memory.Conversations, Fanout: w.Fanout, Clock: w.Clock, MaxGroup: maxGroup}),
+		Notice:   notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Announcements: w.Memory.Announcements, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}),
 		Views:    views.New(views.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: log}),
-		Live:     live.New(live.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		Live:     live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})
 	schema.SetErrorPresenter(ErrorPresenter(log))
 	schema.SetRecoverFunc(Recover)
-	Around(w.Mirror)(schema)
+	Around(a.resolver.Sources)(schema)
 	a.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if scopes, given := r.Header["Scope"]; given {
 			viewer := services.Viewer{Key: r.Header.Get("Key")}

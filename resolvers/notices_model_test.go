@@ -30,8 +30,8 @@ type noticeNode struct {
 func newNoticeNode(w *fanouttest.World) noticeNode {
 	return noticeNode{
 		World:  w,
-		badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Mirror: w.Mirror, Clock: w.Clock, Log: w.Log}),
-		notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
+		badge:  badge.New(badge.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Announcements: w.Memory.Announcements, Pulled: w.Memory.Pulled, Conversations: w.Memory.Conversations, Shows: w.Memory.Shows, Clock: w.Clock, Log: w.Log}),
+		notice: notice.New(notice.Config{Store: w.Store, Redis: w.Redis, Announcements: w.Memory.Announcements, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
 	}
 }
 
@@ -130,7 +130,7 @@ func (m *noticeModel) settle(before uint64) {
 	n := m.node()
 	n.Work(n.Fanout)
 	for i := range m.nodes {
-		_, err := m.nodes[i].Mirror.RunOnce(context.Background())
+		_, err := m.nodes[i].Memory.Log.RunOnce(context.Background())
 		m.must(err)
 	}
 	ids := make([]services.PostID, len(m.entries))

@@ -41,6 +41,7 @@ type Resolver struct {
 	Messages *notify.Messages
 	Views    *views.Service
 	Live     *live.Service
+	Sources  dataloader.Sources
 }
 
 // JobQueue tells operators of the jobs.

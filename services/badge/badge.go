@@ -27,12 +27,15 @@ import (
 
 // Config is what the badges need.
 type Config struct {
-	Store  *store.Store
-	Redis  *rdb.Client
-	Fanout *fanout.Fanout
-	Mirror *mirror.Mirror
-	Clock  services.Clock
-	Log    *slog.Logger
+	Store         *store.Store
+	Redis         *rdb.Client
+	Fanout        *fanout.Fanout
+	Announcements *mirror.Announcements
+	Pulled        *mirror.Pulled
+	Conversations *mirror.LastSequences
+	Shows         *mirror.Shows
+	Clock         services.Clock
+	Log           *slog.Logger
 	// Caps are the largest numbers shown in full.
 	Caps Caps
 	// Expiry is for how long unseen notifications stay in their number; nil means the default.
@@ -48,12 +51,15 @@ type Config struct {
 
 // Service answers badges. It is safe for concurrent use.
 type Service struct {
-	store  *store.Store
-	redis  *rdb.Client
-	fanout *fanout.Fanout
-	mirror *mirror.Mirror
-	clock  services.Clock
-	log    *slog.Logger
+	store         *store.Store
+	redis         *rdb.Client
+	fanout        *fanout.Fanout
+	announcements *mirror.Announcements
+	pulled        *mirror.Pulled
+	conversations *mirror.LastSequences
+	shows         *mirror.Shows
+	clock         services.Clock
+	log           *slog.Logger
 
 	caps     Caps
 	expiry   services.Expiry
@@ -81,7 +87,7 @@ func New(cfg Config) *Service {
 		cfg.Remembered = 20_000
 	}
 	s := &Service{
-		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, mirror: cfg.Mirror, clock: cfg.Clock, log: cfg.Log,
+		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, announcements: cfg.Announcements, pulled: cfg.Pulled, conversations: cfg.Conversations, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
 		caps: cfg.Caps, expiry: cfg.Expiry, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}
@@ -101,7 +107,7 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 	return s.readAll(ctx, users, false)
 }
 
-// ReadWatched is ReadMany for users who are watched on this node: the mirror tells of them when something moves that is
+// ReadWatched is ReadMany for users who are watched on this node: the memories notify when something moves that is
 // counted when somebody reads, until its Unfollow.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
 	return s.readAll(ctx, users, true)
@@ -260,7 +266,7 @@ func (s *Service) moment(ctx context.Context) moment {
 	if at.risen = at.now; latest > at.now.UnixMicro() {
 		at.risen = time.UnixMicro(latest).UTC()
 	}
-	notices, err := s.mirror.Notices(ctx, at.now)
+	notices, err := s.announcements.At(ctx, at.now)
 	if err != nil {
 		s.log.Warn("announcements and dots are unknown: SQL has not answered yet", "error", err)
 		return at

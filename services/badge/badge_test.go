@@ -175,7 +175,7 @@ func TestACallerWithoutTimeIsTold(t *testing.T) {
 	if badges, err := n.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
 		t.Errorf("got %+v, %v", badges, err)
 	}
-	full := New(Config{Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Mirror: n.Mirror, Clock: n.Clock, Log: n.Log, FallbackReaders: 1})
+	full := New(Config{Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Announcements: n.Memory.Announcements, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows, Clock: n.Clock, Log: n.Log, FallbackReaders: 1})
 	full.fallback <- struct{}{} // somebody is being counted, for long
 	if badges, err := full.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
 		t.Errorf("in the queue: got %+v, %v", badges, err)

@@ -20,10 +20,10 @@ func (s *Service) withHeads(ctx context.Context, documents []rdb.Document) {
 	if len(lists) == 0 {
 		return
 	}
-	s.mirror.LearnHeads(ctx, lists...)
+	s.conversations.Learn(ctx, lists...)
 	for i := range documents {
 		sums := &documents[i].Conversations
-		counted := s.mirror.ReadSide(sums.ReadSide, s.clock.Now())
+		counted := s.conversations.ReadSide(sums.ReadSide, s.clock.Now())
 		sums.ReadUnread, sums.ReadSequence, sums.ReadBehind = counted.Unread, counted.Sequence, !counted.Known
 	}
 }

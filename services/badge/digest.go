@@ -107,7 +107,7 @@ func (s *Service) digestSiteMessages(ctx context.Context, user services.UserNumb
 }
 
 func (s *Service) digestAnnouncements(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
-	notices, err := s.mirror.Notices(ctx, s.clock.Now())
+	notices, err := s.announcements.At(ctx, s.clock.Now())
 	if err != nil {
 		return err
 	}

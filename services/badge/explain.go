@@ -97,7 +97,7 @@ func (s *Service) explainNotifications(ctx context.Context, of explained) (list 
 }
 
 func (s *Service) explainAnnouncements(ctx context.Context, of explained) ([]services.Explanation, error) {
-	notices, err := s.mirror.Notices(ctx, s.clock.Now())
+	notices, err := s.announcements.At(ctx, s.clock.Now())
 	if err != nil {
 		return nil, err
 	}

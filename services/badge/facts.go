@@ -131,7 +131,7 @@ func (s *Service) policyFacts(ctx context.Context, user services.UserNumber, doc
 
 // noticeFacts gives a user who is new his position, as a rebuild would.
 func (s *Service) noticeFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
-	if _, err := s.mirror.Notices(ctx, s.clock.Now()); err != nil {
+	if _, err := s.announcements.At(ctx, s.clock.Now()); err != nil {
 		return err
 	}
 	standing, err := s.fanout.EnterNotices(ctx, user)

@@ -176,7 +176,7 @@ func TestNobodyWaitsLongForWhatIsKnown(t *testing.T) {
 	_, reader := n.fan(3)
 	n.read(reader)
 	full := New(Config{
-		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Mirror: n.Mirror, Clock: n.Clock, Log: n.Log,
+		Store: n.Store, Redis: n.Redis, Fanout: n.World.Fanout, Announcements: n.Memory.Announcements, Pulled: n.Memory.Pulled, Conversations: n.Memory.Conversations, Shows: n.Memory.Shows, Clock: n.Clock, Log: n.Log,
 		FallbackReaders: 1, Patience: 10 * time.Millisecond,
 	})
 	if _, err := full.Read(t.Context(), reader); err != nil {

@@ -13,7 +13,7 @@ import (
 func (s *Service) withLive(documents []rdb.Document) {
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {
-			document.LiveCount = s.mirror.CountLive(document.Hosts, document.LiveSeen)
+			document.LiveCount = s.shows.CountLive(document.Hosts, document.LiveSeen)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func (s *Service) liveFacts(ctx context.Context, user services.UserNumber, docum
 		return err
 	}
 	document.LiveSeen = uint64(seen)
-	document.LiveCount = s.mirror.CountLive(document.Hosts, document.LiveSeen)
+	document.LiveCount = s.shows.CountLive(document.Hosts, document.LiveSeen)
 	return nil
 }
 
@@ -49,7 +49,7 @@ func (s *Service) explainLiveBoard(ctx context.Context, of explained) ([]service
 		return nil, err
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.badges.LiveBoard}
-	for _, show := range s.mirror.LiveSince(hosts, uint64(of.seen[store.LiveBoard])) {
+	for _, show := range s.shows.LiveSince(hosts, uint64(of.seen[store.LiveBoard])) {
 		explanation.Items = append(explanation.Items, services.Item{
 			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: clearing("markLiveBoardSeen", ""),
 		})
@@ -68,13 +68,13 @@ func (s *Service) digestLiveBoard(ctx context.Context, user services.UserNumber,
 		return err
 	}
 	// Of huge hosts memory has what is over.
-	pulled, _ := s.mirror.ReplaysAt(hosts, s.mirror.ShowsVersion(), services.ShowPlace{}, services.Retention)
+	pulled, _ := s.shows.ReplaysAt(hosts, s.shows.Version(), services.ShowPlace{}, services.Retention)
 	followed := make(map[services.UserNumber]services.PostID, len(hosts))
 	for _, host := range hosts {
 		followed[host.Author] = host.Since
 	}
 	came := map[services.PostID]bool{}
-	for _, shows := range [][]services.Show{s.mirror.LiveSince(hosts, 0), over, pulled} {
+	for _, shows := range [][]services.Show{s.shows.LiveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {
 			if at, follows := followed[show.Host]; follows && show.LiveStamp > at && !show.StartedAt.Before(since) {
 				came[show.ID] = true

@@ -30,7 +30,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 			return badges, errs
 		},
 	})
-	n.Mirror.OnMoved(hub.HintSharedOf)
+	n.Memory.Log.OnMoved(hub.HintSharedOf)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- hub.Run(ctx) }()
@@ -63,7 +63,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 		n.fallback <- struct{}{}
 	}
 	n.Start(shows[0])
-	n.Must(n.Mirror.RefreshShows(t.Context()))
+	n.Must(n.Memory.Shows.Refresh(t.Context()))
 	<-stale
 	n.Server.Do("ACL", "SETUSER", "default", "+hmget", "+hget")
 	for range cap(n.fallback) {

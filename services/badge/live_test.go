@@ -26,7 +26,7 @@ func (n node) board(user services.UserNumber, want int) *services.Badges {
 func (n node) boardSeen(user services.UserNumber) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.RaisePosition(ctx, user, store.LiveBoard, "", services.PostID(n.Mirror.ShowsVersion()))
+		_, err := tx.RaisePosition(ctx, user, store.LiveBoard, "", services.PostID(n.Memory.Shows.Version()))
 		return err
 	})
 	n.Must(n.World.Fanout.CarryLiveSeen(n.TB.Context(), user))
@@ -132,7 +132,7 @@ func TestTheBoardsNumberAfterALoss(t *testing.T) {
 		t.Errorf("a node without memory says %+v", badges.LiveBoard)
 	}
 	other.board(hosts[0], 0)
-	if _, err := other.Mirror.RunOnce(t.Context()); err != nil {
+	if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	other.board(reader, 1)
@@ -145,7 +145,7 @@ func TestWatchersOfABoard(t *testing.T) {
 	stranger := n.Schedule(reader, time.Hour)
 	n.settle()
 	told := map[services.UserNumber]int{}
-	n.Mirror.OnMoved(func(readers []services.UserNumber) {
+	n.Memory.Log.OnMoved(func(readers []services.UserNumber) {
 		for _, user := range readers {
 			told[user]++
 		}

@@ -12,7 +12,9 @@ import (
 func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool) {
 	for i := range documents {
 		if watched && documents[i].Ready {
-			s.mirror.Follow(users[i], documents[i].Conversations.ReadSide, documents[i].Pulled, documents[i].Hosts)
+			s.conversations.Follow(users[i], documents[i].Conversations.ReadSide)
+			s.pulled.Follow(users[i], documents[i].Pulled)
+			s.shows.Follow(users[i], documents[i].Hosts)
 		}
 	}
 	s.withHeads(ctx, documents)
@@ -33,10 +35,10 @@ func (s *Service) withPulled(ctx context.Context, documents []rdb.Document) {
 	if len(lists) == 0 {
 		return
 	}
-	s.mirror.LearnPulled(ctx, lists...)
+	s.pulled.Learn(ctx, lists...)
 	for i := range documents {
 		if document := &documents[i]; len(document.Pulled) > 0 {
-			document.PulledCount = s.mirror.CountPulled(document.Pulled, document.Seen)
+			document.PulledCount = s.pulled.Count(document.Pulled, document.Seen)
 		}
 	}
 }

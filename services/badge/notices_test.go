@@ -29,7 +29,7 @@ func (n node) announce(id services.PostID, ends time.Duration) {
 		}
 		return fanout.NoticeChanged(ctx, tx, a.GlobalID())
 	})
-	n.Must(n.World.Mirror.RefreshNotices(n.TB.Context()))
+	n.Must(n.World.Memory.Announcements.Refresh(n.TB.Context()))
 }
 
 // Announcements leave the number when they end, and the badges say when that is; dots are listed by name.

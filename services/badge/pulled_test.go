@@ -22,7 +22,7 @@ func (n node) follower() (reader, huge, small services.UserNumber) {
 func (n node) settle() {
 	n.TB.Helper()
 	n.Quiet(n.World.Fanout)
-	_, err := n.Mirror.RunOnce(n.TB.Context())
+	_, err := n.Memory.Log.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
@@ -117,7 +117,7 @@ func TestTheFeedsNumberAfterALoss(t *testing.T) {
 	n.feed(reader, 2, services.Exact)
 	other := newNode(n.AnotherNode())
 	other.feed(reader, 2, services.Exact)
-	if _, err := other.Mirror.RunOnce(t.Context()); err != nil {
+	if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	other.feed(reader, 2, services.Exact)
@@ -129,7 +129,7 @@ func TestWatchersOfAPulledAuthor(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.follower()
 	told := map[services.UserNumber]int{}
-	n.Mirror.OnMoved(func(readers []services.UserNumber) {
+	n.Memory.Log.OnMoved(func(readers []services.UserNumber) {
 		for _, user := range readers {
 			told[user]++
 		}

@@ -72,7 +72,7 @@ func (n node) learner() *learner {
 	n.TB.Helper()
 	g := &gate{Store: n.Store}
 	w := *n.World
-	w.Mirror = mirror.New(mirror.Config{Facts: g, Copies: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Memory = mirror.New(mirror.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	l := &learner{node: newNode(&w), gate: g}
 	l.learn("")
 	return l
@@ -84,7 +84,7 @@ func (l *learner) learn(stream string) {
 	l.gate.mu.Lock()
 	l.gate.open = stream
 	l.gate.mu.Unlock()
-	if _, err := l.Mirror.RunOnce(l.TB.Context()); err != nil && stream == "" {
+	if _, err := l.Memory.Log.RunOnce(l.TB.Context()); err != nil && stream == "" {
 		l.TB.Fatal(err)
 	}
 }
@@ -157,7 +157,7 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 		}
 		version, _, err := n.Store.LogHead(n.TB.Context(), mirror.LogPull)
 		n.Must(err)
-		a.own = func(l *learner) { l.Mirror.PulledChanged(change, version) }
+		a.own = func(l *learner) { l.Memory.Pulled.Changed(change, version) }
 	case showStream:
 		if a.show == 0 {
 			a.show = n.Schedule(a.host, time.Hour)
@@ -176,7 +176,9 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 			_, c, _, err = tx.SendMessage(ctx, a.room, a.speaker, "hello", nil)
 			return err
 		})
-		a.own = func(l *learner) { l.Mirror.HeadMoved(store.Head{Conversation: a.room, Number: c.Head, At: c.LastAt}) }
+		a.own = func(l *learner) {
+			l.Memory.Conversations.Moved(store.Head{Conversation: a.room, Number: c.Head, At: c.LastAt})
+		}
 	}
 }
 
@@ -208,7 +210,7 @@ func (n node) notice(t *rapid.T, a *audience) {
 		}
 		return fanout.NoticeChanged(ctx, tx, "notice")
 	})
-	a.own = func(l *learner) { _ = l.Mirror.RefreshNotices(l.TB.Context()) }
+	a.own = func(l *learner) { _ = l.Memory.Announcements.Refresh(l.TB.Context()) }
 }
 
 // Several nodes learn several streams, each in its own order and the streams in any order against each other, their own changes

@@ -176,6 +176,25 @@ func TestMemoryIsLoadedAnewWhereTheLogDoesNotSayWhatChanged(t *testing.T) {
 	}
 }
 
+func TestALoadThatFailsIsTriedAgain(t *testing.T) {
+	f := newFollower(&sql{})
+	loads := 0
+	following := f.Register(Kind{Name: "a", Load: func(context.Context) error {
+		if loads++; loads == 1 {
+			return errors.New("away")
+		}
+		return nil
+	}})
+	if _, err := f.Tail(t.Context()); err == nil || following.Loaded() {
+		t.Errorf("a load failed: %v, loaded %t", err, following.Loaded())
+	}
+	for range 2 {
+		if _, err := f.Tail(t.Context()); err != nil || loads != 2 || !following.Loaded() {
+			t.Errorf("after %d loads: %v, loaded %t", loads, err, following.Loaded())
+		}
+	}
+}
+
 func TestALongLogIsReadToItsEnd(t *testing.T) {
 	s, l := &sql{}, &list{}
 	f := newFollower(s)

@@ -26,10 +26,10 @@ import (
 
 // Config is what conversations need. Zero numbers mean their defaults.
 type Config struct {
-	Store  *store.Store
-	Mirror *mirror.Mirror
-	Fanout *fanout.Fanout
-	Clock  services.Clock
+	Store         *store.Store
+	Conversations *mirror.LastSequences
+	Fanout        *fanout.Fanout
+	Clock         services.Clock
 
 	MaxGroup        int           // members of a GROUP; 500
 	MaxWriteMembers int           // above it a conversation is counted when somebody reads; 500
@@ -199,7 +199,7 @@ func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
 	carry := cmd.AfterCommit
 	cmd.AfterCommit = func(ctx context.Context) error {
 		if head.Number > 0 { // not when the idempotency key had made it before
-			s.Mirror.HeadMoved(*head)
+			s.Conversations.Moved(*head)
 		}
 		return carry(ctx)
 	}

@@ -24,7 +24,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World, change func(*Config)) node {
-	cfg := Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, Clock: w.Clock}
+	cfg := Config{Store: w.Store, Conversations: w.Memory.Conversations, Fanout: w.Fanout, Clock: w.Clock}
 	if change != nil {
 		change(&cfg)
 	}
@@ -76,7 +76,7 @@ func (n node) carried() {
 		n.Clock.Advance(101 * time.Millisecond)
 	}
 	n.Work(n.fan)
-	_, err := n.World.Mirror.RunOnce(n.TB.Context())
+	_, err := n.World.Memory.Log.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
@@ -90,8 +90,8 @@ func (n node) shown(user services.UserNumber) (unread, mentions int) {
 		document = n.Document(user)
 	}
 	sums := document.Conversations
-	n.World.Mirror.LearnHeads(n.TB.Context(), sums.ReadSide)
-	counted := n.World.Mirror.ReadSide(sums.ReadSide, n.Clock.Now())
+	n.World.Memory.Conversations.Learn(n.TB.Context(), sums.ReadSide)
+	counted := n.World.Memory.Conversations.ReadSide(sums.ReadSide, n.Clock.Now())
 	if !document.Ready || !counted.Known || sums.Unread < 0 || sums.Mentions < 0 {
 		n.TB.Fatalf("user %d: %+v, %+v", user, document, counted)
 	}

@@ -21,8 +21,8 @@ func (s *Service) Watch(ctx context.Context, user services.UserNumber, id servic
 	if _, err := s.One(ctx, user, id); err != nil {
 		return nil, err
 	}
-	moved, forget := s.Mirror.WatchHead(id)
-	s.Mirror.LearnHeads(ctx, []services.ReadSidePlace{{Conversation: id}})
+	moved, forget := s.Conversations.Watch(id)
+	s.Conversations.Learn(ctx, []services.ReadSidePlace{{Conversation: id}})
 	look := func(ctx context.Context, badges *services.Badges) (Change, error) {
 		state, err := s.One(ctx, user, id)
 		return Change{state, badges}, err

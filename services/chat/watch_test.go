@@ -55,14 +55,14 @@ func TestAWatcherSeesWhatIsSaidAndWhatChangesForHim(t *testing.T) {
 			return err
 		})
 	}
-	_, err = n.World.Mirror.RunOnce(t.Context())
+	_, err = n.World.Memory.Log.RunOnce(t.Context())
 	n.Must(err)
 	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 51 })
 	n.read(users[1], group, 0)
 	badges <- &services.Badges{Version: "2"}
 	next(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 && c.Badges.Version == "2" })
 	n.mustDo(n.AddMembers(users[0], group, n.Strangers(1)))
-	_, err = n.World.Mirror.RunOnce(t.Context())
+	_, err = n.World.Memory.Log.RunOnce(t.Context())
 	n.Must(err)
 	next(t, changes, func(c Change) bool { return c.State.Members == 3 })
 	n.mustDo(n.Quit(users[1], group), nil)
@@ -91,7 +91,7 @@ func TestAWatcherSeesThatWhatHeHasReadIsTakenBack(t *testing.T) {
 		_, _, err := tx.RecallMessage(ctx, elsewhere, users[0])
 		return err
 	})
-	_, err = n.World.Mirror.RunOnce(t.Context())
+	_, err = n.World.Memory.Log.RunOnce(t.Context())
 	n.Must(err)
 	next(t, changes, func(c Change) bool { return c.State.Revision == revision+2 })
 }

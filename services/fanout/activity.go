@@ -12,7 +12,7 @@ import (
 
 // activity is when users count as idle and dormant now, for all nodes.
 func (f *Fanout) activity() services.ActivityThresholds {
-	if thresholds, known := f.mirror.ActivityThresholds(); known {
+	if thresholds, known := f.activityMemory.Thresholds(); known {
 		return thresholds
 	}
 	return services.ActivityThresholds{IdleAfter: f.cfg.IdleAfter, DormantAfter: f.cfg.ActiveFor}
@@ -52,7 +52,7 @@ func (f *Fanout) putActivity(ctx context.Context, next services.ActivityThreshol
 		}
 		return mirror.AppendActivityChange(ctx, tx)
 	})
-	f.mirror.Wake()
+	f.activityMemory.Wake()
 	return err
 }
 

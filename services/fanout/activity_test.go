@@ -19,7 +19,7 @@ const oneDay = 24 * time.Hour
 func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 	w.TB.Helper()
 	w.Must(w.Fanout.SetActivity(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
-	_, err := w.Mirror.RunOnce(w.TB.Context())
+	_, err := w.Memory.Log.RunOnce(w.TB.Context())
 	w.Must(err)
 }
 
@@ -38,7 +38,7 @@ func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
 			t.Fatalf("before anything is set: %+v", got)
 		}
 		setActivity(w, 2*oneDay, 5*oneDay)
-		_, err := other.Mirror.RunOnce(t.Context())
+		_, err := other.Memory.Log.RunOnce(t.Context())
 		w.Must(err)
 		for name, node := range map[string]*fanout.Fanout{"this": w.Fanout, "another": other.Fanout} {
 			if got := node.Activity(); got.IdleAfter != 2*oneDay || got.DormantAfter != 5*oneDay {
@@ -57,7 +57,7 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 	start := func(w *fanouttest.World, idle time.Duration) services.ActivityThresholds {
 		node := w.AnotherNodeWith(w.Redis, func(cfg *fanout.Config) { cfg.IdleAfter = idle })
 		w.Must(node.Fanout.BeginActivity(t.Context()))
-		_, err := node.Mirror.RunOnce(t.Context())
+		_, err := node.Memory.Log.RunOnce(t.Context())
 		w.Must(err)
 		return node.Fanout.Activity()
 	}

@@ -21,13 +21,15 @@ import (
 
 // Config is what fan-out needs.
 type Config struct {
-	Jobs   *jobs.Engine // it has none of these kinds of jobs yet
-	Store  *store.Store
-	Redis  *rdb.Client
-	Mirror *mirror.Mirror
-	Clock  services.Clock
-	IDs    *services.IDClock
-	Log    *slog.Logger
+	Jobs          *jobs.Engine // it has none of these kinds of jobs yet
+	Store         *store.Store
+	Redis         *rdb.Client
+	Activity      *mirror.Activity
+	Announcements *mirror.Announcements
+	ShowMemory    *mirror.Shows
+	Clock         services.Clock
+	IDs           *services.IDClock
+	Log           *slog.Logger
 
 	Chunk     int           // followers a chunk job serves; 0 means 2,000
 	ActiveFor time.Duration // while no admin has set another: users not seen for longer are dormant; 0 means 30 days
@@ -46,13 +48,15 @@ type Config struct {
 type Fanout struct {
 	*jobs.Engine
 
-	store  *store.Store
-	redis  *rdb.Client
-	mirror *mirror.Mirror
-	clock  services.Clock
-	ids    *services.IDClock
-	log    *slog.Logger
-	cfg    Config
+	store          *store.Store
+	redis          *rdb.Client
+	activityMemory *mirror.Activity
+	announcements  *mirror.Announcements
+	showMemory     *mirror.Shows
+	clock          services.Clock
+	ids            *services.IDClock
+	log            *slog.Logger
+	cfg            Config
 
 	rebuilds singleflight.Group
 	slots    chan struct{} // of rebuilds
@@ -90,7 +94,7 @@ func New(cfg Config) *Fanout {
 		cfg.Rebuilds = 16
 	}
 	f := &Fanout{
-		store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
+		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, announcements: cfg.Announcements, showMemory: cfg.ShowMemory, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
 		Engine: cfg.Jobs, slots: make(chan struct{}, cfg.Rebuilds),
 	}
 	for _, kinds := range [][]jobs.Kind{

@@ -80,11 +80,11 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		if version(w, upcoming) != 1 || version(w, live) != 2 || version(w, over) != 3 || version(w, cancelled) != 0 {
 			t.Errorf("the versions are %d, %d, %d and %d", version(w, upcoming), version(w, live), version(w, over), version(w, cancelled))
 		}
-		if _, err := w.Mirror.RunOnce(t.Context()); err != nil {
+		if _, err := w.Memory.Log.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		count := func(user services.UserNumber, seen uint64) services.LiveCount {
-			return w.Mirror.CountLive(w.Document(user).Hosts, seen)
+			return w.Memory.Shows.CountLive(w.Document(user).Hosts, seen)
 		}
 		if got := count(users[1], 0); got.New != 1 || got.Sequence == 0 || got.Sequence != count(late, 0).Sequence {
 			t.Errorf("a follower has %+v shows to see", got)
@@ -204,7 +204,7 @@ func TestTheAuditKnowsBoards(t *testing.T) {
 	differed("a mark", "register B")
 	w.Server.Do("SET", key("r"), "x")
 	differed("a key of another type", "a key that cannot be read")
-	if _, err := w.Mirror.RunOnce(t.Context()); err != nil || w.Mirror.ShowsVersion() == 0 {
-		t.Errorf("memory is at version %d: %v", w.Mirror.ShowsVersion(), err)
+	if _, err := w.Memory.Log.RunOnce(t.Context()); err != nil || w.Memory.Shows.Version() == 0 {
+		t.Errorf("memory is at version %d: %v", w.Memory.Shows.Version(), err)
 	}
 }

@@ -53,7 +53,7 @@ func (f *Fanout) runStart(ctx context.Context, _ store.Job, id services.PostID) 
 	if err != nil || !started {
 		return err
 	}
-	return f.mirror.RefreshNotices(ctx)
+	return f.announcements.Refresh(ctx)
 }
 
 // start gives an announcement its place if its time has come and it has none: whatever was done with it since the job

@@ -214,7 +214,7 @@ func (f *Fanout) CloseShow(ctx context.Context, id services.PostID) error {
 		return err
 	}
 	f.Wake()
-	return f.mirror.RefreshShows(ctx)
+	return f.showMemory.Refresh(ctx)
 }
 
 // runRemind leaves a job for each of the next users who want to be told, and one for those after them, in the transaction in

@@ -187,7 +187,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 			t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}
 		// Memory knows of it, too.
-		if _, known, there := w.Mirror.ShowAt(late, w.Mirror.ShowsVersion()); known && there {
+		if _, known, there := w.Memory.Shows.ShowAt(late, w.Memory.Shows.Version()); known && there {
 			t.Error("boards still have the one that nobody started")
 		}
 		w.Agree(users...)

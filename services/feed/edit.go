@@ -50,7 +50,7 @@ func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Dra
 			if post.ID == 0 {
 				return nil // answered from the idempotency key
 			}
-			s.mirror.Keep(post)
+			s.posts.Keep(post.ID, post)
 			return s.fanout.CarryCopy(ctx, id)
 		},
 	}, nil

@@ -49,7 +49,7 @@ func TestAnEditKeepsThePlace(t *testing.T) {
 		if got := n.bodies(author); !slices.Equal(got, []string{"two", "mended"}) {
 			t.Errorf("the author sees %q", got)
 		}
-		if _, err := there.Mirror.RunOnce(t.Context()); err != nil {
+		if _, err := there.Memory.Log.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := there.bodies(reader); !slices.Equal(got, []string{"two", "mended"}) {

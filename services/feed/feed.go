@@ -20,12 +20,15 @@ import (
 
 // Config is what the service needs.
 type Config struct {
-	Store  *store.Store
-	Redis  *rdb.Client
-	Mirror *mirror.Mirror
-	Fanout *fanout.Fanout
-	IDs    *services.IDClock
-	Clock  services.Clock
+	Store    *store.Store
+	Redis    *rdb.Client
+	Posts    *mirror.Posts
+	Reader   *mirror.Reader
+	Pulled   *mirror.Pulled
+	InFlight *mirror.InFlight
+	Fanout   *fanout.Fanout
+	IDs      *services.IDClock
+	Clock    services.Clock
 	// Kinds are the kinds of posts that enter home feeds and count there; nil means posts alone. It holds for what is
 	// published from then on.
 	Kinds []services.PostKind
@@ -35,13 +38,16 @@ type Config struct {
 
 // Service knows posts and feeds. It is safe for concurrent use.
 type Service struct {
-	store  *store.Store
-	redis  *rdb.Client
-	mirror *mirror.Mirror
-	fanout *fanout.Fanout
-	ids    *services.IDClock
-	clock  services.Clock
-	kinds  []services.PostKind
+	store    *store.Store
+	redis    *rdb.Client
+	posts    *mirror.Posts
+	reader   *mirror.Reader
+	pulled   *mirror.Pulled
+	inFlight *mirror.InFlight
+	fanout   *fanout.Fanout
+	ids      *services.IDClock
+	clock    services.Clock
+	kinds    []services.PostKind
 
 	buildWait time.Duration
 }
@@ -56,7 +62,7 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		buildWait: cfg.BuildWait,
-		store:     cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, kinds: cfg.Kinds,
+		store:     cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock, kinds: cfg.Kinds,
 	}
 }
 
@@ -104,7 +110,7 @@ func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.U
 
 // Post reads one post. NOT_FOUND when it never was or is deleted.
 func (s *Service) Post(ctx context.Context, id services.PostID) (services.Post, error) {
-	posts, _, err := s.mirror.Read(ctx, []services.PostID{id}, nil)
+	posts, _, err := s.reader.Read(ctx, []services.PostID{id}, nil)
 	if err != nil {
 		return services.Post{}, err
 	}

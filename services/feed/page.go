@@ -91,9 +91,9 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 	if named > 0 {
 		sought = append(ids, named)
 	}
-	posts, users, err := s.mirror.Read(ctx, sought, authors)
+	posts, users, err := s.reader.Read(ctx, sought, authors)
 	if named > 0 && services.IsUnavailable(err) {
-		posts, users, err = s.mirror.Read(ctx, ids, authors)
+		posts, users, err = s.reader.Read(ctx, ids, authors)
 	} else if _, there := posts[named]; err == nil && named > 0 && !there {
 		err = services.Errorf(services.NotFound, "lastId: there is no %s", services.GlobalID(services.PostType, named.String()))
 	}
@@ -125,8 +125,8 @@ func (s *Service) raw(ctx context.Context, reader services.UserNumber, before se
 	if len(inbox.Pulled) == 0 {
 		return merged(inbox, nil, before, limit), nil
 	}
-	s.mirror.LearnPulled(ctx, inbox.Pulled)
-	pulled, known := s.mirror.Pulled(inbox.Pulled)
+	s.pulled.Learn(ctx, inbox.Pulled)
+	pulled, known := s.pulled.Of(inbox.Pulled)
 	if !known {
 		if page, err := s.rawFacts(ctx, reader, before, limit, false); err == nil {
 			return page, nil
@@ -170,7 +170,7 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserNumber, befo
 // slow fan-out is never seen: not in the list and not in the number.
 func (s *Service) first(ctx context.Context, reader services.UserNumber, limit int) (rawPage, error) {
 	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
-	unfinished := s.mirror.Unfinished()
+	unfinished := s.inFlight.List()
 	if err != nil || page.Facts || len(unfinished) == 0 {
 		return page, err
 	}

@@ -93,9 +93,9 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*jobs.Comman
 			if post.ID == 0 {
 				return nil // answered from the idempotency key
 			}
-			s.mirror.Keep(post)
+			s.posts.Keep(post.ID, post)
 			if post.Pull {
-				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: post.ID}, pulled)
+				s.pulled.Changed(mirror.PullChange{Author: author, Post: post.ID}, pulled)
 			}
 			if post.OffFeed {
 				return nil
@@ -212,9 +212,9 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *jobs.C
 			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.RemoveJob(id))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
-			s.mirror.PostChanged(id, changedAt)
+			s.posts.Changed(id, changedAt)
 			if pulled > 0 {
-				s.mirror.PulledChanged(mirror.PullChange{Author: author, Post: id, Deleted: true}, pulled)
+				s.pulled.Changed(mirror.PullChange{Author: author, Post: id, Deleted: true}, pulled)
 			}
 			return s.fanout.DropOwn(ctx, author, id)
 		},

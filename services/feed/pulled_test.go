@@ -16,7 +16,7 @@ import (
 func (n node) settle() {
 	n.TB.Helper()
 	n.Quiet(n.fan)
-	_, err := n.Mirror.RunOnce(n.TB.Context())
+	_, err := n.Memory.Log.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
@@ -220,7 +220,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 		stranger := n.Users(1)[0]
 		shows := func(what string, reader services.UserNumber, want ...services.PostID) {
 			t.Helper()
-			_, err := n.Mirror.RunOnce(t.Context())
+			_, err := n.Memory.Log.RunOnce(t.Context())
 			n.Must(err)
 			page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
 			if err != nil || !slices.Equal(places(page), want) || n.Document(reader).FeedCount != len(want) {
@@ -235,13 +235,13 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 		shows("who does not follow", stranger)
 		second, gone := n.publish(author, "waits too"), n.publish(author, "does not stay")
 		n.Clock.Advance(time.Second)
-		_, err := n.Mirror.RunOnce(t.Context())
+		_, err := n.Memory.Log.RunOnce(t.Context())
 		n.Must(err)
 		n.Must(n.do(n.Service.Delete(author, gone)))
 		shows("one deleted", reader, second, first)
 		n.Quiet(n.fan)
 		shows("and when they have come", reader, second, first)
-		if left := n.Mirror.Unfinished(); len(left) > 0 {
+		if left := n.Memory.InFlight.List(); len(left) > 0 {
 			t.Errorf("unfinished are %v", left)
 		}
 		n.Agree(author, reader, stranger)
@@ -263,7 +263,7 @@ func TestAnUnfinishedFanoutIsNotSeen(t *testing.T) {
 			}
 			return mirror.FanoutChange{UnfinishedFanout: one}.Append(ctx, tx)
 		})
-		_, err := n.Mirror.RunOnce(t.Context())
+		_, err := n.Memory.Log.RunOnce(t.Context())
 		n.Must(err)
 	}
 	shows := func(what string, want ...services.PostID) {

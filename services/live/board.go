@@ -114,7 +114,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserNumber, ask Ask
 // freeze makes a session of the board as it is now, with all hosts of a list on it.
 func (s *Service) freeze(former Session, hosts []services.FollowedAuthor) Session {
 	session := former
-	session.Version, session.Made = s.mirror.ShowsVersion(), s.ids.Next()
+	session.Version, session.Made = s.shows.Version(), s.ids.Next()
 	for _, host := range hosts {
 		// Another node's clock may be ahead, and who is followed already is on the board.
 		session.Made = max(session.Made, host.Since)
@@ -133,7 +133,7 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, view v
 	for i, line := range page.Lines {
 		hosts[i] = line.Show.Host
 	}
-	users, err := s.mirror.ReadHosts(ctx, hosts)
+	users, err := s.reader.ReadHosts(ctx, hosts)
 	if err != nil {
 		return Board{}, err
 	}
@@ -149,7 +149,7 @@ func (s *Service) cut(ctx context.Context, session Session, view view, after ser
 	hosts := session.hosts(view.hosts)
 	var p part
 	if !after.Replay {
-		p.Active, p.More = s.mirror.ActiveAt(hosts, session.Version, after, first+1)
+		p.Active, p.More = s.shows.ActiveAt(hosts, session.Version, after, first+1)
 		after = services.ShowPlace{}
 	}
 	if p.More || len(p.Active) > first || len(hosts) == 0 {
@@ -189,12 +189,12 @@ const allReplays = 2 * services.Retention
 // over so many is at its end.
 func (s *Service) known(session Session, hosts []services.FollowedAuthor, after services.ShowPlace, first int) (known source) {
 	if after.ID != 0 {
-		all, _ := s.mirror.ReplaysAt(hosts, session.Version, services.ShowPlace{}, services.Retention+1)
+		all, _ := s.shows.ReplaysAt(hosts, session.Version, services.ShowPlace{}, services.Retention+1)
 		if len(all) > services.Retention {
 			known.Floor = all[services.Retention].Place()
 		}
 	}
-	shows, more := s.mirror.ReplaysAt(hosts, session.Version, after, first+1)
+	shows, more := s.shows.ReplaysAt(hosts, session.Version, after, first+1)
 	known.More, known.Lines = more, make([]line, len(shows))
 	for i, show := range shows {
 		known.Lines[i] = lineOf(show)
@@ -217,7 +217,7 @@ func (s *Service) atSession(ctx context.Context, list source, session Session, h
 	var lines []line
 	var unknown []services.PostID
 	for _, one := range list.Lines {
-		show, known, there := s.mirror.ShowAt(one.Place.ID, session.Version)
+		show, known, there := s.shows.ShowAt(one.Place.ID, session.Version)
 		switch {
 		case !on[one.Host] || known && !there:
 			continue
@@ -228,7 +228,7 @@ func (s *Service) atSession(ctx context.Context, list source, session Session, h
 		}
 		lines = append(lines, one)
 	}
-	shows, err := s.mirror.Shows(ctx, unknown)
+	shows, err := s.shows.Shows(ctx, unknown)
 	if err != nil {
 		return list, err
 	}

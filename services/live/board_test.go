@@ -22,7 +22,7 @@ type hall struct {
 }
 
 func newHall(w *fanouttest.World, change func(*Config)) hall {
-	cfg := Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock, BuildWait: 10 * time.Second}
+	cfg := Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock, BuildWait: 10 * time.Second}
 	if change != nil {
 		change(&cfg)
 	}
@@ -45,7 +45,7 @@ func (h hall) later() {
 	h.TB.Helper()
 	h.Clock.Advance(time.Second)
 	h.Work(h.Fanout)
-	h.Must(h.Mirror.RefreshShows(h.TB.Context()))
+	h.Must(h.Memory.Shows.Refresh(h.TB.Context()))
 }
 
 func shown(board Board) (list []services.PostID) {
@@ -117,7 +117,7 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	w.Server.Kill()
 	w.End(live)
 	h.Clock.Advance(time.Second)
-	h.Must(h.Mirror.RefreshShows(t.Context()))
+	h.Must(h.Memory.Shows.Refresh(t.Context()))
 	if got, end := h.walk(viewer, h.page(viewer, Ask{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
 		t.Errorf("without Redis the board is %v, %q", got, end)
 	}
@@ -307,7 +307,7 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 		for _, step := range []struct {
 			text *string
 			want uint64
-		}{{&text, session.Version}, {nil, h.Mirror.ShowsVersion()}, {&text, h.Mirror.ShowsVersion()}} {
+		}{{&text, session.Version}, {nil, h.Memory.Shows.Version()}, {&text, h.Memory.Shows.Version()}} {
 			cmd, err := h.boards.MarkSeen(t.Context(), viewer, step.text)
 			h.Must(err)
 			h.Must(h.Fanout.Commit(t.Context(), cmd)[0])
@@ -315,7 +315,7 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 				t.Errorf("after %v the mark is %d, want %d", step.text, got, step.want)
 			}
 		}
-		if got := h.Mirror.LiveSince(w.Document(viewer).Hosts, session.Version); len(got) != 1 || got[0].ID != two {
+		if got := h.Memory.Shows.LiveSince(w.Document(viewer).Hosts, session.Version); len(got) != 1 || got[0].ID != two {
 			t.Errorf("after the session's mark there would be %v", got)
 		}
 	})

@@ -21,7 +21,8 @@ import (
 type Config struct {
 	Store  *store.Store
 	Redis  *rdb.Client
-	Mirror *mirror.Mirror
+	Reader *mirror.Reader
+	Shows  *mirror.Shows
 	Fanout *fanout.Fanout
 	IDs    *services.IDClock
 	Clock  services.Clock
@@ -36,7 +37,8 @@ type Config struct {
 type Service struct {
 	store  *store.Store
 	redis  *rdb.Client
-	mirror *mirror.Mirror
+	reader *mirror.Reader
+	shows  *mirror.Shows
 	fanout *fanout.Fanout
 	ids    *services.IDClock
 	clock  services.Clock
@@ -59,7 +61,7 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		buildWait: cfg.BuildWait,
-		store:     cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
+		store:     cfg.Store, redis: cfg.Redis, reader: cfg.Reader, shows: cfg.Shows, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock,
 		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
 	}
 }

@@ -72,5 +72,5 @@ func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) 
 	if facts {
 		return s.store.Shows(ctx, ids)
 	}
-	return s.mirror.Shows(ctx, ids)
+	return s.shows.Shows(ctx, ids)
 }

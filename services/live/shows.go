@@ -34,7 +34,7 @@ func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *
 			show, err = s.fanout.AddShow(ctx, tx, show)
 			return []string{show.GlobalID()}, err
 		},
-		AfterCommit: s.mirror.RefreshShows, CoalesceKey: ownShows,
+		AfterCommit: s.shows.Refresh, CoalesceKey: ownShows,
 	}
 }
 
@@ -106,7 +106,7 @@ func (s *Service) change(name string, host services.UserNumber, id services.Post
 			_, err = s.fanout.ChangeShow(ctx, tx, before, after)
 			return []string{after.GlobalID()}, err
 		},
-		AfterCommit: s.mirror.RefreshShows, CoalesceKey: ownShows,
+		AfterCommit: s.shows.Refresh, CoalesceKey: ownShows,
 	}
 }
 

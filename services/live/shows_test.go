@@ -25,7 +25,7 @@ type stage struct {
 }
 
 func newStage(w *fanouttest.World) stage {
-	return stage{w, New(Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
+	return stage{w, New(Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
 }
 
 // do commits a command a little later than the one before.
@@ -136,7 +136,7 @@ func TestTheLifeOfAShow(t *testing.T) {
 			if after.Version != want {
 				t.Errorf("%s: the version is %d, want %d", cmd.Name, after.Version, want)
 			}
-			if version := w.Mirror.ShowsVersion(); version != step.version {
+			if version := w.Memory.Shows.Version(); version != step.version {
 				t.Errorf("%s: memory is at %d, want %d", cmd.Name, version, step.version)
 			}
 		}
@@ -219,8 +219,8 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		if len(history) != 1 || history[0].Show != ids[1] || history[0].Until != 2 || history[0].Status != services.ShowCancelled {
 			t.Errorf("what was over came from nowhere: %+v", history)
 		}
-		w.Must(w.Mirror.RefreshShows(t.Context()))
-		if _, known, there := w.Mirror.ShowAt(ids[1], 1); !known || there {
+		w.Must(w.Memory.Shows.Refresh(t.Context()))
+		if _, known, there := w.Memory.Shows.ShowAt(ids[1], 1); !known || there {
 			t.Errorf("at version 1 the replay is known %v, there %v", known, there)
 		}
 	})

@@ -44,7 +44,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserNumber, session
 	if err := s.reach(ctx, start.field, start.session); err != nil {
 		return nil, err
 	}
-	w := &watcher{service: s, viewer: viewer, device: DeviceHash(device), session: start.session, hosts: s.mirror.WatchHosts()}
+	w := &watcher{service: s, viewer: viewer, device: DeviceHash(device), session: start.session, hosts: s.shows.WatchHosts()}
 	changes := make(chan Change)
 	go func() {
 		defer close(changes)
@@ -117,7 +117,7 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 	if w.behind(badges) {
 		return change, push.ErrBehind
 	}
-	moves := s.mirror.MovedSince(w.session.hosts(w.view.hosts), w.session.Version)
+	moves := s.shows.MovedSince(w.session.hosts(w.view.hosts), w.session.Version)
 	others, older := w.newHosts()
 	moves = append(moves, others...)
 	change.Difference = difference(moves)
@@ -133,7 +133,7 @@ const badgesWithin = 500 * time.Millisecond
 // that both are told together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
-	if w.service.mirror.CountLive(w.view.hosts, 0).Sequence <= badges.LiveSequence {
+	if w.service.shows.CountLive(w.view.hosts, 0).Sequence <= badges.LiveSequence {
 		w.waits = time.Time{}
 		return false
 	}
@@ -189,9 +189,9 @@ func (w *watcher) newHosts() (moves []mirror.ShowMove, older int) {
 	if len(since) == 0 {
 		return nil, 0
 	}
-	m := w.service.mirror
-	active, _ := m.ActiveAt(since, m.ShowsVersion(), services.ShowPlace{}, services.Retention)
-	replays, _ := m.ReplaysAt(since, m.ShowsVersion(), services.ShowPlace{}, services.Retention)
+	m := w.service.shows
+	active, _ := m.ActiveAt(since, m.Version(), services.ShowPlace{}, services.Retention)
+	replays, _ := m.ReplaysAt(since, m.Version(), services.ShowPlace{}, services.Retention)
 	for _, show := range slices.Concat(active, replays) {
 		switch {
 		case show.Status != services.ShowReplay || show.Version > w.session.Version:

@@ -13,24 +13,41 @@ import (
 // read anew.
 const LogActivity = "activity"
 
-// activity holds the thresholds that this node goes by; nil before they were read.
-type activity struct {
-	thresholds atomic.Pointer[services.ActivityThresholds]
+// ActivityFacts is what SQL knows of the activity thresholds.
+type ActivityFacts interface {
+	ActivityThresholds(ctx context.Context) (thresholds services.ActivityThresholds, set bool, err error)
 }
 
-// ActivityThresholds are when users count as idle and dormant. known is false before this node has read them.
-func (m *Mirror) ActivityThresholds() (thresholds services.ActivityThresholds, known bool) {
-	held := m.activity.thresholds.Load()
+// Activity is this node's memory of the activity thresholds. It is safe for concurrent use.
+type Activity struct {
+	facts      ActivityFacts
+	log        *changelog.Follower
+	thresholds atomic.Pointer[services.ActivityThresholds] // nil before they were read
+}
+
+// NewActivity makes an empty memory that follows the log.
+func NewActivity(log *changelog.Follower, facts ActivityFacts) *Activity {
+	a := &Activity{facts: facts, log: log}
+	log.Register(changelog.Kind{Name: LogActivity, Load: a.load})
+	return a
+}
+
+// Wake makes this node read the thresholds soon: they were set.
+func (a *Activity) Wake() { a.log.Wake() }
+
+// Thresholds are when users count as idle and dormant. known is false before this node has read them.
+func (a *Activity) Thresholds() (thresholds services.ActivityThresholds, known bool) {
+	held := a.thresholds.Load()
 	if held == nil {
 		return thresholds, false
 	}
 	return *held, true
 }
 
-func (m *Mirror) loadActivity(ctx context.Context) error {
-	thresholds, set, err := m.facts.ActivityThresholds(ctx)
+func (a *Activity) load(ctx context.Context) error {
+	thresholds, set, err := a.facts.ActivityThresholds(ctx)
 	if err == nil && set {
-		m.activity.thresholds.Store(&thresholds)
+		a.thresholds.Store(&thresholds)
 	}
 	return err
 }

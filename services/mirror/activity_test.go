@@ -17,12 +17,12 @@ func (e *engines) ActivityThresholds(context.Context) (thresholds services.Activ
 func TestActivityThresholdsFollowTheLog(t *testing.T) {
 	e := newEngines()
 	m := newMirror(e)
-	catchUp := func() { _, _ = m.RunOnce(t.Context()) } // what SQL refuses is tried again
-	if _, known := m.ActivityThresholds(); known {
+	catchUp := func() { _, _ = m.Log.RunOnce(t.Context()) } // what SQL refuses is tried again
+	if _, known := m.Activity.Thresholds(); known {
 		t.Error("thresholds are known before they were read")
 	}
 	catchUp()
-	if _, known := m.ActivityThresholds(); known {
+	if _, known := m.Activity.Thresholds(); known {
 		t.Error("thresholds are known that nobody has set")
 	}
 	set := func(idle time.Duration) {
@@ -32,20 +32,20 @@ func TestActivityThresholdsFollowTheLog(t *testing.T) {
 	for _, idle := range []time.Duration{time.Hour, 3 * time.Hour} {
 		set(idle)
 		catchUp()
-		if got, known := m.ActivityThresholds(); !known || got != e.activity {
+		if got, known := m.Activity.Thresholds(); !known || got != e.activity {
 			t.Errorf("%+v, %v: want %+v", got, known, e.activity)
 		}
 	}
-	held, _ := m.ActivityThresholds()
+	held, _ := m.Activity.Thresholds()
 	set(5 * time.Hour)
 	e.sqlDown = errors.New("away")
 	catchUp()
-	if got, known := m.ActivityThresholds(); !known || got != held {
+	if got, known := m.Activity.Thresholds(); !known || got != held {
 		t.Errorf("without SQL: %+v, %v: want what was known, %+v", got, known, held)
 	}
 	e.sqlDown = nil
 	catchUp()
-	if got, _ := m.ActivityThresholds(); got != e.activity {
+	if got, _ := m.Activity.Thresholds(); got != e.activity {
 		t.Errorf("SQL is back: %+v: want %+v", got, e.activity)
 	}
 }

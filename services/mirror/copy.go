@@ -57,32 +57,32 @@ func (c *copying) take() (posts []services.PostID, users []services.UserNumber) 
 }
 
 // copyAtTurn copies what the loop has not.
-func (m *Mirror) copyAtTurn(ctx context.Context) error {
-	m.copyOnce(ctx)
+func (r *Reader) copyAtTurn(ctx context.Context) error {
+	r.copyOnce(ctx)
 	return nil
 }
 
 // runCopying copies until ctx ends.
-func (m *Mirror) runCopying(ctx context.Context) {
+func (r *Reader) runCopying(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.copy.wakeUp:
-			m.copyOnce(ctx)
+		case <-r.copy.wakeUp:
+			r.copyOnce(ctx)
 		}
 	}
 }
 
 // copyOnce puts into Redis what waits for it, as memory has it now: of what has changed since it was read nothing is put.
-func (m *Mirror) copyOnce(ctx context.Context) {
-	ids, numbers := m.copy.take()
+func (r *Reader) copyOnce(ctx context.Context) {
+	ids, numbers := r.copy.take()
 	if len(ids)+len(numbers) == 0 {
 		return
 	}
-	posts, _ := m.posts.GetAll(ids)
-	users, _ := m.users.GetAll(numbers)
-	if err := m.copies.PutCopies(ctx, slices.Collect(maps.Values(posts)), slices.Collect(maps.Values(users))); err != nil {
-		m.log.Debug("copies were not written to Redis", "error", err)
+	posts, _ := r.posts.GetAll(ids)
+	users, _ := r.people.GetAll(numbers)
+	if err := r.copies.PutCopies(ctx, slices.Collect(maps.Values(posts)), slices.Collect(maps.Values(users))); err != nil {
+		r.log.Debug("copies were not written to Redis", "error", err)
 	}
 }

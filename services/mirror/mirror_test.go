@@ -155,17 +155,17 @@ func pick[K comparable, V any](from map[K]V, keys []K) map[K]V {
 	return found
 }
 
-func newMirror(e *engines) *Mirror {
-	return New(Config{Facts: e, Copies: e, Log: slog.New(slog.DiscardHandler), Poll: time.Hour})
+func newMirror(e *engines) *Memories {
+	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Poll: time.Hour})
 }
 
 func post(id services.PostID, changed int) services.Post {
 	return services.Post{ID: id, Author: 7, Body: "body", UpdatedAt: at(changed)}
 }
 
-func read(t *testing.T, m *Mirror, ids ...services.PostID) map[services.PostID]services.Post {
+func read(t *testing.T, m *Memories, ids ...services.PostID) map[services.PostID]services.Post {
 	t.Helper()
-	posts, _, err := m.Read(t.Context(), ids, nil)
+	posts, _, err := m.Reader.Read(t.Context(), ids, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,14 +177,14 @@ func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
 	e.posts[1], e.posts[2], e.copied[2] = post(1, 1), post(2, 1), post(2, 1)
 	e.users[7] = services.User{Number: 7, Key: "g", UpdatedAt: at(1)}
 	m := newMirror(e)
-	posts, users, err := m.Read(t.Context(), []services.PostID{1, 2, 3}, []services.UserNumber{7})
+	posts, users, err := m.Reader.Read(t.Context(), []services.PostID{1, 2, 3}, []services.UserNumber{7})
 	if err != nil || len(posts) != 2 || users[7].Key != "g" {
 		t.Fatalf("got %v, %v, %v", posts, users, err)
 	}
 	if e.put != 0 {
 		t.Errorf("the answer waited for %d copies", e.put)
 	}
-	m.copyOnce(t.Context())
+	m.Reader.copyOnce(t.Context())
 	if e.redisCalls != 1 || e.sqlPosts != 2 || e.sqlUsers != 1 || e.put != 2 {
 		t.Errorf("Redis was asked %d times, SQL for %d posts and %d users, %d copies put", e.redisCalls, e.sqlPosts, e.sqlUsers, e.put)
 	}
@@ -204,7 +204,7 @@ func TestReadsWithoutRedis(t *testing.T) {
 func TestReadSaysThatSQLIsAway(t *testing.T) {
 	e := newEngines()
 	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
-	if _, _, err := newMirror(e).Read(t.Context(), []services.PostID{1}, nil); !services.IsUnavailable(err) {
+	if _, _, err := newMirror(e).Reader.Read(t.Context(), []services.PostID{1}, nil); !services.IsUnavailable(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestTheLogTakesOutWhatChanged(t *testing.T) {
 	e.posts[1], e.posts[2] = post(1, 1), post(2, 1)
 	e.log = []store.LogEntry{{Kind: LogPost, Version: 1, At: at(1), Key: services.PostID(9).String()}}
 	m := newMirror(e)
-	if changes, err := m.RunOnce(t.Context()); changes != 0 || err != nil {
+	if changes, err := m.Log.RunOnce(t.Context()); changes != 0 || err != nil {
 		t.Fatalf("the first turn found %d changes, %v: memory was empty", changes, err)
 	}
 	read(t, m, 1, 2)
@@ -222,7 +222,7 @@ func TestTheLogTakesOutWhatChanged(t *testing.T) {
 	deleted.Deleted = true
 	e.posts[1] = deleted
 	e.log = append(e.log, store.LogEntry{Kind: LogPost, Version: 2, At: at(5), Key: services.PostID(1).String()})
-	if changes, err := m.RunOnce(t.Context()); changes != 1 || err != nil {
+	if changes, err := m.Log.RunOnce(t.Context()); changes != 1 || err != nil {
 		t.Fatalf("%d changes, %v", changes, err)
 	}
 	asked := e.sqlPosts
@@ -239,22 +239,22 @@ func TestProfilesFollowTheLog(t *testing.T) {
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "old", UpdatedAt: at(1)}
 	m := newMirror(e)
 	name := func() string {
-		_, users, err := m.Read(t.Context(), nil, []services.UserNumber{7})
+		_, users, err := m.Reader.Read(t.Context(), nil, []services.UserNumber{7})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return users[7].Name
 	}
-	if _, err := m.RunOnce(t.Context()); err != nil || name() != "old" {
+	if _, err := m.Log.RunOnce(t.Context()); err != nil || name() != "old" {
 		t.Fatal(err)
 	}
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: at(2)}
 	e.log = append(e.log, store.LogEntry{Kind: LogProfile, Version: 1, At: at(2), Key: UserNumberText(7)})
-	if _, err := m.RunOnce(t.Context()); err != nil || name() != "new" {
+	if _, err := m.Log.RunOnce(t.Context()); err != nil || name() != "new" {
 		t.Errorf("the name is %q, %v", name(), err)
 	}
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "newer", UpdatedAt: at(3)}
-	if m.ProfileChanged(7, at(3)); name() != "newer" {
+	if m.People.Changed(7, at(3)); name() != "newer" {
 		t.Errorf("one's own change is not seen at once: %q", name())
 	}
 }
@@ -263,8 +263,8 @@ func TestOnesOwnDeletionIsSeenAtOnce(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
 	m := newMirror(e)
-	m.Keep(post(1, 1))
-	if m.PostChanged(1, at(2)); e.sqlPosts != 0 {
+	m.Posts.Keep(1, post(1, 1))
+	if m.Posts.Changed(1, at(2)); e.sqlPosts != 0 {
 		t.Fatal("SQL was asked too early")
 	}
 	gone := post(1, 2)
@@ -280,12 +280,12 @@ func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
 	m := newMirror(e)
-	if _, err := m.RunOnce(t.Context()); err != nil {
+	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
 	e.log = []store.LogEntry{{Kind: LogPost, Version: 50, At: at(9), Key: services.PostID(2).String()}}
-	if _, err := m.RunOnce(t.Context()); err != nil {
+	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	asked := e.redisCalls
@@ -298,12 +298,12 @@ func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
 	m := newMirror(e)
-	if _, err := m.RunOnce(t.Context()); err != nil {
+	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
 	e.sqlDown = errors.New("away")
-	if _, err := m.RunOnce(t.Context()); err == nil {
+	if _, err := m.Log.RunOnce(t.Context()); err == nil {
 		t.Error("the log could not be read, and nobody says so")
 	}
 	if posts := read(t, m, 1); len(posts) != 1 {
@@ -316,18 +316,18 @@ func TestNumbers(t *testing.T) {
 	e.users[7] = services.User{Number: 7, Key: "g"}
 	m := newMirror(e)
 	for range 3 {
-		if number, ok, err := m.Number(t.Context(), "g"); number != 7 || !ok || err != nil {
+		if number, ok, err := m.People.Number(t.Context(), "g"); number != 7 || !ok || err != nil {
 			t.Fatalf("got %d, %t, %v", number, ok, err)
 		}
 	}
 	if e.sqlUsers != 1 {
 		t.Errorf("SQL was asked %d times", e.sqlUsers)
 	}
-	if _, ok, err := m.Number(t.Context(), "nobody"); ok || err != nil {
+	if _, ok, err := m.People.Number(t.Context(), "nobody"); ok || err != nil {
 		t.Errorf("nobody: %t, %v", ok, err)
 	}
-	m.KeepNumber("nobody", 8)
-	if number, ok, _ := m.Number(t.Context(), "nobody"); number != 8 || !ok {
+	m.People.KeepNumber("nobody", 8)
+	if number, ok, _ := m.People.Number(t.Context(), "nobody"); number != 8 || !ok {
 		t.Errorf("kept: %d, %t", number, ok)
 	}
 	for _, text := range []string{"", "-1", "x", "4294967296"} {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -17,8 +18,18 @@ const (
 	pulledBatch = 200                     // authors in one SELECT
 )
 
-// pulled are the newest posts of the authors whose posts nobody writes into inboxes. Every node has all of them.
-type pulled struct {
+// PulledFacts is what SQL knows of pulled posts.
+type PulledFacts interface {
+	PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error)
+	PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]store.PulledPosts, error)
+}
+
+// Pulled is this node's memory of the newest posts of the authors whose posts nobody writes into inboxes: of all of them. It is
+// safe for concurrent use.
+type Pulled struct {
+	facts PulledFacts
+	log   *slog.Logger
+
 	mu      sync.RWMutex
 	authors map[services.UserNumber]*pulledAuthor
 	early   map[uint64]PullChange // by version: this node's own changes that no author's version has reached yet
@@ -41,44 +52,65 @@ type PulledPosts struct {
 	Floor services.PostID // the newest that is older than these, 0 when there is none
 }
 
-func newPulled(f *changelog.Follower) pulled {
-	return pulled{
+// NewPulled makes an empty memory that follows the log.
+func NewPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
+	p := &Pulled{
+		facts: facts, log: log.Logger(),
 		authors: map[services.UserNumber]*pulledAuthor{}, early: map[uint64]PullChange{},
-		wanted: map[services.UserNumber]struct{}{}, readers: changelog.NewReaders[services.UserNumber](f),
+		wanted: map[services.UserNumber]struct{}{}, readers: changelog.NewReaders[services.UserNumber](log),
 	}
+	log.Register(changelog.Kind{Name: LogPull, Load: p.load, Apply: changelog.Each(p.apply)})
+	log.RegisterTurn(changelog.Turn{Name: "pulled posts", When: changelog.AfterLook, Run: p.readWanted})
+	log.RegisterStream(changelog.Stream{Learned: p.learned, Unfollow: p.readers.Unfollow})
+	return p
 }
 
-// LearnPulled reads the authors of whom nothing is known yet, in one SELECT for each 200: rarely any, because all that there
+// Follow says which authors are in the badges of a user who is watched here: see changelog.Readers.
+func (p *Pulled) Follow(user services.UserNumber, authors []services.FollowedAuthor) {
+	p.readers.Follow(user, len(authors), func(i int) services.UserNumber { return authors[i].Author })
+}
+
+func (p *Pulled) learned(users []services.UserNumber, sums []uint64) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	p.readers.Each(users, func(i int, author services.UserNumber) {
+		if known := p.authors[author]; known != nil {
+			sums[i] += known.sequence()
+		}
+	})
+}
+
+// Learn reads the authors of whom nothing is known yet, in one SELECT for each 200: rarely any, because all that there
 // are were read at the start. When SQL does not answer, what is read from memory says so.
-func (m *Mirror) LearnPulled(ctx context.Context, lists ...[]services.FollowedAuthor) {
+func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) {
 	missing := map[services.UserNumber]struct{}{}
-	m.pulled.mu.RLock()
+	p.mu.RLock()
 	for _, list := range lists {
 		for _, author := range list {
-			if m.pulled.authors[author.Author] == nil {
+			if p.authors[author.Author] == nil {
 				missing[author.Author] = struct{}{}
 			}
 		}
 	}
-	m.pulled.mu.RUnlock()
+	p.mu.RUnlock()
 	if len(missing) == 0 {
 		return
 	}
 	authors := slices.Sorted(maps.Keys(missing))
-	if err := m.readPulled(ctx, authors); err != nil {
-		m.pulled.want(authors)
+	if err := p.read(ctx, authors); err != nil {
+		p.want(authors)
 		if ctx.Err() == nil {
-			m.log.Warn("the posts of authors with a huge audience could not be read", "error", err)
+			p.log.Warn("the posts of authors with a huge audience could not be read", "error", err)
 		}
 	}
 }
 
-// CountPulled counts the posts of the authors that are newer than what the reader has seen and than his follows.
-func (m *Mirror) CountPulled(authors []services.FollowedAuthor, seen services.PostID) (count services.PulledCount) {
-	m.pulled.mu.RLock()
-	defer m.pulled.mu.RUnlock()
+// Count counts the posts of the authors that are newer than what the reader has seen and than their follows.
+func (p *Pulled) Count(authors []services.FollowedAuthor, seen services.PostID) (count services.PulledCount) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
 	for _, author := range authors {
-		known := m.pulled.authors[author.Author]
+		known := p.authors[author.Author]
 		if known == nil {
 			count.Behind = true
 			continue
@@ -92,14 +124,14 @@ func (m *Mirror) CountPulled(authors []services.FollowedAuthor, seen services.Po
 	return count
 }
 
-// Pulled are the posts of the authors. known is false when of some nothing is known.
-func (m *Mirror) Pulled(authors []services.FollowedAuthor) (list []PulledPosts, known bool) {
+// Of lists the posts of the authors. known is false when of some nothing is known.
+func (p *Pulled) Of(authors []services.FollowedAuthor) (list []PulledPosts, known bool) {
 	known = true
 	list = make([]PulledPosts, 0, len(authors))
-	m.pulled.mu.RLock()
-	defer m.pulled.mu.RUnlock()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
 	for _, author := range authors {
-		if one := m.pulled.authors[author.Author]; one != nil {
+		if one := p.authors[author.Author]; one != nil {
 			list = append(list, PulledPosts{FollowedAuthor: author, Posts: one.posts, Floor: one.floor})
 		} else {
 			known = false
@@ -108,58 +140,58 @@ func (m *Mirror) Pulled(authors []services.FollowedAuthor) (list []PulledPosts, 
 	return list, known
 }
 
-// PulledChanged lets this node see its own change of a pulled post at once, before the log brings it with its version.
-func (m *Mirror) PulledChanged(change PullChange, version uint64) {
-	m.pulled.applyOwn(change, version)
-	m.pulled.readers.Notify()
+// Changed lets this node see its own change of a pulled post at once, before the log brings it with its version.
+func (p *Pulled) Changed(change PullChange, version uint64) {
+	p.applyOwn(change, version)
+	p.readers.Notify()
 }
 
-func (m *Mirror) applyPull(entry changelog.Entry) {
+func (p *Pulled) apply(entry changelog.Entry) {
 	change, err := ParsePullChange(entry)
 	if err != nil {
-		m.log.Error("a change of pulled posts cannot be read", "error", err)
+		p.log.Error("a change of pulled posts cannot be read", "error", err)
 		return
 	}
-	m.pulled.applyLogged(change, entry.Version)
+	p.applyLogged(change, entry.Version)
 }
 
-// loadPulled reads the newest posts of all authors who ever had a pulled one.
-func (m *Mirror) loadPulled(ctx context.Context) error {
+// load reads the newest posts of all authors who ever had a pulled one.
+func (p *Pulled) load(ctx context.Context) error {
 	for after := services.UserNumber(0); ; {
-		authors, err := m.facts.PullAuthors(ctx, after, pulledBatch)
+		authors, err := p.facts.PullAuthors(ctx, after, pulledBatch)
 		if err != nil || len(authors) == 0 {
 			return err
 		}
-		if err := m.readPulled(ctx, authors); err != nil {
+		if err := p.read(ctx, authors); err != nil {
 			return err
 		}
 		after = authors[len(authors)-1]
 	}
 }
 
-// readPulled reads authors anew.
-func (m *Mirror) readPulled(ctx context.Context, authors []services.UserNumber) error {
+// read reads authors anew.
+func (p *Pulled) read(ctx context.Context, authors []services.UserNumber) error {
 	for part := range slices.Chunk(authors, pulledBatch) {
-		read, err := m.facts.PulledPosts(ctx, part, pulledKept)
+		read, err := p.facts.PulledPosts(ctx, part, pulledKept)
 		if err != nil {
 			return err
 		}
-		m.pulled.install(part, read)
+		p.install(part, read)
 	}
 	return nil
 }
 
 // readWanted reads the authors who were named and are not known, or of whom too little is left, and tells their readers.
-func (m *Mirror) readWanted(ctx context.Context) error {
-	m.pulled.mu.Lock()
-	wanted := slices.Sorted(maps.Keys(m.pulled.wanted))
-	m.pulled.mu.Unlock()
-	err := m.readPulled(ctx, wanted)
-	m.pulled.readers.Notify()
+func (p *Pulled) readWanted(ctx context.Context) error {
+	p.mu.Lock()
+	wanted := slices.Sorted(maps.Keys(p.wanted))
+	p.mu.Unlock()
+	err := p.read(ctx, wanted)
+	p.readers.Notify()
 	return err
 }
 
-func (p *pulled) want(authors []services.UserNumber) {
+func (p *Pulled) want(authors []services.UserNumber) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, author := range authors {
@@ -169,7 +201,7 @@ func (p *pulled) want(authors []services.UserNumber) {
 
 // install puts in what was read of authors, and makes again what this node has changed since. What was read before memory
 // came to where it is changes nothing: who was wanted is read again.
-func (p *pulled) install(authors []services.UserNumber, read map[services.UserNumber]store.PulledPosts) {
+func (p *Pulled) install(authors []services.UserNumber, read map[services.UserNumber]store.PulledPosts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, author := range authors {
@@ -198,7 +230,7 @@ func (p *pulled) install(authors []services.UserNumber, read map[services.UserNu
 
 // applyLogged makes the change that the log has at a version. Changes come in the order of their versions; one that memory has
 // already, by a load or because this node made it early, changes no posts.
-func (p *pulled) applyLogged(change PullChange, version uint64) {
+func (p *Pulled) applyLogged(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, early := p.early[version]
@@ -221,7 +253,7 @@ func (p *pulled) applyLogged(change PullChange, version uint64) {
 }
 
 // deletedEarly says whether this node has deleted a post already whose publication the log brings now.
-func (p *pulled) deletedEarly(change PullChange) bool {
+func (p *Pulled) deletedEarly(change PullChange) bool {
 	for _, early := range p.early {
 		if early.Deleted && early.Post == change.Post {
 			return true
@@ -231,7 +263,7 @@ func (p *pulled) deletedEarly(change PullChange) bool {
 }
 
 // applyOwn makes a change of this node, which the log may have brought already.
-func (p *pulled) applyOwn(change PullChange, version uint64) {
+func (p *Pulled) applyOwn(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	author := p.authors[change.Author]
@@ -249,7 +281,7 @@ func (p *pulled) applyOwn(change PullChange, version uint64) {
 }
 
 // change makes a change of an author, and has the author read again where that leaves too few posts and there are older ones.
-func (p *pulled) change(author *pulledAuthor, change PullChange) {
+func (p *Pulled) change(author *pulledAuthor, change PullChange) {
 	author.apply(change)
 	if author.short() {
 		p.wanted[change.Author] = struct{}{}

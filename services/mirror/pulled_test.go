@@ -18,7 +18,7 @@ const huge = services.UserNumber(50)
 
 // stage is a node that hears of pulled posts by the log, and a reader on it who is watched.
 type stage struct {
-	*Mirror
+	*Memories
 	e    *engines
 	now  time.Time
 	head uint64 // of the log
@@ -31,8 +31,8 @@ func newStage() *stage {
 	e := newEngines()
 	e.pulled = map[services.UserNumber]store.PulledPosts{}
 	s := &stage{e: e, now: noon}
-	s.Mirror = New(Config{Facts: e, Copies: e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	s.OnMoved(func(readers []services.UserNumber) { s.told.Add(int64(len(readers))) })
+	s.Memories = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
+	s.Log.OnMoved(func(readers []services.UserNumber) { s.told.Add(int64(len(readers))) })
 	return s
 }
 
@@ -43,7 +43,7 @@ type ownChange struct {
 }
 
 // own lets the node see its own change at once.
-func (s *stage) own(change ownChange) { s.PulledChanged(change.PullChange, change.version) }
+func (s *stage) own(change ownChange) { s.Pulled.Changed(change.PullChange, change.version) }
 
 // change writes what happens to a post into SQL and the log. at is when.
 func (s *stage) change(author services.UserNumber, post services.PostID, deleted bool, at time.Time) ownChange {
@@ -79,14 +79,14 @@ func of(authors ...services.UserNumber) (list []services.FollowedAuthor) {
 
 func (s *stage) run(t testing.TB) {
 	t.Helper()
-	if _, err := s.RunOnce(t.Context()); err != nil {
+	if _, err := s.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (s *stage) counts(t testing.TB, seen services.PostID, want int, authors ...services.FollowedAuthor) services.PulledCount {
 	t.Helper()
-	got := s.CountPulled(authors, seen)
+	got := s.Pulled.Count(authors, seen)
 	if got.New != want || got.More || got.Behind {
 		t.Errorf("after %d: %+v, want %d", seen, got, want)
 	}
@@ -102,7 +102,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	if first.Sequence != 2 {
 		t.Errorf("the sequence is %d, want twice the version of the newest change, 1", first.Sequence)
 	}
-	s.Follow(reader, nil, of(huge), nil)
+	s.Pulled.Follow(reader, of(huge))
 	s.change(huge, 9, false, noon)
 	s.change(huge, 7, false, noon.Add(-time.Second)) // committed late
 	s.change(51, 8, false, noon)
@@ -121,11 +121,11 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	if gone := s.counts(t, 0, 2, of(huge)...); gone.Sequence <= later.Sequence || s.told.Load() != 2 {
 		t.Errorf("after a deletion %+v, told %d times", gone, s.told.Load())
 	}
-	list, known := s.Pulled(of(huge, 51))
+	list, known := s.Pulled.Of(of(huge, 51))
 	if !known || !slices.Equal(list[0].Posts, []services.PostID{5, 9}) || !slices.Equal(list[1].Posts, []services.PostID{8}) {
 		t.Errorf("listed are %v, %t", list, known)
 	}
-	s.Unfollow([]services.UserNumber{reader})
+	s.Log.Unfollow([]services.UserNumber{reader})
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 11, false, noon)
 	if s.run(t); s.told.Load() != 2 {
@@ -151,11 +151,11 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	s.run(t)
 	s.counts(t, 0, 2, of(huge)...)
 	// A load that read before a change does not take it back.
-	s.PulledChanged(PullChange{Author: huge, Post: 13}, s.head+1)
-	if err := s.readPulled(t.Context(), []services.UserNumber{huge}); err != nil {
+	s.Pulled.Changed(PullChange{Author: huge, Post: 13}, s.head+1)
+	if err := s.Pulled.read(t.Context(), []services.UserNumber{huge}); err != nil {
 		t.Fatal(err)
 	}
-	if list, _ := s.Pulled(of(huge)); !slices.Contains(list[0].Posts, 13) {
+	if list, _ := s.Pulled.Of(of(huge)); !slices.Contains(list[0].Posts, 13) {
 		t.Errorf("the load took a change back: %v", list)
 	}
 }
@@ -168,7 +168,7 @@ func TestALoadAfterAnOwnPost(t *testing.T) {
 	s.change(huge, 5, true, noon) // by another node
 	s.run(t)
 	s.counts(t, 0, 1, of(huge)...)
-	if err := s.readPulled(t.Context(), []services.UserNumber{huge}); err != nil {
+	if err := s.Pulled.read(t.Context(), []services.UserNumber{huge}); err != nil {
 		t.Fatal(err)
 	}
 	s.counts(t, 0, 1, of(huge)...)
@@ -184,12 +184,12 @@ func TestTheFloorOfPulledPosts(t *testing.T) {
 		s.change(huge, i+1, false, noon)
 	}
 	s.run(t)
-	list, _ := s.Pulled(of(huge))
+	list, _ := s.Pulled.Of(of(huge))
 	kept := len(list[0].Posts)
 	if kept < pulledKept || kept > pulledKept+pulledSlack || list[0].Floor != services.PostID(many-kept) {
 		t.Fatalf("%d kept, the floor is %d", kept, list[0].Floor)
 	}
-	if got := s.CountPulled(of(huge), 0); !got.More || got.New != kept {
+	if got := s.Pulled.Count(of(huge), 0); !got.More || got.New != kept {
 		t.Errorf("%+v, want more", got)
 	}
 	s.counts(t, list[0].Floor, kept, of(huge)...)
@@ -197,7 +197,7 @@ func TestTheFloorOfPulledPosts(t *testing.T) {
 		s.change(huge, many-i, true, noon)
 	}
 	s.run(t)
-	if list, _ := s.Pulled(of(huge)); len(list[0].Posts) != pulledKept || list[0].Floor != 0 || list[0].Posts[0] != 1 {
+	if list, _ := s.Pulled.Of(of(huge)); len(list[0].Posts) != pulledKept || list[0].Floor != 0 || list[0].Posts[0] != 1 {
 		t.Errorf("after the deletions %d from %d on, floor %d", len(list[0].Posts), list[0].Posts[0], list[0].Floor)
 	}
 }
@@ -210,10 +210,10 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 		s.change(huge, i+1, false, noon)
 	}
 	s.run(t)
-	last := s.CountPulled(of(huge), 0)
+	last := s.Pulled.Count(of(huge), 0)
 	for i := range services.PostID(pulledSlack + pulledKept) {
 		s.own(s.change(huge, 2*pulledKept-i, true, noon))
-		if now := s.CountPulled(of(huge), 0); now.Sequence <= last.Sequence {
+		if now := s.Pulled.Count(of(huge), 0); now.Sequence <= last.Sequence {
 			t.Fatalf("after deletion %d: %+v after %+v", i, now, last)
 		} else {
 			last = now
@@ -223,12 +223,12 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 		t.Fatalf("before the older ones are read: %+v", last)
 	}
 	s.run(t)
-	if whole := s.CountPulled(of(huge), 0); whole.Sequence <= last.Sequence || whole.New <= last.New {
+	if whole := s.Pulled.Count(of(huge), 0); whole.Sequence <= last.Sequence || whole.New <= last.New {
 		t.Errorf("once they are read: %+v after %+v", whole, last)
 	}
-	fresh := New(Config{Facts: s.e, Copies: s.e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	fresh.LearnPulled(t.Context(), of(huge))
-	if was, is := s.CountPulled(of(huge), 0), fresh.CountPulled(of(huge), 0); was != is {
+	fresh := New(Config{Facts: s.e, Redis: s.e, Log: slog.New(slog.DiscardHandler), Clock: s})
+	fresh.Pulled.Learn(t.Context(), of(huge))
+	if was, is := s.Pulled.Count(of(huge), 0), fresh.Pulled.Count(of(huge), 0); was != is {
 		t.Errorf("this node says %+v, and one that has just started %+v", was, is)
 	}
 }
@@ -240,12 +240,12 @@ func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 	s.run(t)
 	s.e.pulled[huge] = store.PulledPosts{Posts: []services.PostID{3, 4}}
 	s.e.sqlDown = errors.New("away")
-	s.Follow(reader, nil, of(huge), nil)
-	s.LearnPulled(t.Context(), of(huge))
-	if got := s.CountPulled(of(huge), 0); !got.Behind {
+	s.Pulled.Follow(reader, of(huge))
+	s.Pulled.Learn(t.Context(), of(huge))
+	if got := s.Pulled.Count(of(huge), 0); !got.Behind {
 		t.Errorf("SQL is away, and %+v", got)
 	}
-	if _, known := s.Pulled(of(huge)); known {
+	if _, known := s.Pulled.Of(of(huge)); known {
 		t.Error("SQL is away, and the list is said to be whole")
 	}
 	s.e.sqlDown = nil
@@ -255,17 +255,17 @@ func TestAnAuthorWhoIsNotKnown(t *testing.T) {
 		t.Errorf("the reader was told %d times", s.told.Load())
 	}
 	s.e.pulled[51] = store.PulledPosts{Posts: []services.PostID{3}}
-	s.LearnPulled(t.Context(), of(huge, 51))
+	s.Pulled.Learn(t.Context(), of(huge, 51))
 	s.counts(t, 0, 3, of(huge, 51)...)
 	asked := s.e.sqlPulled
-	s.LearnPulled(t.Context(), of(huge, 51), of(51))
+	s.Pulled.Learn(t.Context(), of(huge, 51), of(51))
 	if s.e.sqlPulled != asked {
 		t.Error("what is known was read again")
 	}
 	s.change(52, 0, false, noon) // became one, without a post yet
 	s.run(t)
 	s.e.sqlDown = errors.New("away")
-	s.LearnPulled(t.Context(), of(52))
+	s.Pulled.Learn(t.Context(), of(52))
 	s.counts(t, 0, 0, of(52)...)
 }
 
@@ -306,7 +306,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 				s.e.log = s.e.log[rapid.IntRange(0, max(0, len(s.e.log)-1)).Draw(r, "cut"):]
 				s.now, own = s.now.Add(time.Hour), nil // it is kept as long
 			}
-			now := s.CountPulled(of(authors...), 0)
+			now := s.Pulled.Count(of(authors...), 0)
 			if now.New != last.New && now.Sequence <= last.Sequence || now.Sequence < last.Sequence {
 				r.Fatalf("the count went from %+v to %+v", last, now)
 			}
@@ -314,8 +314,8 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 		}
 		s.now = s.now.Add(time.Second)
 		s.run(t)
-		s.LearnPulled(t.Context(), of(authors...))
-		list, known := s.Pulled(of(authors...))
+		s.Pulled.Learn(t.Context(), of(authors...))
+		list, known := s.Pulled.Of(of(authors...))
 		for i, author := range authors {
 			if !known || !slices.Equal(list[i].Posts, s.e.pulled[author].Posts) {
 				r.Fatalf("author %d: %v in memory, %v in SQL", author, list[i].Posts, s.e.pulled[author].Posts)

@@ -11,7 +11,7 @@ import (
 
 // showState is what a node knows of the shows that boards have: all that are upcoming and live, by host, and for as long as a
 // session can last also where they stood before and which have ended or were cancelled; besides, the newest replays of hosts
-// whose replays are in nobody's list. It is not safe for concurrent use: see showMemory.
+// whose replays are in nobody's list. It is not safe for concurrent use: see Shows.
 //
 // A board at a version is read off without any search in time: a host's spans are sorted by their places, and those that do
 // not hold at the version are passed over. Rarely more than one in several is a former one.

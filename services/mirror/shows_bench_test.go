@@ -22,7 +22,7 @@ const (
 )
 
 // fullMemory is a node with 100,000 active shows, some of which were moved within the horizon.
-func fullMemory(tb testing.TB) (m *Mirror, version uint64) {
+func fullMemory(tb testing.TB) (m *Memories, version uint64) {
 	m = newShowSQL().mirror()
 	turn(tb, m)
 	state := newShowState()
@@ -44,7 +44,7 @@ func fullMemory(tb testing.TB) (m *Mirror, version uint64) {
 			state.put(one, noon)
 		}
 	}
-	m.installShows(state)
+	m.Shows.install(state)
 	return m, version
 }
 
@@ -70,11 +70,13 @@ func BenchmarkBoard(b *testing.B) {
 			name string
 			read func(hosts []services.FollowedAuthor)
 		}{
-			{"page", func(hosts []services.FollowedAuthor) { m.ActiveAt(hosts, version, services.ShowPlace{}, benchPage) }},
-			{"count", func(hosts []services.FollowedAuthor) { m.CountLive(hosts, 0) }},
-			{"page/of heads", func(hosts []services.FollowedAuthor) { pageOfHeads(m.shows.state, hosts, version) }},
+			{"page", func(hosts []services.FollowedAuthor) {
+				m.Shows.ActiveAt(hosts, version, services.ShowPlace{}, benchPage)
+			}},
+			{"count", func(hosts []services.FollowedAuthor) { m.Shows.CountLive(hosts, 0) }},
+			{"page/of heads", func(hosts []services.FollowedAuthor) { pageOfHeads(m.Shows.state, hosts, version) }},
 		}
-		all := allSpans(m.shows.state)
+		all := allSpans(m.Shows.state)
 		ways = append(ways, struct {
 			name string
 			read func(hosts []services.FollowedAuthor)

@@ -9,16 +9,16 @@ import (
 	"tidings/services"
 )
 
-// ShowsVersion is the version of the log that memory is at: the version of every board that is read now.
-func (m *Mirror) ShowsVersion() uint64 { return m.shows.following.Version() }
+// Version is the version of the log that memory is at: the version of every board that is read now.
+func (m *Shows) Version() uint64 { return m.following.Version() }
 
-// ShowsReady says whether the shows were ever read. A node that has not serves no boards.
-func (m *Mirror) ShowsReady() bool { return m.shows.following.Loaded() }
+// Loaded says whether the shows were ever read. A node that has not serves no boards.
+func (m *Shows) Loaded() bool { return m.following.Loaded() }
 
 // ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a place (the
 // zero value: from the top), at most limit, and whether there are more. Each has the status and the times of the version;
 // its texts are the present ones. Of versions older than the horizon some are missing.
-func (m *Mirror) ActiveAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
+func (m *Shows) ActiveAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
 	if after.Replay {
 		return nil, false
 	}
@@ -27,7 +27,7 @@ func (m *Mirror) ActiveAt(hosts []services.FollowedAuthor, version uint64, after
 
 // ReplaysAt lists the replays of hosts that memory knows of, as ActiveAt does: all that ended within the horizon, whose end
 // has this version or an earlier one, and besides of hosts whose replays are pulled their newest.
-func (m *Mirror) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
+func (m *Shows) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int) (shows []services.Show, more bool) {
 	if !after.Replay {
 		after = services.ShowPlace{}
 	}
@@ -55,12 +55,12 @@ var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 // the page, or nearly; then the others are passed over unless they reach above its end. A heap of all hosts' first shows
 // takes longer, and so does a walk through one list of all shows with a look whether their hosts are among those asked for
 // (BenchmarkBoard).
-func (m *Mirror) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, replays bool) ([]services.Show, bool) {
+func (m *Shows) board(hosts []services.FollowedAuthor, version uint64, after services.ShowPlace, limit int, replays bool) ([]services.Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer boardPages.Put(page)
-	m.shows.mu.RLock()
-	defer m.shows.mu.RUnlock()
-	page.look(m.shows.state.hosts, hosts, after, limit+1, replays)
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	page.look(m.state.hosts, hosts, after, limit+1, replays)
 	page.fill(version, after, limit+1)
 	more := len(page.best) > limit
 	shows := make([]services.Show, min(len(page.best), limit))
@@ -161,14 +161,14 @@ func (s span) frozen() services.Show {
 
 // ShowAt is a show as it stood at a version. known is false for one of which memory has nothing: there is none, no board
 // has it, or it was over before the horizon. there is false when it was on no board: not yet, or cancelled.
-func (m *Mirror) ShowAt(id services.PostID, version uint64) (frozen services.Show, known, there bool) {
-	m.shows.mu.RLock()
-	defer m.shows.mu.RUnlock()
-	one := m.shows.state.byID[id]
+func (m *Shows) ShowAt(id services.PostID, version uint64) (frozen services.Show, known, there bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	one := m.state.byID[id]
 	if one == nil {
 		return services.Show{}, false, false
 	}
-	of := m.shows.state.hosts.one(one.host).shows
+	of := m.state.hosts.one(one.host).shows
 	if of == nil {
 		return services.Show{}, true, false
 	}
@@ -183,15 +183,15 @@ func (m *Mirror) ShowAt(id services.PostID, version uint64) (frozen services.Sho
 }
 
 // CountLive counts the shows of hosts that run, and went live after a viewer looked last and after he followed their host. It
-// is behind while nothing was read yet, which CatchUpShows with any version does.
-func (m *Mirror) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
-	if count.Behind = len(hosts) > 0 && !m.ShowsReady(); count.Behind {
+// is behind while nothing was read yet, which CatchUp with any version does.
+func (m *Shows) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
+	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count
 	}
-	m.shows.mu.RLock()
-	defer m.shows.mu.RUnlock()
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	for _, followed := range hosts {
-		known := m.shows.state.hosts.one(followed.Author)
+		known := m.state.hosts.one(followed.Author)
 		count.Sequence += known.version
 		if known.active > 0 { // else none runs
 			known.shows.live(followed, seen, func(*show) { count.New++ })
@@ -201,12 +201,12 @@ func (m *Mirror) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 }
 
 // LiveSince lists what CountLive counts, in the order of boards.
-func (m *Mirror) LiveSince(hosts []services.FollowedAuthor, seen uint64) []services.Show {
+func (m *Shows) LiveSince(hosts []services.FollowedAuthor, seen uint64) []services.Show {
 	var shows []services.Show
-	m.shows.mu.RLock()
-	defer m.shows.mu.RUnlock()
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	for _, followed := range hosts {
-		if known := m.shows.state.hosts.one(followed.Author); known.active > 0 {
+		if known := m.state.hosts.one(followed.Author); known.active > 0 {
 			known.shows.live(followed, seen, func(one *show) { shows = append(shows, one.whole()) })
 		}
 	}
@@ -233,36 +233,36 @@ func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found fu
 
 // Shows reads whole shows as they are now: from memory, from those that were read lately, and what is missing from SQL. What
 // never was is not in the map. One that no board has is read each time: the log does not tell of its changes.
-func (m *Mirror) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
+func (m *Shows) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error) {
 	found := make(map[services.PostID]services.Show, len(ids))
 	var others []services.PostID
-	m.shows.mu.RLock()
+	m.mu.RLock()
 	for _, id := range ids {
-		if known := m.shows.state.byID[id]; known != nil {
+		if known := m.state.byID[id]; known != nil {
 			found[id] = known.whole()
 		} else {
 			others = append(others, id)
 		}
 	}
-	m.shows.mu.RUnlock()
+	m.mu.RUnlock()
 	if len(others) == 0 {
 		return found, nil
 	}
-	read, missing := m.shows.read.GetAll(others)
+	read, missing := m.read.GetAll(others)
 	for id, one := range read {
 		found[id] = one
 	}
 	if len(missing) == 0 {
 		return found, nil
 	}
-	facts, err := m.shows.facts.Shows(ctx, missing)
+	facts, err := m.facts.Shows(ctx, missing)
 	if err != nil {
 		return nil, err
 	}
 	for id, one := range facts {
 		found[id] = one
 		if one.Version > 0 {
-			m.shows.read.Keep(id, one)
+			m.read.Keep(id, one)
 		}
 	}
 	return found, nil

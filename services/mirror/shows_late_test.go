@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/mirror"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
@@ -69,7 +70,7 @@ type boardAt struct {
 	More            bool
 }
 
-func boards(m *mirror.Mirror, version uint64) (all boardAt) {
+func boards(m *mirror.Shows, version uint64) (all boardAt) {
 	hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
 	all.Active, all.More = m.ActiveAt(hosts, version, services.ShowPlace{}, 100)
 	all.Replays, _ = m.ReplaysAt(hosts, version, services.ShowPlace{}, 100)
@@ -82,14 +83,14 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
 		h.Store = storetest.Open(t, store.Config{URL: url, Clock: h})
-		node := func() *mirror.Mirror {
-			return mirror.New(mirror.Config{Facts: h.Store, Log: slog.New(slog.DiscardHandler), Clock: h})
+		node := func() *mirror.Shows {
+			return mirror.NewShows(changelog.New(changelog.Config{Log: h.Store, Logger: slog.New(slog.DiscardHandler), Clock: h}), h.Store, 0)
 		}
 		early := node()
-		catchUp := func(m *mirror.Mirror, version uint64) {
+		catchUp := func(m *mirror.Shows, version uint64) {
 			t.Helper()
-			if err := m.CatchUpShows(context.WithoutCancel(t.Context()), version); err != nil || m.ShowsVersion() != version {
-				t.Fatalf("at %d of %d: %v", m.ShowsVersion(), version, err)
+			if err := m.CatchUp(context.WithoutCancel(t.Context()), version); err != nil || m.Version() != version {
+				t.Fatalf("at %d of %d: %v", m.Version(), version, err)
 			}
 		}
 		catchUp(early, 0)

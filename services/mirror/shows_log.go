@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -34,9 +35,11 @@ const (
 	showsFor   = 13 * time.Hour // a session lasts 12 at most; nodes' clocks may differ
 )
 
-// showMemory is the memory of shows.
-type showMemory struct {
+// Shows is this node's memory of the shows of boards. It is safe for concurrent use.
+type Shows struct {
 	facts   ShowFacts
+	clock   services.Clock
+	log     *slog.Logger
 	horizon time.Duration
 	read    *changelog.Cache[services.PostID, services.Show] // shows that memory does not keep
 
@@ -49,63 +52,92 @@ type showMemory struct {
 	boards  *audience[*HostWatch]
 }
 
-// changedHosts are kept until the version is there with which a board shows their changes: a board that hears earlier reads
-// the former version and hears no more.
+// changedHosts waits for the version of the changes: a board that is notified earlier reads the former version, and is not
+// notified again.
 type changedHosts struct {
 	shows, live []services.UserNumber // hosts of shows that changed, and of whom others are live than before
 	all         bool                  // which have changed is not known
 }
 
-func (s *showMemory) begin(cfg Config, f *changelog.Follower) {
+// NewShows makes an empty memory that follows the log. horizon is how long it remembers where shows stood before: longer than
+// any session lasts; 0 means 13 h.
+func NewShows(log *changelog.Follower, facts ShowFacts, horizon time.Duration) *Shows {
 	const capacity = 10_000
-	s.facts = cfg.Facts
-	if s.horizon = cfg.ShowHistory; s.horizon == 0 {
-		s.horizon = showsFor
+	if horizon == 0 {
+		horizon = showsFor
 	}
-	s.read = changelog.NewCache[services.PostID](capacity, func(one services.Show) time.Time { return one.UpdatedAt })
-	s.state, s.readers, s.boards = newShowState(), newAudience(f.Clock(), f.NotifyMoved), newAudience(f.Clock(), wakeBoards)
+	clock := log.Clock()
+	m := &Shows{
+		facts: facts, clock: clock, log: log.Logger(), horizon: horizon, state: newShowState(),
+		read:    changelog.NewCache[services.PostID](capacity, func(one services.Show) time.Time { return one.UpdatedAt }),
+		readers: newAudience(clock, log.NotifyMoved), boards: newAudience(clock, wakeBoards),
+	}
+	m.following = log.Register(changelog.Kind{Name: LogShow, Load: m.load, Apply: m.apply, Followed: m.followed})
+	log.RegisterStream(changelog.Stream{Learned: m.learned, Unfollow: m.readers.leave})
+	return m
 }
 
-// CatchUpShows sees to it that memory is at a version of the log or a later one. A version that the log does not have is INVALID.
-func (m *Mirror) CatchUpShows(ctx context.Context, version uint64) error {
-	if m.ShowsReady() && m.ShowsVersion() >= version {
+// Follow says which hosts are in the badges of a user who is watched here, until the next Follow or until they leave. It is called
+// before the shows are read, so that no move falls between.
+func (m *Shows) Follow(user services.UserNumber, hosts []services.FollowedAuthor) {
+	m.readers.show(user, hosts)
+}
+
+func (m *Shows) learned(users []services.UserNumber, sums []uint64) {
+	if !m.Loaded() {
+		return
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.readers.mu.Lock()
+	defer m.readers.mu.Unlock()
+	for i, user := range users {
+		for _, host := range m.readers.shown[user] {
+			sums[i] += m.state.hosts.one(host).version
+		}
+	}
+}
+
+// CatchUp sees to it that memory is at a version of the log or a later one. A version that the log does not have is INVALID.
+func (m *Shows) CatchUp(ctx context.Context, version uint64) error {
+	if m.Loaded() && m.Version() >= version {
 		return nil
 	}
-	if err := m.RefreshShows(ctx); err != nil {
+	if err := m.Refresh(ctx); err != nil {
 		return err
 	}
-	if known := m.ShowsVersion(); known < version {
+	if known := m.Version(); known < version {
 		return services.Errorf(services.Invalid, "version %d of the live board: there are %d", version, known)
 	}
 	return nil
 }
 
-// RefreshShows reads what the log has of shows: so this node sees its own change at once.
-func (m *Mirror) RefreshShows(ctx context.Context) error { return m.shows.following.Refresh(ctx) }
+// Refresh reads what the log has of shows: so this node sees its own change at once.
+func (m *Shows) Refresh(ctx context.Context) error { return m.following.Refresh(ctx) }
 
-// showsFollowed forgets what no session needs any more, and tells of what has changed.
-func (m *Mirror) showsFollowed(err error) {
+// followed forgets what no session needs any more, and notifies of what has changed.
+func (m *Shows) followed(err error) {
 	if err == nil {
-		m.forgetShows()
+		m.forget()
 	}
-	changed := m.shows.changed
-	m.shows.changed = changedHosts{}
+	changed := m.changed
+	m.changed = changedHosts{}
 	if changed.all {
-		m.shows.readers.movedAll()
-		m.shows.boards.movedAll()
+		m.readers.movedAll()
+		m.boards.movedAll()
 	}
 	for _, host := range changed.live {
-		m.shows.readers.moved(host)
+		m.readers.moved(host)
 	}
 	for _, host := range changed.shows {
-		m.shows.boards.moved(host)
+		m.boards.moved(host)
 	}
-	m.shows.readers.tellOwed()
-	m.shows.boards.tellOwed()
+	m.readers.tellOwed()
+	m.boards.tellOwed()
 }
 
-// applyShows makes changes in their order. It makes none and answers false when one of them does not say what changed.
-func (m *Mirror) applyShows(entries []changelog.Entry) bool {
+// apply makes changes in their order. It makes none and answers false when one of them does not say what changed.
+func (m *Shows) apply(entries []changelog.Entry) bool {
 	changes := make([]ShowChange, len(entries))
 	for i, entry := range entries {
 		if entry.Key == "" {
@@ -118,31 +150,31 @@ func (m *Mirror) applyShows(entries []changelog.Entry) bool {
 		}
 		changes[i] = change
 	}
-	m.shows.mu.Lock()
-	defer m.shows.mu.Unlock()
-	state := m.shows.state
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := m.state
 	for i, change := range changes {
-		m.shows.read.Keep(change.Show.ID, change.Show)
+		m.read.Keep(change.Show.ID, change.Show)
 		// Of one that is over for long a text has changed.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
 		}
 		if state.put(change.Show, entries[i].At) {
-			m.shows.changed.shows = append(m.shows.changed.shows, change.Show.Host)
+			m.changed.shows = append(m.changed.shows, change.Show.Host)
 		}
 		if change.Live && state.raise(change.Show.Host, entries[i].Version) {
-			m.shows.changed.live = append(m.shows.changed.live, change.Show.Host)
+			m.changed.live = append(m.changed.live, change.Show.Host)
 		}
 	}
 	return true
 }
 
-// loadShows reads all anew. The order is what makes it whole while others go on writing. The log's head was read first: what is
+// load reads all anew. The order is what makes it whole while others go on writing. The log's head was read first: what is
 // applied afterwards may be in what was read, and changes nothing then. Versions come before the shows: a count that
 // is newer than its version is told again when the log brings that. Active shows come before those that are over, which one of them may
 // have become, and where they stood comes last: it is never behind the shows.
-func (m *Mirror) loadShows(ctx context.Context) error {
-	since := m.clock.Now().Add(-m.shows.horizon)
+func (m *Shows) load(ctx context.Context) error {
+	since := m.clock.Now().Add(-m.horizon)
 	state := newShowState()
 	pulls, err := m.loadHosts(ctx, state)
 	if err != nil {
@@ -151,30 +183,30 @@ func (m *Mirror) loadShows(ctx context.Context) error {
 	if err := m.loadActive(ctx, state); err != nil {
 		return err
 	}
-	ended, err := m.shows.facts.EndedShows(ctx, since)
+	ended, err := m.facts.EndedShows(ctx, since)
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(pulls, pulledBatch) {
-		replays, err := m.shows.facts.PulledReplays(ctx, part, services.Retention)
+		replays, err := m.facts.PulledReplays(ctx, part, services.Retention)
 		if err != nil {
 			return err
 		}
 		ended = append(ended, replays...)
 	}
-	history, err := m.shows.facts.ShowHistory(ctx, since)
+	history, err := m.facts.ShowHistory(ctx, since)
 	if err != nil {
 		return err
 	}
 	state.fill(ended, history)
-	m.installShows(state)
+	m.install(state)
 	return nil
 }
 
 // loadHosts reads the hosts' versions and answers those of whom some replays are pulled.
-func (m *Mirror) loadHosts(ctx context.Context, state *showState) (pulls []services.UserNumber, err error) {
+func (m *Shows) loadHosts(ctx context.Context, state *showState) (pulls []services.UserNumber, err error) {
 	for after := services.UserNumber(0); ; {
-		hosts, err := m.shows.facts.HostVersions(ctx, after, showsBatch)
+		hosts, err := m.facts.HostVersions(ctx, after, showsBatch)
 		if err != nil || len(hosts) == 0 {
 			return pulls, err
 		}
@@ -188,9 +220,9 @@ func (m *Mirror) loadHosts(ctx context.Context, state *showState) (pulls []servi
 	}
 }
 
-func (m *Mirror) loadActive(ctx context.Context, state *showState) error {
+func (m *Shows) loadActive(ctx context.Context, state *showState) error {
 	for after := services.UserNumber(0); ; {
-		active, err := m.shows.facts.ActiveShows(ctx, after, showsBatch)
+		active, err := m.facts.ActiveShows(ctx, after, showsBatch)
 		if err != nil || len(active) == 0 {
 			return err
 		}
@@ -223,19 +255,19 @@ func (s *showState) fill(ended []services.Show, history []store.ShowFormer) {
 	slices.SortStableFunc(s.passing, func(a, b passing) int { return cmp.Compare(a.at, b.at) })
 }
 
-// installShows changes memory for what was loaded. What has changed is not known.
-func (m *Mirror) installShows(state *showState) {
-	m.shows.mu.Lock()
-	defer m.shows.mu.Unlock()
-	m.shows.state.hosts.all(func(former *host) { state.raise(former.number, former.version) }) // versions never fall
-	m.shows.state = state
-	m.shows.read.Clear()
-	m.shows.changed.all = true
+// install changes memory for what was loaded. What has changed is not known.
+func (m *Shows) install(state *showState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state.hosts.all(func(former *host) { state.raise(former.number, former.version) }) // versions never fall
+	m.state = state
+	m.read.Clear()
+	m.changed.all = true
 }
 
-func (m *Mirror) forgetShows() {
-	until := m.clock.Now().Add(-m.shows.horizon).UnixMilli()
-	m.shows.mu.Lock()
-	defer m.shows.mu.Unlock()
-	m.shows.state.forget(until)
+func (m *Shows) forget() {
+	until := m.clock.Now().Add(-m.horizon).UnixMilli()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state.forget(until)
 }

@@ -107,14 +107,14 @@ func (h *history) imported() {
 }
 
 // again makes the changes after a version once more that memory has made.
-func (h *history) again(m *Mirror, after uint64) {
+func (h *history) again(m *Memories, after uint64) {
 	var entries []changelog.Entry
 	for _, entry := range h.s.log {
-		if entry.Kind == LogShow && entry.Version > after && entry.Version <= m.ShowsVersion() {
+		if entry.Kind == LogShow && entry.Version > after && entry.Version <= m.Shows.Version() {
 			entries = append(entries, entry)
 		}
 	}
-	m.applyShows(entries)
+	m.Shows.apply(entries)
 }
 
 // at is every show as it stood at a version.
@@ -142,25 +142,25 @@ func board(stood map[services.PostID]services.Show, replays bool, hosts []servic
 }
 
 // check compares memory with the model at all versions that a session can still have.
-func (h *history) check(m *Mirror) {
+func (h *history) check(m *Memories) {
 	r, s := h.r, h.s
 	cut := s.now.Add(-time.Hour)
 	hosts := of(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) services.UserNumber {
 		return services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(t, "of"))
 	}), 1, int(modelHosts), rapid.ID[services.UserNumber]).Draw(r, "hosts")...)
-	for version := uint64(0); version <= m.ShowsVersion(); version++ {
+	for version := uint64(0); version <= m.Shows.Version(); version++ {
 		if int(version) < len(h.times) && !h.times[version].After(cut) {
 			continue // who saw this version saw the next one before the horizon
 		}
 		stood := h.at(version)
-		shows, more := m.ActiveAt(hosts, version, services.ShowPlace{}, 1000)
+		shows, more := m.Shows.ActiveAt(hosts, version, services.ShowPlace{}, 1000)
 		if want := board(stood, false, hosts); !slices.Equal(lines(shows), want) || more {
-			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.ShowsVersion(), lines(shows), want)
+			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.Shows.Version(), lines(shows), want)
 		}
-		replays, _ := m.ReplaysAt(hosts, version, services.ShowPlace{}, 1000)
+		replays, _ := m.Shows.ReplaysAt(hosts, version, services.ShowPlace{}, 1000)
 		h.checkReplays(version, lines(replays), board(stood, true, hosts), cut)
 		for id, want := range stood {
-			got, known, there := m.ShowAt(id, version)
+			got, known, there := m.Shows.ShowAt(id, version)
 			if on := want.Place() != (services.ShowPlace{}); known && (there != on || on && (got.Status != want.Status || got.Place() != want.Place())) {
 				r.Fatalf("the show %d at %d: %+v, %t; want %+v", id, version, got, there, want)
 			}
@@ -184,8 +184,8 @@ func (h *history) checkReplays(version uint64, got, truth []line, cut time.Time)
 }
 
 // checkCounts compares what badges count, and sees to it that a client that goes by the sequences has the right number.
-func (h *history) checkCounts(m *Mirror) {
-	stood := h.at(m.ShowsVersion())
+func (h *history) checkCounts(m *Memories) {
+	stood := h.at(m.Shows.Version())
 	for host := services.UserNumber(1); host <= modelHosts; host++ {
 		since := services.PostIDAt(noon.Add(time.Duration(host) * time.Second))
 		seen := uint64(rapid.IntRange(0, int(h.s.head)).Draw(h.r, "seen"))
@@ -200,17 +200,17 @@ func (h *history) checkCounts(m *Mirror) {
 			}
 		}
 		viewer := []services.FollowedAuthor{{Author: host, Since: since}}
-		if got := m.CountLive(viewer, seen); got.New != want || got.Behind || len(m.LiveSince(viewer, seen)) != want {
+		if got := m.Shows.CountLive(viewer, seen); got.New != want || got.Behind || len(m.Shows.LiveSince(viewer, seen)) != want {
 			h.r.Fatalf("of %d since %d there are %+v live, want %d", host, seen, got, want)
 		}
-		if h.ask(m, host); m.ShowsVersion() == h.s.head && h.client[host].New != all {
+		if h.ask(m, host); m.Shows.Version() == h.s.head && h.client[host].New != all {
 			h.r.Fatalf("of %d the client has %+v, and %d are live", host, h.client[host], all)
 		}
 	}
 }
 
-func (h *history) ask(m *Mirror, host services.UserNumber) {
-	if now := m.CountLive(of(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
+func (h *history) ask(m *Memories, host services.UserNumber) {
+	if now := m.Shows.CountLive(of(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
 		h.client[host] = now
 	}
 }
@@ -221,7 +221,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{r: r, s: newShowSQL(), client: map[services.UserNumber]services.LiveCount{}}
 		s := h.s
-		nodes := []*Mirror{s.mirror(), s.mirror()}
+		nodes := []*Memories{s.mirror(), s.mirror()}
 		s.between = func(read string) {
 			if read == "log" {
 				for _, m := range nodes {
@@ -241,8 +241,8 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 				turn(t, nodes[i])
 				h.check(nodes[i])
 			case 1: // the log is read again from somewhere
-				if m.ShowsReady() {
-					h.again(m, uint64(rapid.IntRange(max(0, int(m.ShowsVersion())-20), int(m.ShowsVersion())).Draw(r, "again")))
+				if m.Shows.Loaded() {
+					h.again(m, uint64(rapid.IntRange(max(0, int(m.Shows.Version())-20), int(m.Shows.Version())).Draw(r, "again")))
 				}
 			case 2:
 				s.log = s.log[rapid.IntRange(0, max(0, len(s.log)-1)).Draw(r, "cut"):]
@@ -264,7 +264,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 			h.check(m)
 		}
 		turn(t, nodes[0])
-		if a, b := nodes[0].CountLive(of(1, 2, 3, 4), 0), nodes[1].CountLive(of(1, 2, 3, 4), 0); nodes[0].ShowsVersion() == nodes[1].ShowsVersion() && a != b {
+		if a, b := nodes[0].Shows.CountLive(of(1, 2, 3, 4), 0), nodes[1].Shows.CountLive(of(1, 2, 3, 4), 0); nodes[0].Shows.Version() == nodes[1].Shows.Version() && a != b {
 			r.Fatalf("two nodes count %+v and %+v", a, b)
 		}
 		s.between = func(string) {}
@@ -277,14 +277,14 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 }
 
 // checkForgotten: once no session can need it, nothing is left of the past but pulled replays.
-func (h *history) checkForgotten(m *Mirror) {
+func (h *history) checkForgotten(m *Memories) {
 	want := 0
 	for _, one := range h.s.shows {
 		if one.Status == services.ShowUpcoming || one.Status == services.ShowLive || one.Status == services.ShowReplay && one.Pull {
 			want++
 		}
 	}
-	state, spans := m.shows.state, 0
+	state, spans := m.Shows.state, 0
 	state.hosts.all(func(known *host) {
 		if known.shows == nil {
 			return

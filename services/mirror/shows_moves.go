@@ -14,11 +14,11 @@ type ShowMove struct {
 
 // MovedSince lists the shows of hosts that moved after a version, in no order. Who came to boards since and is on none any
 // more is not among them.
-func (m *Mirror) MovedSince(hosts []services.FollowedAuthor, version uint64) (moves []ShowMove) {
-	m.shows.mu.RLock()
-	defer m.shows.mu.RUnlock()
+func (m *Shows) MovedSince(hosts []services.FollowedAuthor, version uint64) (moves []ShowMove) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	for _, followed := range hosts {
-		if known := m.shows.state.hosts.one(followed.Author).shows; known != nil {
+		if known := m.state.hosts.one(followed.Author).shows; known != nil {
 			moves = known.moved(moves, version)
 		}
 	}

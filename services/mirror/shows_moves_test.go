@@ -63,7 +63,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 				}
 			}
 			var got []string
-			for _, move := range m.MovedSince(hosts, uint64(version)) {
+			for _, move := range m.Shows.MovedSince(hosts, uint64(version)) {
 				got = append(got, fmt.Sprint(move.Is.ID, move.Was.Status, move.Was.Place(), move.Is.Status, move.Is.Place()))
 			}
 			slices.Sort(got)
@@ -75,8 +75,8 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	})
 }
 
-func catchUp(t *rapid.T, m *Mirror, s *showSQL) {
-	if err := m.RefreshShows(t.Context()); err != nil || m.ShowsVersion() != s.head {
-		t.Fatalf("at %d of %d: %v", m.ShowsVersion(), s.head, err)
+func catchUp(t *rapid.T, m *Memories, s *showSQL) {
+	if err := m.Shows.Refresh(t.Context()); err != nil || m.Shows.Version() != s.head {
+		t.Fatalf("at %d of %d: %v", m.Shows.Version(), s.head, err)
 	}
 }

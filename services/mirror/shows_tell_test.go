@@ -25,7 +25,7 @@ func TestWholeShows(t *testing.T) {
 	read := func(wantSQL int, ids ...services.PostID) map[services.PostID]services.Show {
 		t.Helper()
 		before := s.sqlShows
-		found, err := m.Shows(t.Context(), ids)
+		found, err := m.Shows.Shows(t.Context(), ids)
 		if err != nil || s.sqlShows-before != wantSQL {
 			t.Fatalf("%v: %v, SQL was asked for %d shows, want %d", ids, err, s.sqlShows-before, wantSQL)
 		}
@@ -46,12 +46,12 @@ func TestWholeShows(t *testing.T) {
 	if got := read(0, 1, 2); got[2].ReplayURL != over.ReplayURL || got[1] != s.shows[1] {
 		t.Errorf("after a change of texts: %+v", got)
 	}
-	board, _ := m.ActiveAt(of(7), m.ShowsVersion(), services.ShowPlace{}, 5)
+	board, _ := m.Shows.ActiveAt(of(7), m.Shows.Version(), services.ShowPlace{}, 5)
 	if board[0].Title != "ночь" || !board[0].EndedAt.IsZero() || board[0].Version != 1 {
 		t.Errorf("the board has %+v: its texts are the present ones, and it did not move", board[0])
 	}
 	s.sqlDown = errors.New("away")
-	if _, err := m.Shows(t.Context(), []services.PostID{9}); err == nil {
+	if _, err := m.Shows.Shows(t.Context(), []services.PostID{9}); err == nil {
 		t.Error("SQL is away, and nobody says so")
 	}
 	read(0, 1, 2)
@@ -71,8 +71,8 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	next.Title = "newer"
 	s.text(next)
 	turn(t, m)
-	m.shows.read.Keep(1, old)
-	if got, err := m.Shows(t.Context(), []services.PostID{1}); err != nil || got[1].Title != "newer" {
+	m.Shows.read.Keep(1, old)
+	if got, err := m.Shows.Shows(t.Context(), []services.PostID{1}); err != nil || got[1].Title != "newer" {
 		t.Errorf("read %+v, %v", got[1], err)
 	}
 }
@@ -82,9 +82,9 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
 	var told atomic.Int64
-	m.OnMoved(func(readers []services.UserNumber) { told.Add(int64(len(readers))) })
+	m.Log.OnMoved(func(readers []services.UserNumber) { told.Add(int64(len(readers))) })
 	turn(t, m)
-	m.Follow(reader, nil, nil, of(7, 8))
+	m.Shows.Follow(reader, of(7, 8))
 	step := func(want int64, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
@@ -98,10 +98,10 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	step(0, "a plan")
 	live := s.start(1, 5)
 	step(1, "a start")
-	if got := m.CountLive(of(7, 8), 0); got.New != 1 || got.Sequence != s.versions[7] {
+	if got := m.Shows.CountLive(of(7, 8), 0); got.New != 1 || got.Sequence != s.versions[7] {
 		t.Errorf("counted %+v", got)
 	}
-	if got := m.CountLive(of(7, 8), live.Version); got.New != 0 {
+	if got := m.Shows.CountLive(of(7, 8), live.Version); got.New != 0 {
 		t.Errorf("who has looked counts %+v", got)
 	}
 	s.text(s.shows[1])
@@ -112,14 +112,14 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	s.head++ // its entry was cut off, and all is loaded: what has changed nobody knows
 	s.planned(3, 7, 9)
 	step(3, "a load")
-	m.Unfollow([]services.UserNumber{reader})
+	m.Log.Unfollow([]services.UserNumber{reader})
 	s.start(3, 9)
 	step(3, "leaving")
-	sequence := m.CountLive(of(7), 0).Sequence
+	sequence := m.Shows.CountLive(of(7), 0).Sequence
 	s.head, s.versions = s.head+1, map[services.UserNumber]uint64{} // SQL was set back
 	s.planned(4, 7, 9)
 	turn(t, m)
-	if got := m.CountLive(of(7), 0).Sequence; got != sequence {
+	if got := m.Shows.CountLive(of(7), 0).Sequence; got != sequence {
 		t.Errorf("the sequence went from %d to %d", sequence, got)
 	}
 }
@@ -129,7 +129,7 @@ func TestOpenBoardsAreTold(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
 	turn(t, m)
-	one, other := m.WatchHosts(), m.WatchHosts()
+	one, other := m.Shows.WatchHosts(), m.Shows.WatchHosts()
 	one.Show(of(7, 8))
 	other.Show(of(7))
 	other.Show(of(9))
@@ -169,7 +169,7 @@ func TestOpenBoardsAreTold(t *testing.T) {
 	other.Close()
 	s.planned(5, 7, 5)
 	step(false, false, "closing")
-	if left := m.shows.boards; len(left.shown)+len(left.owed) != 0 || left.all {
+	if left := m.Shows.boards; len(left.shown)+len(left.owed) != 0 || left.all {
 		t.Errorf("of closed boards is left: %v, %v, %t", left.shown, left.owed, left.all)
 	}
 }
@@ -180,14 +180,14 @@ func TestNobodyIsToldOfAVersionThatIsNotThereYet(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
 	turn(t, m)
-	board := m.WatchHosts()
+	board := m.Shows.WatchHosts()
 	board.Show(of(7))
 	s.planned(1, 7, 5)
-	m.applyShows(s.log)
-	m.shows.boards.tellOwed() // as a timer does
+	m.Shows.apply(s.log)
+	m.Shows.boards.tellOwed() // as a timer does
 	select {
 	case <-board.Moved():
-		t.Errorf("the board was told at version %d", m.ShowsVersion())
+		t.Errorf("the board was told at version %d", m.Shows.Version())
 	default:
 	}
 	turn(t, m)
@@ -256,12 +256,12 @@ func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 		s.now = s.now.Add(time.Second)
 	}
 	version := s.head
-	kept := func(m *Mirror, want int) {
+	kept := func(m *Memories, want int) {
 		t.Helper()
 		turn(t, m)
-		replays, more := m.ReplaysAt(of(7), s.head, services.ShowPlace{}, many+1)
-		if len(replays) != want || more || len(m.shows.state.byID) != want {
-			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.shows.state.byID), want)
+		replays, more := m.Shows.ReplaysAt(of(7), s.head, services.ShowPlace{}, many+1)
+		if len(replays) != want || more || len(m.Shows.state.byID) != want {
+			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.Shows.state.byID), want)
 		}
 		if newest := showIDs(replays)[:services.Retention]; newest[0] != many || !slices.IsSortedFunc(newest, func(a, b services.PostID) int { return int(b) - int(a) }) {
 			t.Errorf("the newest are %v", newest)
@@ -272,8 +272,8 @@ func TestPulledReplaysAreKeptToANumber(t *testing.T) {
 	s.now = s.now.Add(2 * time.Hour)
 	kept(m, services.Retention)
 	kept(s.mirror(), services.Retention)
-	if m.ShowsVersion() != version {
-		t.Errorf("at %d, want %d", m.ShowsVersion(), version)
+	if m.Shows.Version() != version {
+		t.Errorf("at %d, want %d", m.Shows.Version(), version)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestAnEntryOfShowsThatCannotBeReadLoadsAll(t *testing.T) {
 		t.Errorf("the board has %v after %d loads", got, s.loads-loads)
 	}
 	s.sqlDown = errors.New("away")
-	if _, err := m.RunOnce(t.Context()); err == nil {
+	if _, err := m.Log.RunOnce(t.Context()); err == nil {
 		t.Error("SQL is away, and nobody says so")
 	}
 	if got := active(m, 1, 7); len(got) != 1 {
@@ -312,25 +312,25 @@ func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for version := uint64(1); version <= s.head; version += 7 {
-				if err := m.CatchUpShows(t.Context(), version); err != nil {
+				if err := m.Shows.CatchUp(t.Context(), version); err != nil {
 					t.Error(err)
 				}
-				m.CountLive(of(1, 2, 3), version)
-				if shows, _ := m.ActiveAt(of(1, 2, 3, 4, 5), version, services.ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
+				m.Shows.CountLive(of(1, 2, 3), version)
+				if shows, _ := m.Shows.ActiveAt(of(1, 2, 3, 4, 5), version, services.ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
 					t.Errorf("at %d there are %d shows", version, len(shows))
 				}
-				if found, err := m.Shows(t.Context(), []services.PostID{1, 150}); len(found) != 2 || err != nil {
+				if found, err := m.Shows.Shows(t.Context(), []services.PostID{1, 150}); len(found) != 2 || err != nil {
 					t.Errorf("%d shows, %v", len(found), err)
 				}
-				watch := m.WatchHosts()
+				watch := m.Shows.WatchHosts()
 				watch.Show(of(1, 2))
-				m.Follow(reader, nil, nil, of(1, 2))
+				m.Shows.Follow(reader, of(1, 2))
 				watch.Close()
 			}
 		})
 		group.Go(func() {
 			for range 20 {
-				if err := m.RefreshShows(t.Context()); err != nil {
+				if err := m.Shows.Refresh(t.Context()); err != nil {
 					t.Error(err)
 				}
 				s.unclear.Store(true) // the next one loads

@@ -64,8 +64,8 @@ func newShowSQL() *showSQL {
 
 func (s *showSQL) Now() time.Time { return s.now }
 
-func (s *showSQL) mirror() *Mirror {
-	return New(Config{Facts: s, Copies: s, Log: slog.New(slog.DiscardHandler), Clock: s, Poll: time.Hour, ShowHistory: time.Hour})
+func (s *showSQL) mirror() *Memories {
+	return New(Config{Facts: s, Redis: s, Log: slog.New(slog.DiscardHandler), Clock: s, Poll: time.Hour, ShowHistory: time.Hour})
 }
 
 // move commits a show whose status or place is another one, and answers it with its version.
@@ -241,15 +241,15 @@ func showIDs(shows []services.Show) (list []services.PostID) {
 	return list
 }
 
-func turn(t testing.TB, m *Mirror) {
+func turn(t testing.TB, m *Memories) {
 	t.Helper()
-	if _, err := m.RunOnce(t.Context()); err != nil {
+	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func active(m *Mirror, version uint64, hosts ...services.UserNumber) []services.PostID {
-	shows, _ := m.ActiveAt(of(hosts...), version, services.ShowPlace{}, 100)
+func active(m *Memories, version uint64, hosts ...services.UserNumber) []services.PostID {
+	shows, _ := m.Shows.ActiveAt(of(hosts...), version, services.ShowPlace{}, 100)
 	return showIDs(shows)
 }
 
@@ -257,7 +257,7 @@ func active(m *Mirror, version uint64, hosts ...services.UserNumber) []services.
 func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
-	if m.ShowsReady() || !m.CountLive(of(1), 0).Behind {
+	if m.Shows.Loaded() || !m.Shows.CountLive(of(1), 0).Behind {
 		t.Error("a node that has read nothing is ready")
 	}
 	turn(t, m)
@@ -266,8 +266,8 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	}
 	first := s.start(3, 5).Version
 	turn(t, m)
-	if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.ShowsVersion() != first {
-		t.Fatalf("at %d there are %v", m.ShowsVersion(), got)
+	if got := active(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.Shows.Version() != first {
+		t.Fatalf("at %d there are %v", m.Shows.Version(), got)
 	}
 	s.end(3, 50)
 	second := s.start(5, 55).Version
@@ -279,20 +279,20 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 		if got := active(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
 			t.Errorf("the second board is %v", got)
 		}
-		if replays, more := m.ReplaysAt(of(1, 4), second, services.ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
+		if replays, more := m.Shows.ReplaysAt(of(1, 4), second, services.ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
 			t.Errorf("replays are %v, %t", replays, more)
 		}
-		if replays, _ := m.ReplaysAt(of(1, 4), first, services.ShowPlace{}, 10); len(replays) > 0 {
+		if replays, _ := m.Shows.ReplaysAt(of(1, 4), first, services.ShowPlace{}, 10); len(replays) > 0 {
 			t.Errorf("replays were %v", replays)
 		}
-		frozen, known, there := m.ShowAt(3, first)
+		frozen, known, there := m.Shows.ShowAt(3, first)
 		if !known || !there || frozen.Status != services.ShowLive || frozen.StartedAt != minute(5) || !frozen.EndedAt.IsZero() || frozen.Version != first {
 			t.Errorf("the show stood at %+v", frozen)
 		}
-		if _, known, there := m.ShowAt(3, 0); !known || there {
+		if _, known, there := m.Shows.ShowAt(3, 0); !known || there {
 			t.Error("it was there before it was planned")
 		}
-		if _, known, _ := m.ShowAt(99, first); known {
+		if _, known, _ := m.Shows.ShowAt(99, first); known {
 			t.Error("a show is known that never was")
 		}
 		m = s.mirror()
@@ -313,21 +313,21 @@ func TestPagesOfABoard(t *testing.T) {
 	}
 	turn(t, m)
 	hosts = slices.Compact(slices.Sorted(slices.Values(hosts)))
-	whole, more := m.ActiveAt(of(hosts...), s.head, services.ShowPlace{}, many)
+	whole, more := m.Shows.ActiveAt(of(hosts...), s.head, services.ShowPlace{}, many)
 	if len(whole) != many || more {
 		t.Fatalf("%d shows, more %t", len(whole), more)
 	}
 	for first := range many {
 		for _, limit := range []int{1, 3, many} {
 			after := whole[first].Place()
-			page, more := m.ActiveAt(of(hosts...), s.head, after, limit)
+			page, more := m.Shows.ActiveAt(of(hosts...), s.head, after, limit)
 			want := whole[first+1 : min(first+1+limit, many)]
 			if !slices.Equal(lines(page), lines(want)) || more != (first+1+limit < many) {
 				t.Fatalf("%d after the %dth: %v, %t; want %v", limit, first, lines(page), more, lines(want))
 			}
 		}
 	}
-	if page, more := m.ActiveAt(of(hosts...), s.head, services.ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
+	if page, more := m.Shows.ActiveAt(of(hosts...), s.head, services.ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
 		t.Error("among the replays there are active shows")
 	}
 }
@@ -337,18 +337,18 @@ func TestCatchingUp(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
 	version := s.planned(1, 7, 5).Version
-	if err := m.CatchUpShows(t.Context(), version); err != nil || m.ShowsVersion() != version || !m.ShowsReady() {
-		t.Fatalf("at %d: %v", m.ShowsVersion(), err)
+	if err := m.Shows.CatchUp(t.Context(), version); err != nil || m.Shows.Version() != version || !m.Shows.Loaded() {
+		t.Fatalf("at %d: %v", m.Shows.Version(), err)
 	}
 	version = s.start(1, 3).Version
-	if err := m.CatchUpShows(t.Context(), version+1); services.CodeOf(err) != services.Invalid || m.ShowsVersion() != version {
-		t.Errorf("at %d, and beyond the head: %v", m.ShowsVersion(), err)
+	if err := m.Shows.CatchUp(t.Context(), version+1); services.CodeOf(err) != services.Invalid || m.Shows.Version() != version {
+		t.Errorf("at %d, and beyond the head: %v", m.Shows.Version(), err)
 	}
 	s.sqlDown = errors.New("away")
-	if err := m.CatchUpShows(t.Context(), version); err != nil {
+	if err := m.Shows.CatchUp(t.Context(), version); err != nil {
 		t.Errorf("what is there needs no SQL: %v", err)
 	}
-	if err := m.CatchUpShows(t.Context(), version+1); err == nil || services.CodeOf(err) == services.Invalid {
+	if err := m.Shows.CatchUp(t.Context(), version+1); err == nil || services.CodeOf(err) == services.Invalid {
 		t.Errorf("SQL is away, and the version is said to be wrong: %v", err)
 	}
 }

@@ -123,8 +123,8 @@ type HostWatch struct {
 }
 
 // WatchHosts opens a watch, for nobody's shows until Show says whose. It is closed when the board is.
-func (m *Mirror) WatchHosts() *HostWatch {
-	return &HostWatch{boards: m.shows.boards, moved: make(chan struct{}, 1)}
+func (m *Shows) WatchHosts() *HostWatch {
+	return &HostWatch{boards: m.boards, moved: make(chan struct{}, 1)}
 }
 
 // Moved is a channel that has a token when a show has changed since the last one was taken: where it stands, or its texts.

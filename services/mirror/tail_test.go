@@ -23,8 +23,8 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e.posts[1] = post(1, 1)
 	m := newMirror(e)
 	told := 0
-	m.OnShared(func() { told++ })
-	if _, err := m.RunOnce(t.Context()); err != nil {
+	m.Log.OnShared(func() { told++ })
+	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, m, 1)
@@ -32,7 +32,7 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 		t.Helper()
 		e.sqlLogHeads.Store(0)
 		e.sqlLogs, told = 0, 0
-		got, err := m.Tail(t.Context())
+		got, err := m.Log.Tail(t.Context())
 		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || told != notices {
 			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, told %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, told, err)
 		}
@@ -48,7 +48,7 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	tail("a notice, which is loaded", 0, 1, 2, 1)
 	tail("nothing new again", 0, 1, 0, 0)
 	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
-	if _, err := m.Tail(t.Context()); !services.IsUnavailable(err) {
+	if _, err := m.Log.Tail(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("without SQL: %v", err)
 	}
 }

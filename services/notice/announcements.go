@@ -336,7 +336,7 @@ func (s *Service) items(ctx context.Context, at standing, list []services.Announ
 	for i, a := range list {
 		ids[i] = a.ID
 	}
-	texts, err := s.mirror.Announcements(ctx, ids)
+	texts, err := s.announcements.Whole(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -22,27 +22,27 @@ import (
 
 // Config is what announcements and dots need.
 type Config struct {
-	Store  *store.Store
-	Redis  *rdb.Client
-	Mirror *mirror.Mirror
-	Fanout *fanout.Fanout
-	IDs    *services.IDClock
-	Clock  services.Clock
+	Store         *store.Store
+	Redis         *rdb.Client
+	Announcements *mirror.Announcements
+	Fanout        *fanout.Fanout
+	IDs           *services.IDClock
+	Clock         services.Clock
 }
 
 // Service knows announcements, dots and segments. It is safe for concurrent use.
 type Service struct {
-	store  *store.Store
-	redis  *rdb.Client
-	mirror *mirror.Mirror
-	fanout *fanout.Fanout
-	ids    *services.IDClock
-	clock  services.Clock
+	store         *store.Store
+	redis         *rdb.Client
+	announcements *mirror.Announcements
+	fanout        *fanout.Fanout
+	ids           *services.IDClock
+	clock         services.Clock
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	return &Service{store: cfg.Store, redis: cfg.Redis, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock}
+	return &Service{store: cfg.Store, redis: cfg.Redis, announcements: cfg.Announcements, fanout: cfg.Fanout, ids: cfg.IDs, clock: cfg.Clock}
 }
 
 // shared is the command of the host application that changes what all users share. change gets the stamp of the change and
@@ -65,7 +65,7 @@ func (s *Service) shared(name, input string, change func(ctx context.Context, tx
 			}
 			return ids, fanout.NoticeChanged(ctx, tx, changed)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.mirror.CatchUpNotices(ctx, stamp) },
+		AfterCommit: func(ctx context.Context) error { return s.announcements.CatchUp(ctx, stamp) },
 	}
 }
 

@@ -27,7 +27,7 @@ type node struct {
 }
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
+	return node{w, New(Config{Store: w.Store, Redis: w.Redis, Announcements: w.Memory.Announcements, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})}
 }
 
 // each runs a test on both engine pairs.
@@ -299,7 +299,7 @@ func TestSharingTouchesNobody(t *testing.T) {
 		_, err := worker.RunOnce(ctx)
 		n.Must(err)
 	}
-	if _, err := n.World.Mirror.RunOnce(ctx); err != nil {
+	if _, err := n.World.Memory.Log.RunOnce(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if trips.Count() != 0 || !maps.Equal(before, keys()) {
@@ -362,8 +362,8 @@ func TestTwoNodes(t *testing.T) {
 		here.publish("news")
 		here.do(here.RaiseDot("shop", nil))
 		told := 0
-		other.Mirror.OnShared(func() { told++ })
-		if _, err := other.Mirror.RunOnce(t.Context()); err != nil || told != 1 {
+		other.Memory.Log.OnShared(func() { told++ })
+		if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil || told != 1 {
 			t.Fatalf("told %d times, %v", told, err)
 		}
 		there.wants(user, "on the other node", "news")
@@ -377,7 +377,7 @@ func TestTwoNodes(t *testing.T) {
 			t.Errorf("lit are %v", lit)
 		}
 		here.do(here.RaiseDot("shop", nil))
-		if _, err := other.Mirror.RunOnce(t.Context()); err != nil || told != 2 || len(there.lit(user)) != 1 {
+		if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil || told != 2 || len(there.lit(user)) != 1 {
 			t.Errorf("told %d times of the raise, %v", told, err)
 		}
 	})

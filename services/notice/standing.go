@@ -20,7 +20,7 @@ func (at standing) segments() services.SegmentBits { return services.SegmentBits
 // standing reads where a user stands, as his badge does: from his document, which is made when it is not there, or from
 // SQL when Redis does not answer.
 func (s *Service) standing(ctx context.Context, user services.UserNumber) (at standing, err error) {
-	if at.notices, err = s.mirror.Notices(ctx, s.clock.Now()); err != nil {
+	if at.notices, err = s.announcements.At(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}
 	if s.fanout.ViewsStale(ctx, user) {

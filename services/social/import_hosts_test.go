@@ -54,7 +54,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 			w.Follow(numbers[name], readers[i%5], readers[5])
 		}
 		w.Quiet(w.Fanout)
-		before := w.Mirror.ShowsVersion()
+		before := w.Memory.Shows.Version()
 		w.Clock.Advance(time.Second)
 		im.now = w.Clock.Now()
 		keys, lines := oneOfEach(names, im.now)
@@ -63,10 +63,10 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
 		w.Quiet(w.Fanout)
-		_, err := w.Mirror.RunOnce(t.Context())
+		_, err := w.Memory.Log.RunOnce(t.Context())
 		w.Must(err)
 		// One entry for those with few followers, and one a show of the host with many.
-		if got := w.Mirror.ShowsVersion() - before; got != 1+3 {
+		if got := w.Memory.Shows.Version() - before; got != 1+3 {
 			t.Errorf("the log has %d entries, want 4", got)
 		}
 		_, shows := im.imported(keys...)
@@ -74,7 +74,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 			if cancelled := strings.HasSuffix(key, "none"); (show.Version == 0) != cancelled || (show.LiveVersion == 0) != !strings.HasSuffix(key, "live") {
 				t.Errorf("%s is %+v", key, show)
 			}
-			if _, known, there := w.Mirror.ShowAt(show.ID, before); there || known == strings.HasSuffix(key, "none") {
+			if _, known, there := w.Memory.Shows.ShowAt(show.ID, before); there || known == strings.HasSuffix(key, "none") {
 				t.Errorf("%s: known %t, on a board of before %t", key, known, there)
 			}
 		}
@@ -97,7 +97,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 			if followed != want || kinds["live"] != want || kinds["plan"] != want || len(got) != 3*want {
 				t.Errorf("reader %d follows %d hosts, his board has %v", i, followed, got)
 			}
-			if count := w.Mirror.CountLive(w.Document(reader).Hosts, 0); count.New != want {
+			if count := w.Memory.Shows.CountLive(w.Document(reader).Hosts, 0); count.New != want {
 				t.Errorf("reader %d counts %+v, want %d", i, count, want)
 			}
 			if list := w.Board(reader).Replays; len(list) != want {

@@ -71,11 +71,11 @@ const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T2
 // board is what a follower's board has now, by the keys of the shows.
 func board(w *fanouttest.World, reader services.UserNumber, shows map[string]services.Show) (keys []string) {
 	w.TB.Helper()
-	_, err := w.Mirror.RunOnce(w.TB.Context())
+	_, err := w.Memory.Log.RunOnce(w.TB.Context())
 	w.Must(err)
 	hosts, err := w.Fanout.HostsBy(w.TB.Context(), reader)
 	w.Must(err)
-	active, _ := w.Mirror.ActiveAt(hosts, w.Mirror.ShowsVersion(), services.ShowPlace{}, 100)
+	active, _ := w.Memory.Shows.ActiveAt(hosts, w.Memory.Shows.Version(), services.ShowPlace{}, 100)
 	replays, err := w.Store.ReplaysFeed(w.TB.Context(), reader, services.ShowPlace{}, 100)
 	w.Must(err)
 	names := map[services.PostID]string{}
@@ -138,7 +138,7 @@ func TestImportedShows(t *testing.T) {
 			}
 		}
 		listed("s1")
-		before := w.Mirror.ShowsVersion()
+		before := w.Memory.Shows.Version()
 		if got := im.mustShows(ImportOptions{File: im.file("more.jsonl", more)}); got.New != 3 || got.Duplicates != 1 {
 			t.Errorf("of more: %+v", got)
 		}
@@ -147,11 +147,11 @@ func TestImportedShows(t *testing.T) {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
 		// One entry of the log for all; a session of before has none of them.
-		if now := w.Mirror.ShowsVersion(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
+		if now := w.Memory.Shows.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
 			t.Errorf("the version went from %d to %d, the live one is %+v", before, now, shows["s6"])
 		}
 		for _, key := range []string{"s6", "s7", "s8"} {
-			if _, _, there := w.Mirror.ShowAt(shows[key].ID, before); there {
+			if _, _, there := w.Memory.Shows.ShowAt(shows[key].ID, before); there {
 				t.Errorf("%s was there before", key)
 			}
 		}
@@ -183,9 +183,9 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 		im.now = w.Clock.Now()
 		count := func(user services.UserNumber) int {
 			w.Quiet(w.Fanout)
-			_, err := w.Mirror.RunOnce(t.Context())
+			_, err := w.Memory.Log.RunOnce(t.Context())
 			w.Must(err)
-			return w.Mirror.CountLive(w.Document(user).Hosts, 0).New
+			return w.Memory.Shows.CountLive(w.Document(user).Hosts, 0).New
 		}
 		line := func(key string) string {
 			started := w.Clock.Now().Add(-time.Hour).Format(time.RFC3339)

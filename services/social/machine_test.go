@@ -263,7 +263,7 @@ func TestPeopleAgainstModel(t *testing.T) {
 
 func checkPeople(t *testing.T, engines fanouttest.Options) {
 	n := newNode(fanouttest.New(t, engines))
-	n.service = New(Config{Store: n.Store, Mirror: n.Mirror, Fanout: n.Fanout, IDs: n.IDs})
+	n.service = New(Config{Store: n.Store, People: n.Memory.People, Fanout: n.Fanout, IDs: n.IDs})
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{
 			node: n, t: t, readers: n.Users(2), authors: n.Strangers(3), since: map[couple]services.PostID{}, muted: map[couple]time.Time{},

@@ -22,7 +22,7 @@ import (
 // Config is what the service needs.
 type Config struct {
 	Store  *store.Store
-	Mirror *mirror.Mirror
+	People *mirror.People
 	Fanout *fanout.Fanout
 	IDs    *services.IDClock
 
@@ -35,7 +35,7 @@ type Config struct {
 // Service knows people. It is safe for concurrent use.
 type Service struct {
 	store        *store.Store
-	mirror       *mirror.Mirror
+	people       *mirror.People
 	fanout       *fanout.Fanout
 	ids          *services.IDClock
 	maxFollowees int
@@ -48,14 +48,14 @@ type Service struct {
 func New(cfg Config) *Service {
 	const many = 10_000
 	return &Service{
-		store: cfg.Store, mirror: cfg.Mirror, fanout: cfg.Fanout, ids: cfg.IDs, maxFollowees: cmp.Or(cfg.MaxFollowees, 2000),
+		store: cfg.Store, people: cfg.People, fanout: cfg.Fanout, ids: cfg.IDs, maxFollowees: cmp.Or(cfg.MaxFollowees, 2000),
 		maxMutes: cmp.Or(cfg.MaxMutes, many), maxBlocks: cmp.Or(cfg.MaxBlocks, many), maxHides: cmp.Or(cfg.MaxHides, many),
 	}
 }
 
 // Number is the number of the user with the key, who is made if there is none: it is for the user that a token names.
 func (s *Service) Number(ctx context.Context, key string) (services.UserNumber, error) {
-	if number, ok, err := s.mirror.Number(ctx, key); err != nil || ok {
+	if number, ok, err := s.people.Number(ctx, key); err != nil || ok {
 		return number, err
 	}
 	made, err := s.Make(ctx, []string{key})
@@ -93,7 +93,7 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 	}
 	for key, number := range made {
 		numbers[key] = number
-		s.mirror.KeepNumber(key, number)
+		s.people.KeepNumber(key, number)
 	}
 	return numbers, nil
 }
@@ -102,7 +102,7 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 // key that is not fit is passed over.
 func (s *Service) Meet(ctx context.Context, keys []string) error {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
-		return services.CheckUserKey(key) != nil || s.mirror.KnowsNumber(key)
+		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
 	})
 	if len(fresh) == 0 {
 		return nil
@@ -114,7 +114,7 @@ func (s *Service) Meet(ctx context.Context, keys []string) error {
 	fresh = slices.DeleteFunc(fresh, func(key string) bool {
 		number, known := numbers[key]
 		if known {
-			s.mirror.KeepNumber(key, number)
+			s.people.KeepNumber(key, number)
 		}
 		return known
 	})
@@ -129,24 +129,24 @@ func (s *Service) Meet(ctx context.Context, keys []string) error {
 		return fmt.Errorf("%d users: %w", len(fresh), err)
 	}
 	for key, number := range numbers {
-		s.mirror.KeepNumber(key, number)
+		s.people.KeepNumber(key, number)
 	}
 	return nil
 }
 
 // Known finds a user by key without making him; ok is false when he was never mentioned.
 func (s *Service) Known(ctx context.Context, key string) (number services.UserNumber, ok bool, err error) {
-	return s.mirror.Number(ctx, key)
+	return s.people.Number(ctx, key)
 }
 
 // KnownAll finds users by their keys without making them; who was never mentioned is absent.
 func (s *Service) KnownAll(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
-	return s.mirror.Numbers(ctx, keys)
+	return s.people.Numbers(ctx, keys)
 }
 
 // Remembered finds a user by key if this node has met them before.
 func (s *Service) Remembered(key string) (number services.UserNumber, ok bool) {
-	return s.mirror.RememberedNumber(key)
+	return s.people.RememberedNumber(key)
 }
 
 // Follow is the command by which one user follows another from now on, who is notified. CONFLICT when he does already,
@@ -240,7 +240,7 @@ func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) 
 			return nil, tx.Enqueue(ctx, fanout.ProfileJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error {
-			s.mirror.ProfileChanged(user, changedAt)
+			s.people.Changed(user, changedAt)
 			return s.fanout.CarryProfile(ctx, user)
 		},
 	}, nil

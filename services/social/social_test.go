@@ -21,7 +21,7 @@ type node struct {
 const fewFollowees = 3
 
 func newNode(w *fanouttest.World) node {
-	return node{w, New(Config{Store: w.Store, Mirror: w.Mirror, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: fewFollowees,
+	return node{w, New(Config{Store: w.Store, People: w.Memory.People, Fanout: w.Fanout, IDs: w.IDs, MaxFollowees: fewFollowees,
 		MaxMutes: fewFollowees, MaxBlocks: fewFollowees, MaxHides: fewFollowees})}
 }
 
@@ -187,7 +187,7 @@ func TestProfiles(t *testing.T) {
 			cmd, err := n.service.SetProfile(user, step.name, step.avatar)
 			n.Must(err)
 			n.Must(n.do(cmd))
-			_, users, err := n.Mirror.Read(t.Context(), nil, []services.UserNumber{user})
+			_, users, err := n.Memory.Reader.Read(t.Context(), nil, []services.UserNumber{user})
 			if got := users[user]; got.Name != step.wantName || got.AvatarURL != step.wantAvatar || err != nil {
 				t.Errorf("read %+v, %v; want %q, %q", got, err, step.wantName, step.wantAvatar)
 			}

@@ -32,7 +32,7 @@ type World struct {
 	Store  *store.Store
 	Redis  *rdb.Client
 	Server *rdbtest.Server // nil on the embedded Redis
-	Mirror *mirror.Mirror
+	Memory *mirror.Memories
 	IDs    *services.IDClock
 	Fanout *fanout.Fanout
 	Log    *slog.Logger
@@ -70,10 +70,10 @@ func New(tb testing.TB, options Options) *World {
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye
 	w.Redis = redis
-	w.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Memory = mirror.New(mirror.Config{Facts: w.Store, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.cfg = fanout.Config{
-		Store: w.Store, Redis: w.Redis, Mirror: w.Mirror, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
+		Store: w.Store, Redis: w.Redis, Activity: w.Memory.Activity, Announcements: w.Memory.Announcements, ShowMemory: w.Memory.Shows, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
 	}
 	w.jobs = jobs.Config{Store: w.Store, Clock: w.Clock, Log: w.Log, AfterCommit: 5 * time.Second}
 	if options.Jobs != nil {
@@ -103,12 +103,13 @@ func (w *World) Another() *fanout.Fanout {
 // AnotherNode is one more node on the same engines, with a memory of its own.
 func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
-// AnotherNodeWith is AnotherNode with other copies of facts, and settings of its own where change is not nil.
-func (w *World) AnotherNodeWith(copies mirror.Copies, change func(*fanout.Config)) *World {
+// AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
+func (w *World) AnotherNodeWith(redis mirror.Redis, change func(*fanout.Config)) *World {
 	other := *w
-	other.Mirror = mirror.New(mirror.Config{Facts: w.Store, Copies: copies, Clock: w.Clock, Log: w.Log})
+	other.Memory = mirror.New(mirror.Config{Facts: w.Store, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
-	other.cfg.Mirror, other.cfg.IDs = other.Mirror, other.IDs
+	other.cfg.Activity, other.cfg.Announcements, other.cfg.ShowMemory = other.Memory.Activity, other.Memory.Announcements, other.Memory.Shows
+	other.cfg.IDs = other.IDs
 	if change != nil {
 		change(&other.cfg)
 	}

@@ -18,9 +18,9 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func micro(t time.Time) uint64 { return uint64(t.UnixMicro()) }
 
-func shows(t *testing.T, m *Mirror, now time.Time) *Notices {
+func shows(t *testing.T, m *Memories, now time.Time) *Notices {
 	t.Helper()
-	n, err := m.Notices(t.Context(), now)
+	n, err := m.Announcements.At(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	change := func(notices store.Notices) *Notices {
 		t.Helper()
 		e.notices = notices
-		if err := m.RefreshNotices(t.Context()); err != nil {
+		if err := m.Announcements.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return shows(t, m, notices.At)
@@ -125,14 +125,14 @@ func TestNoticesFollowTheLog(t *testing.T) {
 	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
 	m := newMirror(e)
 	told := 0
-	m.OnShared(func() { told++ })
-	if _, err := m.Notices(t.Context(), noon); !services.IsUnavailable(err) {
+	m.Log.OnShared(func() { told++ })
+	if _, err := m.Announcements.At(t.Context(), noon); !services.IsUnavailable(err) {
 		t.Fatalf("nothing was ever loaded: %v", err)
 	}
 	e.sqlDown = nil
 	turn := func(want int) {
 		t.Helper()
-		if _, err := m.RunOnce(t.Context()); err != nil || told != want {
+		if _, err := m.Log.RunOnce(t.Context()); err != nil || told != want {
 			t.Fatalf("told %d times, want %d; %v", told, want, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestNoticesFollowTheLog(t *testing.T) {
 	e.notices = store.Notices{At: noon, Stamp: 7, Dots: []services.RaisedDot{{Name: "shop", Raises: []services.DotRaise{{At: 7}}}}}
 	e.log = append(e.log, store.LogEntry{Kind: LogNotice, Version: 1, Key: "shop"})
 	e.sqlDown = errors.New("away")
-	if _, err := m.RunOnce(t.Context()); err == nil || told != 1 {
+	if _, err := m.Log.RunOnce(t.Context()); err == nil || told != 1 {
 		t.Fatalf("the log was read without SQL: %v", err)
 	}
 	e.sqlDown = nil
@@ -152,16 +152,16 @@ func TestNoticesFollowTheLog(t *testing.T) {
 	// A read that took long does not bring an older state back.
 	newest := e.notices
 	e.notices = store.Notices{At: noon, Stamp: 6}
-	if err := m.RefreshNotices(t.Context()); err != nil || len(shows(t, m, noon).Dots) != 1 || told != 2 {
+	if err := m.Announcements.Refresh(t.Context()); err != nil || len(shows(t, m, noon).Dots) != 1 || told != 2 {
 		t.Errorf("an older state replaced a newer one; told %d times, %v", told, err)
 	}
 	e.notices = newest
 	e.notices.Stamp = 8
-	if err := m.CatchUpNotices(t.Context(), 8); err != nil || told != 3 {
+	if err := m.Announcements.CatchUp(t.Context(), 8); err != nil || told != 3 {
 		t.Errorf("one's own change was told %d times, %v", told, err)
 	}
 	asked := e.sqlNotices
-	if err := m.CatchUpNotices(t.Context(), 8); err != nil || e.sqlNotices != asked {
+	if err := m.Announcements.CatchUp(t.Context(), 8); err != nil || e.sqlNotices != asked {
 		t.Errorf("what is known was read again, %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func TestTextsOfAnnouncements(t *testing.T) {
 	m := newMirror(e)
 	title := func() string {
 		t.Helper()
-		found, err := m.Announcements(t.Context(), []services.PostID{1, 2})
+		found, err := m.Announcements.Whole(t.Context(), []services.PostID{1, 2})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%v, %v", found, err)
 		}
@@ -193,7 +193,7 @@ func TestTextsOfAnnouncements(t *testing.T) {
 	}
 	e.announcements[1] = text("new", noon.Add(1000))
 	e.notices.Stamp, e.notices.Announcements[0].UpdatedAt = 6, noon.Add(1000)
-	if err := m.RefreshNotices(t.Context()); err != nil || title() != "new" {
+	if err := m.Announcements.Refresh(t.Context()); err != nil || title() != "new" {
 		t.Errorf("the title is %q, %v", title(), err)
 	}
 }
@@ -263,7 +263,7 @@ func TestWhatIsMeantForAUser(t *testing.T) {
 func TestOneVersionIsOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := newEngines()
-		nodes := []*Mirror{newMirror(e), newMirror(e)}
+		nodes := []*Memories{newMirror(e), newMirror(e)}
 		now, version := noon, uint64(0)
 		var all []services.Announcement
 		load := func() {
@@ -284,7 +284,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 		last := make([]uint64, len(nodes))
 		look := func(at int) *Notices {
 			load()
-			n, err := nodes[at].Notices(context.Background(), now)
+			n, err := nodes[at].Announcements.At(context.Background(), now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +315,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 				}
 			case 2, 3:
 				load()
-				if err := nodes[at].RefreshNotices(context.Background()); err != nil {
+				if err := nodes[at].Announcements.Refresh(context.Background()); err != nil {
 					t.Fatal(err)
 				}
 			case 4:
@@ -327,7 +327,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 		}
 		load()
 		for at, m := range nodes {
-			if err := m.RefreshNotices(context.Background()); err != nil {
+			if err := m.Announcements.Refresh(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			if n := look(at); n.Sequence() != look(0).Sequence() || !slices.Equal(ids(n), ids(look(0))) {

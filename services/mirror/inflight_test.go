@@ -10,15 +10,15 @@ import (
 	"tidings/services/store"
 )
 
-// unfinishedAre holds which posts may not have come to all their readers.
-func (m *Mirror) unfinishedAre(t *testing.T, what string, want ...services.PostID) {
+// inFlightAre checks which posts may not have come to all their readers.
+func (m *Memories) inFlightAre(t *testing.T, what string, want ...services.PostID) {
 	t.Helper()
 	var got []services.PostID
-	for _, one := range m.Unfinished() {
+	for _, one := range m.InFlight.List() {
 		got = append(got, one.Post)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: unfinished are %v, want %v", what, got, want)
+		t.Errorf("%s: in flight are %v, want %v", what, got, want)
 	}
 }
 
@@ -28,10 +28,10 @@ func TestUnfinishedFanoutsFollowTheLog(t *testing.T) {
 	m := newMirror(e)
 	turn := func(want ...services.PostID) {
 		t.Helper()
-		if _, err := m.RunOnce(t.Context()); err != nil {
+		if _, err := m.Log.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		m.unfinishedAre(t, "after a turn", want...)
+		m.inFlightAre(t, "after a turn", want...)
 	}
 	turn(3)
 	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
@@ -50,7 +50,7 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 		e.posts[post] = one
 	}
 	s := &stage{e: e, now: noon}
-	s.Mirror = New(Config{Facts: e, Copies: e, Log: slog.New(slog.DiscardHandler), Clock: s})
+	s.Memories = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
 	waits := func(posts ...services.PostID) {
 		e.waiting = nil
 		for _, post := range posts {
@@ -60,8 +60,8 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	waits(5, 2, 3, 4, 1, 99)
 	e.waiting = append(e.waiting, "no post")
 	s.run(t)
-	s.unfinishedAre(t, "two of them are carried", 1, 5)
-	if got := s.Unfinished()[1]; got != (store.UnfinishedFanout{Post: 5, Author: 15}) {
+	s.inFlightAre(t, "two of them are carried", 1, 5)
+	if got := s.InFlight.List()[1]; got != (store.UnfinishedFanout{Post: 5, Author: 15}) {
 		t.Errorf("the second is %+v", got)
 	}
 	if want := noon.Add(-waitsAfter); !e.madeBy.Equal(want) {
@@ -70,21 +70,21 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	read := e.sqlPosts
 	waits(5, 2)
 	s.run(t)
-	if s.unfinishedAre(t, "one is done", 5); e.sqlPosts != read {
+	if s.inFlightAre(t, "one is done", 5); e.sqlPosts != read {
 		t.Errorf("%d posts were read again", e.sqlPosts-read)
 	}
 	e.log = append(e.log, store.LogEntry{Kind: LogFanout, Version: 1, Payload: []byte(`{"post":5,"author":15}`)})
 	s.run(t)
-	s.unfinishedAre(t, "one that is on its way is listed once", 5)
+	s.inFlightAre(t, "one that is on its way is listed once", 5)
 	waits(6)
 	e.sqlDown = errors.New("away")
-	if _, err := s.RunOnce(t.Context()); err == nil {
+	if _, err := s.Log.RunOnce(t.Context()); err == nil {
 		t.Error("SQL is away, and nothing is said")
 	}
-	s.unfinishedAre(t, "what was known stays", 5)
+	s.inFlightAre(t, "what was known stays", 5)
 	e.sqlDown = nil
 	s.run(t)
-	s.unfinishedAre(t, "SQL is back", 5, 6)
+	s.inFlightAre(t, "SQL is back", 5, 6)
 }
 
 // However long the queue is, a turn looks at so many of it.
@@ -95,10 +95,10 @@ func TestManyPostsThatWait(t *testing.T) {
 		e.waiting = append(e.waiting, (i + 1).String())
 	}
 	m := newMirror(e)
-	if _, err := m.RunOnce(t.Context()); err != nil {
+	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.Unfinished(); len(got) != mostWaiting || got[0].Post != 1 || e.sqlPosts != mostWaiting {
+	if got := m.InFlight.List(); len(got) != mostWaiting || got[0].Post != 1 || e.sqlPosts != mostWaiting {
 		t.Errorf("%d are unfinished from %v on, %d were read", len(got), got[:1], e.sqlPosts)
 	}
 }

@@ -26,7 +26,7 @@ func (e *engines) Heads(_ context.Context, ids []services.ConversationID) (heads
 
 // room is a mirror whose clock the test moves, and what it was told to tell.
 type room struct {
-	*Mirror
+	*Memories
 	t    *testing.T
 	e    *engines
 	mu   sync.Mutex // of now: the mirror's own timer reads it too
@@ -52,8 +52,8 @@ func (r *room) pass(time time.Duration) {
 func newRoom(t *testing.T) *room {
 	r := &room{t: t, e: newEngines(), now: at(1000)}
 	r.e.heads = map[services.ConversationID]store.Head{}
-	r.Mirror = New(Config{Facts: r.e, Copies: r.e, Log: slog.New(slog.DiscardHandler), Clock: r})
-	r.OnMoved(func(readers []services.UserNumber) {
+	r.Memories = New(Config{Facts: r.e, Redis: r.e, Log: slog.New(slog.DiscardHandler), Clock: r})
+	r.Log.OnMoved(func(readers []services.UserNumber) {
 		if slices.Contains(readers, reader) {
 			r.told.Add(1)
 		}
@@ -70,14 +70,14 @@ func (r *room) head(id services.ConversationID, number int64) store.Head {
 
 func (r *room) look() {
 	r.t.Helper()
-	if _, err := r.RunOnce(r.t.Context()); err != nil {
+	if _, err := r.Log.RunOnce(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 func (r *room) wants(unread int, known bool, places ...services.ReadSidePlace) ReadSide {
 	r.t.Helper()
-	got := r.ReadSide(places, r.now)
+	got := r.Conversations.ReadSide(places, r.now)
 	if got.Unread != unread || got.Known != known {
 		r.t.Errorf("%+v, want %d, known %t", got, unread, known)
 	}
@@ -90,10 +90,10 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.head(2, 5)
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
 	r.wants(0, false, places...)
-	r.Follow(reader, places, nil, nil)
-	r.LearnHeads(t.Context(), places, places)
+	r.Conversations.Follow(reader, places)
+	r.Conversations.Learn(t.Context(), places, places)
 	first := r.wants(3, true, places...) // 2 is behind the reader: it counts nothing
-	if r.LearnHeads(t.Context(), places); r.e.sqlHeads != 2 {
+	if r.Conversations.Learn(t.Context(), places); r.e.sqlHeads != 2 {
 		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
 	}
 	r.pass(time.Second)
@@ -114,18 +114,18 @@ func TestEveryChangeHasAStampOfItsOwn(t *testing.T) {
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.head(1, 1)
 	r.head(2, 1)
-	r.LearnHeads(t.Context(), places)
+	r.Conversations.Learn(t.Context(), places)
 	last := r.wants(2, true, places...).Sequence
 	for i := range int64(4) {
-		r.HeadMoved(store.Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
+		r.Conversations.Moved(store.Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
 		stamp := r.wants(int(3+i), true, places...).Sequence
 		if stamp <= last {
 			t.Errorf("change %d has the stamp %d, the one before %d", i, stamp, last)
 		}
 		last = stamp
 	}
-	r.HeadMoved(store.Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
-	r.HeadMoved(store.Head{Conversation: 9, Number: 1, At: r.Now()})              // nobody's
+	r.Conversations.Moved(store.Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
+	r.Conversations.Moved(store.Head{Conversation: 9, Number: 1, At: r.Now()})              // nobody's
 	if got := r.wants(6, true, places...); got.Sequence != last {
 		t.Errorf("nothing moved, and the stamp is %d after %d", got.Sequence, last)
 	}
@@ -136,11 +136,11 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 0)
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	r.Follow(reader, places, nil, nil)
-	r.LearnHeads(t.Context(), places)
+	r.Conversations.Follow(reader, places)
+	r.Conversations.Learn(t.Context(), places)
 	for i := range int64(100) {
 		r.pass(10 * time.Millisecond)
-		r.HeadMoved(r.head(1, i+1))
+		r.Conversations.Moved(r.head(1, i+1))
 		if i == 0 && r.told.Load() != 1 {
 			t.Error("the first message was not told at once")
 		}
@@ -149,7 +149,7 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 		t.Errorf("100 messages within a second: told %d times", told)
 	}
 	before := r.told.Load()
-	r.HeadMoved(r.head(1, 101)) // too soon after the one before
+	r.Conversations.Moved(r.head(1, 101)) // too soon after the one before
 	if r.told.Load() != before {
 		t.Error("it was told sooner than a tenth of a second later")
 	}
@@ -163,16 +163,16 @@ func TestReadersAreToldOfAStreamNowAndThen(t *testing.T) {
 func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
 	e := newEngines()
 	e.heads = map[services.ConversationID]store.Head{1: {Conversation: 1}}
-	m := New(Config{Facts: e, Copies: e, Log: slog.New(slog.DiscardHandler)})
+	m := New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler)})
 	told := make(chan int64, 10)
 	last := atomic.Int64{}
-	m.OnMoved(func([]services.UserNumber) { told <- last.Load() })
+	m.Log.OnMoved(func([]services.UserNumber) { told <- last.Load() })
 	places := []services.ReadSidePlace{{Conversation: 1}}
-	m.Follow(reader, places, nil, nil)
-	m.LearnHeads(t.Context(), places)
+	m.Conversations.Follow(reader, places)
+	m.Conversations.Learn(t.Context(), places)
 	for number := range int64(3) {
 		last.Store(number + 1)
-		m.HeadMoved(store.Head{Conversation: 1, Number: number + 1, At: time.Now()})
+		m.Conversations.Moved(store.Head{Conversation: 1, Number: number + 1, At: time.Now()})
 	}
 	for number := range told {
 		if number == 3 {
@@ -187,9 +187,9 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 	r.head(1, 4)
 	r.head(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.Follow(reader, both, nil, nil)
-	r.Follow(reader+1, both[1:], nil, nil)
-	r.LearnHeads(t.Context(), both)
+	r.Conversations.Follow(reader, both)
+	r.Conversations.Follow(reader+1, both[1:])
+	r.Conversations.Learn(t.Context(), both)
 	for range 10 {
 		r.pass(time.Minute)
 		r.look()
@@ -198,19 +198,19 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 		t.Helper()
 		r.pass(time.Second)
 		before := r.told.Load()
-		r.HeadMoved(r.head(id, number))
+		r.Conversations.Moved(r.head(id, number))
 		if got := r.told.Load() - before; got != want {
 			t.Errorf("conversation %d moved: told %d times, want %d", id, got, want)
 		}
 	}
 	moved(1, 5, 1)
 	moved(2, 5, 1)
-	r.Follow(reader, both[:1], nil, nil) // he left the other
+	r.Conversations.Follow(reader, both[:1]) // he left the other
 	moved(2, 6, 0)
 	moved(1, 6, 1)
-	r.Unfollow([]services.UserNumber{reader, 99})
+	r.Log.Unfollow([]services.UserNumber{reader, 99})
 	moved(1, 7, 0)
-	if left := r.heads.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
+	if left := r.Conversations.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
 		t.Errorf("those who stay are shown %v, want the second alone", left)
 	}
 }
@@ -220,7 +220,7 @@ func TestHeadsThatNobodyAsksForAreForgotten(t *testing.T) {
 	r.head(1, 4)
 	r.head(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.LearnHeads(t.Context(), both)
+	r.Conversations.Learn(t.Context(), both)
 	for range 5 {
 		r.pass(time.Minute)
 		r.look()
@@ -236,10 +236,10 @@ func TestHeadsThatNobodyAsksForAreForgotten(t *testing.T) {
 func TestWithoutSQLWhatIsKnownOfHeadsStays(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
-	r.LearnHeads(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
+	r.Conversations.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown = errors.New("away")
-	r.LearnHeads(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
-	if _, err := r.RunOnce(t.Context()); err == nil {
+	r.Conversations.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
+	if _, err := r.Log.RunOnce(t.Context()); err == nil {
 		t.Error("nobody says that SQL is away")
 	}
 	r.wants(4, false, services.ReadSidePlace{Conversation: 1}, services.ReadSidePlace{Conversation: 2})
@@ -252,15 +252,15 @@ func TestWhoCouldNotBeToldIsToldLater(t *testing.T) {
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.e.sqlDown = errors.New("down")
 	r.e.heads = nil
-	r.Follow(reader, places, nil, nil)
-	r.LearnHeads(t.Context(), places)
-	if r.ReadSide(places, r.Now()).Known || r.told.Load() != 0 {
+	r.Conversations.Follow(reader, places)
+	r.Conversations.Learn(t.Context(), places)
+	if r.Conversations.ReadSide(places, r.Now()).Known || r.told.Load() != 0 {
 		t.Fatal("SQL did not answer, but the head is known")
 	}
 	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]store.Head{}
 	r.head(1, 4)
 	r.look()
-	if got := r.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.told.Load() != 1 {
+	if got := r.Conversations.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.told.Load() != 1 {
 		t.Errorf("%+v, and the reader was told %d times", got, r.told.Load())
 	}
 }

@@ -7,11 +7,18 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/store"
 )
 
-// LogNotice is store.LogNotice.
+// LogNotice is store.LogNotice: an announcement or a dot has changed. Memory is loaded anew.
 const LogNotice = store.LogNotice
+
+// AnnouncementFacts is what SQL knows of announcements and dots.
+type AnnouncementFacts interface {
+	Notices(ctx context.Context) (store.Notices, error)
+	Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error)
+}
 
 // Notices is what all users share of announcements and dots, as it is at a moment. It does not change.
 type Notices struct {
@@ -23,8 +30,12 @@ type Notices struct {
 	from, until time.Time // it holds for moments in between, until not included
 }
 
-// noticeMemory is the memory behind Notices.
-type noticeMemory struct {
+// Announcements is this node's memory of announcements and dots. It is safe for concurrent use.
+type Announcements struct {
+	sql     AnnouncementFacts
+	log     *changelog.Follower
+	setDots func(names []string)
+	texts   *changelog.Cache[services.PostID, services.Announcement]
 	current atomic.Pointer[Notices]
 
 	mu     sync.Mutex
@@ -32,23 +43,44 @@ type noticeMemory struct {
 	lifted uint64         // added to Ended, so that sequences of this node do not fall when its clock is set back
 }
 
-// Notices answers what all users share at a moment. It is UNAVAILABLE only when SQL did not answer since this node began.
-func (m *Mirror) Notices(ctx context.Context, now time.Time) (*Notices, error) {
-	current := m.notices.current.Load()
+// NewAnnouncements makes an empty memory that follows the log. setDots is called with the names of all dots before memory has
+// them.
+func NewAnnouncements(log *changelog.Follower, facts AnnouncementFacts, setDots func(names []string)) *Announcements {
+	n := &Announcements{
+		sql: facts, log: log, setDots: setDots,
+		// As many again as run at once: some are read that do not, and it knows of changes of those that nobody read.
+		texts: changelog.NewCache[services.PostID](2*services.MaxAnnouncements, func(a services.Announcement) time.Time { return a.UpdatedAt }),
+	}
+	log.Register(changelog.Kind{Name: LogNotice, Load: n.load, Shared: true})
+	log.RegisterStream(changelog.Stream{Learned: n.learned})
+	return n
+}
+
+// learned leaves out what time alone changes.
+func (n *Announcements) learned(_ []services.UserNumber, sums []uint64) {
+	learned := 2 * n.version()
+	for i := range sums {
+		sums[i] += learned
+	}
+}
+
+// At answers what all users share at a moment. It is UNAVAILABLE only when SQL did not answer since this node began.
+func (n *Announcements) At(ctx context.Context, now time.Time) (*Notices, error) {
+	current := n.current.Load()
 	if current.holdsAt(now) {
 		return current, nil
 	}
-	if current == nil || now.Before(m.notices.readAt().Add(-tolerance)) {
+	if current == nil || now.Before(n.readAt().Add(-tolerance)) {
 		// The clock was set back, and what has ended since is not in memory.
-		if err := m.RefreshNotices(ctx); err != nil && current == nil {
+		if err := n.Refresh(ctx); err != nil && current == nil {
 			return nil, err
 		}
 	}
-	return m.notices.at(now), nil
+	return n.shownAt(now), nil
 }
 
-// tolerance is how far behind others a reader may be who asked for the time and was held up: he is shown what they are,
-// or else an announcement that has just ended would flicker.
+// tolerance is how far behind others a reader may be who asked for the time and was held up. They are shown what the others
+// are, or else an announcement that has just ended would flicker.
 const tolerance = time.Second
 
 // noticesHold is for how long what was made of the facts holds where nothing ends.
@@ -58,29 +90,29 @@ func (n *Notices) holdsAt(now time.Time) bool {
 	return n != nil && now.After(n.from.Add(-tolerance)) && now.Before(n.until)
 }
 
-// RefreshNotices lets this node see its own change of a notice at once, before the log brings it, and tells whoever
-// watches. What is in memory stays when SQL does not answer.
-func (m *Mirror) RefreshNotices(ctx context.Context) error {
-	before := m.notices.stamp()
-	if err := m.loadNotices(ctx); err != nil {
+// Refresh lets this node see its own change at once, before the log brings it, and notifies those who watch. When SQL does not
+// answer, memory stays.
+func (n *Announcements) Refresh(ctx context.Context) error {
+	before := n.stamp()
+	if err := n.load(ctx); err != nil {
 		return err
 	}
-	if m.notices.stamp() != before {
-		m.NotifyShared()
+	if n.stamp() != before {
+		n.log.NotifyShared()
 	}
 	return nil
 }
 
-// CatchUpNotices sees to it that memory knows of a change by its stamp: many that were committed together are read once.
-func (m *Mirror) CatchUpNotices(ctx context.Context, stamp uint64) error {
-	if m.notices.stamp() >= stamp {
+// CatchUp sees to it that memory knows of a change by its stamp: many that were committed together are read once.
+func (n *Announcements) CatchUp(ctx context.Context, stamp uint64) error {
+	if n.stamp() >= stamp {
 		return nil
 	}
-	return m.RefreshNotices(ctx)
+	return n.Refresh(ctx)
 }
 
-func (m *Mirror) loadNotices(ctx context.Context) error {
-	facts, err := m.facts.Notices(ctx)
+func (n *Announcements) load(ctx context.Context) error {
+	facts, err := n.sql.Notices(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,31 +120,31 @@ func (m *Mirror) loadNotices(ctx context.Context) error {
 	for i, dot := range facts.Dots {
 		names[i] = dot.Name
 	}
-	if m.notices.take(&facts, func() { m.copies.SetDots(names) }) {
+	if n.take(&facts, func() { n.setDots(names) }) {
 		for _, announcement := range facts.Announcements {
-			m.announcements.Changed(announcement.ID, announcement.UpdatedAt)
+			n.texts.Changed(announcement.ID, announcement.UpdatedAt)
 		}
 	}
 	return nil
 }
 
-// Announcements reads whole announcements, in whatever state, from memory and what is missing from SQL. What never was is
+// Whole reads whole announcements, in whatever state, from memory and what is missing from SQL. What never was is
 // not in the map.
-func (m *Mirror) Announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
-	found, missing := m.announcements.GetAll(ids)
+func (n *Announcements) Whole(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Announcement, error) {
+	found, missing := n.texts.GetAll(ids)
 	if len(missing) == 0 {
 		return found, nil
 	}
-	facts, err := m.facts.Announcements(ctx, missing)
+	facts, err := n.sql.Announcements(ctx, missing)
 	if err != nil {
 		return nil, err
 	}
-	m.announcements.Take(found, facts, nil)
+	n.texts.Take(found, facts, nil)
 	return found, nil
 }
 
 // take puts in what was read, unless something newer is there, and empties what was made of the former. before runs first.
-func (n *noticeMemory) take(facts *store.Notices, before func()) bool {
+func (n *Announcements) take(facts *store.Notices, before func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.facts != nil && facts.Stamp < n.facts.Stamp {
@@ -124,7 +156,7 @@ func (n *noticeMemory) take(facts *store.Notices, before func()) bool {
 	return true
 }
 
-func (n *noticeMemory) stamp() uint64 {
+func (n *Announcements) stamp() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.facts == nil {
@@ -133,7 +165,7 @@ func (n *noticeMemory) stamp() uint64 {
 	return n.facts.Stamp
 }
 
-func (n *noticeMemory) version() uint64 {
+func (n *Announcements) version() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.facts == nil {
@@ -142,7 +174,7 @@ func (n *noticeMemory) version() uint64 {
 	return n.facts.Version
 }
 
-func (n *noticeMemory) readAt() time.Time {
+func (n *Announcements) readAt() time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.facts == nil {
@@ -151,8 +183,8 @@ func (n *noticeMemory) readAt() time.Time {
 	return n.facts.At
 }
 
-// at makes the notices of a moment. The memory was loaded.
-func (n *noticeMemory) at(now time.Time) *Notices {
+// shownAt makes the notices of a moment. The memory was loaded.
+func (n *Announcements) shownAt(now time.Time) *Notices {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if current := n.current.Load(); current.holdsAt(now) {
@@ -163,7 +195,7 @@ func (n *noticeMemory) at(now time.Time) *Notices {
 
 // show makes the notices of a moment and keeps them as the current ones. They depend on nothing but the facts and the moment,
 // so that every node makes the same, one that has just started too.
-func (n *noticeMemory) show(now time.Time) *Notices {
+func (n *Announcements) show(now time.Time) *Notices {
 	if now.Before(n.facts.At) {
 		now = n.facts.At
 	}

@@ -8,17 +8,15 @@ import (
 	"tidings/services/store"
 )
 
+// LogPull is the kind of the log that says that a pulled post was published or deleted, or that an author became one whose posts
+// may be pulled: see PullChange.
+const LogPull = "pull"
+
 // PullChange is an entry of the log of pulled posts; its key is the author's number.
 type PullChange struct {
 	Author  services.UserNumber `json:"author"`
 	Post    services.PostID     `json:"post"` // 0: no post yet, the author became one whose posts may be pulled
 	Deleted bool                `json:"deleted,omitempty"`
-}
-
-// FanoutChange is an entry of the log of fan-outs in several chunks; its key is the post's id.
-type FanoutChange struct {
-	store.UnfinishedFanout
-	Ended bool `json:"ended,omitempty"`
 }
 
 // Append writes the change into the log, in the transaction of the fact, and answers its version. Whoever locks the author's
@@ -30,18 +28,7 @@ func (c PullChange) Append(ctx context.Context, tx *store.Tx) (version uint64, e
 	return version, tx.SetPulledVersion(ctx, c.Author, version)
 }
 
-// Append writes the change into the log, in the transaction of the fact.
-func (c FanoutChange) Append(ctx context.Context, tx *store.Tx) error {
-	_, err := changelog.Append(ctx, tx, LogFanout, c.Post.String(), c)
-	return err
-}
-
 // ParsePullChange reads an entry of the kind LogPull.
 func ParsePullChange(entry changelog.Entry) (PullChange, error) {
 	return changelog.Parse[PullChange](entry)
-}
-
-// ParseFanoutChange reads an entry of the kind LogFanout.
-func ParseFanoutChange(entry changelog.Entry) (FanoutChange, error) {
-	return changelog.Parse[FanoutChange](entry)
 }

@@ -1,0 +1,162 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/store"
+)
+
+// JobFanOut is the kind of job that carries a new post to all followers; its key is the post's id.
+const JobFanOut = "post.fanout"
+
+const (
+	// waitsAfter is for how long a job waits as a matter of course: what has waited no longer is as good as on its way.
+	waitsAfter = 250 * time.Millisecond
+	// mostWaiting bounds how many waiting posts are looked at, the longest waiting first: a page adds them one by one.
+	mostWaiting = 100
+)
+
+// LogFanout is the kind of the log that says that a post is on its way to its followers in several chunks, or has come: see
+// FanoutChange.
+const LogFanout = "fanout"
+
+// FanoutChange is an entry of the log of fan-outs in several chunks; its key is the post's id.
+type FanoutChange struct {
+	store.UnfinishedFanout
+	Ended bool `json:"ended,omitempty"`
+}
+
+// Append writes the change into the log, in the transaction of the fact.
+func (c FanoutChange) Append(ctx context.Context, tx *store.Tx) error {
+	_, err := changelog.Append(ctx, tx, LogFanout, c.Post.String(), c)
+	return err
+}
+
+// ParseFanoutChange reads an entry of the kind LogFanout.
+func ParseFanoutChange(entry changelog.Entry) (FanoutChange, error) {
+	return changelog.Parse[FanoutChange](entry)
+}
+
+// InFlightFacts is what SQL knows of fan-outs.
+type InFlightFacts interface {
+	PostFacts
+	UnfinishedFanouts(ctx context.Context) ([]store.UnfinishedFanout, error)
+	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
+}
+
+// InFlight is this node's memory of the posts that may not have come to all their readers yet. It is safe for concurrent use.
+type InFlight struct {
+	facts InFlightFacts
+	clock services.Clock
+	log   *slog.Logger
+
+	mu      sync.RWMutex
+	posts   map[services.PostID]store.UnfinishedFanout // on their way in several chunks
+	waiting map[services.PostID]waiting                // not yet on their way, because the workers are behind
+}
+
+// waiting is a post whose fan-out nobody has begun yet. Of one that is carried to nobody there is nothing to add.
+type waiting struct {
+	store.UnfinishedFanout
+	carried bool
+}
+
+// NewInFlight makes an empty memory that follows the log, and looks at each turn at the jobs that wait.
+func NewInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
+	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]store.UnfinishedFanout{}}
+	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.Each(p.apply)})
+	// Before the log: a post whose fan-out begins in between is found in one of the two.
+	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.lookAtWaiting})
+	return p
+}
+
+// List lists the posts that may not have come to all their readers yet, the oldest first; usually none.
+func (p *InFlight) List() []store.UnfinishedFanout {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if len(p.posts)+len(p.waiting) == 0 {
+		return nil
+	}
+	list := make([]store.UnfinishedFanout, 0, len(p.posts)+len(p.waiting))
+	for _, one := range p.posts {
+		list = append(list, one)
+	}
+	for post, one := range p.waiting {
+		if _, begun := p.posts[post]; one.carried && !begun {
+			list = append(list, one.UnfinishedFanout)
+		}
+	}
+	slices.SortFunc(list, func(a, b store.UnfinishedFanout) int { return cmp.Compare(a.Post, b.Post) })
+	return list
+}
+
+func (p *InFlight) load(ctx context.Context) error {
+	list, err := p.facts.UnfinishedFanouts(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.posts = make(map[services.PostID]store.UnfinishedFanout, len(list))
+	for _, one := range list {
+		p.posts[one.Post] = one
+	}
+	return nil
+}
+
+func (p *InFlight) apply(entry changelog.Entry) {
+	change, err := ParseFanoutChange(entry)
+	if err != nil {
+		p.log.Error("a change of fan-outs cannot be read", "error", err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if change.Ended {
+		delete(p.posts, change.Post)
+	} else {
+		p.posts[change.Post] = change.UnfinishedFanout
+	}
+}
+
+// lookAtWaiting reads which posts wait for their fan-out, and the authors of those that it has not met yet.
+func (p *InFlight) lookAtWaiting(ctx context.Context) error {
+	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-waitsAfter), mostWaiting)
+	if err != nil {
+		return err
+	}
+	next := make(map[services.PostID]waiting, len(keys))
+	var unknown []services.PostID
+	p.mu.RLock()
+	for _, key := range keys {
+		post, err := services.ParsePostID(key)
+		if err != nil {
+			continue // the worker that claims it says so
+		}
+		one, known := p.waiting[post]
+		if next[post] = one; !known {
+			unknown = append(unknown, post)
+		}
+	}
+	p.mu.RUnlock()
+	if len(unknown) > 0 {
+		read, err := p.facts.Posts(ctx, unknown)
+		if err != nil {
+			return err
+		}
+		for id, post := range read {
+			next[id] = waiting{store.UnfinishedFanout{Post: id, Author: post.Author}, !post.Pull && !post.Deleted && !post.OffFeed}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = next
+	return nil
+}

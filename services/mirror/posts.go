@@ -1,0 +1,51 @@
+package mirror
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+)
+
+// LogPost is the kind of the log that says that a post was edited or deleted; the key is its id.
+const LogPost = "post"
+
+// PostFacts is what SQL knows of posts.
+type PostFacts interface {
+	Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error)
+}
+
+// Posts is this node's memory of posts that were read lately. It is safe for concurrent use.
+type Posts struct {
+	*changelog.Cache[services.PostID, services.Post]
+	facts PostFacts
+}
+
+// NewPosts makes an empty memory of so many posts, 0 for 100,000, which follows the log.
+func NewPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
+	if capacity == 0 {
+		capacity = keptByDefault
+	}
+	p := &Posts{
+		Cache: changelog.NewCache[services.PostID](capacity, func(p services.Post) time.Time { return p.UpdatedAt }),
+		facts: facts,
+	}
+	log.Register(changelog.Kind{Name: LogPost, Load: changelog.Emptied(p.Clear), Apply: changelog.Each(p.apply)})
+	return p
+}
+
+func (p *Posts) apply(entry changelog.Entry) {
+	if id, err := services.ParsePostID(entry.Key); err == nil {
+		p.Changed(id, entry.At)
+	}
+}
+
+// ReadFacts reads posts from SQL into found and into memory.
+func (p *Posts) ReadFacts(ctx context.Context, ids []services.PostID, found map[services.PostID]services.Post) error {
+	read, err := p.facts.Posts(ctx, ids)
+	if err == nil {
+		p.Take(found, read, nil)
+	}
+	return err
+}

@@ -1,0 +1,127 @@
+package mirror
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/changelog"
+)
+
+// Copies is where copies of facts are kept for all nodes: Redis.
+type Copies interface {
+	Copies(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error)
+	PutCopies(ctx context.Context, posts []services.Post, users []services.User) error
+}
+
+// Reader reads posts and people together: one round trip to Redis serves both. It is safe for concurrent use.
+type Reader struct {
+	posts  *Posts
+	people *People
+	copies Copies
+	copy   copying
+	log    *slog.Logger
+}
+
+// NewReader makes a reader. What it reads from SQL because Redis had no copy is copied there beside the log.
+func NewReader(log *changelog.Follower, posts *Posts, people *People, copies Copies) *Reader {
+	r := &Reader{posts: posts, people: people, copies: copies, copy: newCopying(), log: log.Logger()}
+	log.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: r.copyAtTurn})
+	log.RegisterLoop(r.runCopying)
+	return r
+}
+
+// Read fetches posts and people: from memory, what is missing from Redis in one round trip for both kinds, and what
+// is missing there from SQL in one query a kind. Deleted posts are answered with Deleted; what never was is not in the
+// maps. Without Redis it goes straight to SQL.
+func (r *Reader) Read(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	return r.read(ctx, posts, users, false)
+}
+
+// ReadWithAuthors is Read, with the authors of the posts among the people: those whom neither memory nor the posts' round
+// trip has take a second one, and all that are still missing are one query.
+func (r *Reader) ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	return r.read(ctx, posts, users, true)
+}
+
+func (r *Reader) read(ctx context.Context, posts []services.PostID, users []services.UserNumber, authors bool) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+	foundPosts, missingPosts := r.posts.GetAll(posts)
+	foundUsers, missingUsers := r.people.GetAll(users)
+	if authors {
+		missingUsers = append(missingUsers, r.authorsOf(foundPosts, foundUsers, missingUsers)...)
+	}
+	if len(missingPosts)+len(missingUsers) == 0 {
+		return foundPosts, foundUsers, nil
+	}
+	missingPosts, missingUsers = r.readCopies(ctx, foundPosts, foundUsers, missingPosts, missingUsers)
+	if len(missingPosts) > 0 {
+		if err := r.posts.ReadFacts(ctx, missingPosts, foundPosts); err != nil {
+			return nil, nil, err
+		}
+	}
+	if authors {
+		if more := r.authorsOf(foundPosts, foundUsers, missingUsers); len(more) > 0 {
+			_, more = r.readCopies(ctx, nil, foundUsers, nil, more)
+			missingUsers = append(missingUsers, more...)
+		}
+	}
+	if len(missingUsers) > 0 {
+		if err := r.people.ReadFacts(ctx, missingUsers, foundUsers); err != nil {
+			return nil, nil, err
+		}
+	}
+	r.copy.add(missingPosts, missingUsers)
+	return foundPosts, foundUsers, nil
+}
+
+// ReadHosts fetches people for a page that needs its round trips to Redis for itself: from memory, and what is missing there
+// from SQL in one query. While SQL does not answer Redis is asked all the same.
+func (r *Reader) ReadHosts(ctx context.Context, users []services.UserNumber) (map[services.UserNumber]services.User, error) {
+	found, missing := r.people.GetAll(users)
+	if len(missing) == 0 {
+		return found, nil
+	}
+	err := r.people.ReadFacts(ctx, missing, found)
+	if err == nil {
+		r.copy.add(nil, missing)
+		return found, nil
+	}
+	if _, missing = r.readCopies(ctx, nil, found, nil, missing); len(missing) > 0 {
+		return nil, err
+	}
+	return found, nil
+}
+
+// authorsOf adds the authors of posts that memory has to those found, and lists the others that are not among the missing yet.
+func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[services.UserNumber]services.User, missing []services.UserNumber) []services.UserNumber {
+	var authors []services.UserNumber
+	for _, post := range posts {
+		if _, known := found[post.Author]; !known && !post.Deleted && !slices.Contains(missing, post.Author) {
+			authors = append(authors, post.Author)
+		}
+	}
+	if len(authors) == 0 {
+		return nil
+	}
+	known, unknown := r.people.GetAll(authors)
+	maps.Copy(found, known)
+	return unknown
+}
+
+// readCopies reads from Redis in one round trip, and answers what is missing there.
+func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]services.Post, foundUsers map[services.UserNumber]services.User,
+	posts []services.PostID, users []services.UserNumber) (missingPosts []services.PostID, missingUsers []services.UserNumber) {
+	copiedPosts, copiedUsers, err := r.copies.Copies(ctx, posts, users)
+	if err != nil {
+		return posts, users
+	}
+	if len(posts) > 0 {
+		posts = r.posts.Take(foundPosts, copiedPosts, posts)
+	}
+	if len(users) > 0 {
+		users = r.people.Take(foundUsers, copiedUsers, users)
+	}
+	return posts, users
+}

@@ -1,0 +1,229 @@
+package mirror
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/store"
+)
+
+const (
+	headsBatch   = 1000            // in one SELECT
+	headsKeptFor = 2 * time.Minute // without anybody asking or watching
+)
+
+// SequenceFacts is what SQL knows of the last messages of conversations.
+type SequenceFacts interface {
+	Heads(ctx context.Context, ids []services.ConversationID) ([]store.Head, error)
+}
+
+// LastSequences is this node's memory of the last sequences of conversations that are counted when somebody reads: of those
+// that somebody here watches, or asked for lately. No entry of the log tells of them: they are read at each turn. They only
+// grow. It is safe for concurrent use.
+type LastSequences struct {
+	facts SequenceFacts
+	clock services.Clock
+	log   *slog.Logger
+
+	mu    sync.RWMutex
+	known map[services.ConversationID]*head
+
+	readers  *changelog.Readers[services.ConversationID] // who are watched and shown them
+	watchers map[services.ConversationID][]chan struct{}
+}
+
+type head struct {
+	number   int64
+	revision int64 // of what its messages and members show: only who watches it is told
+	asked    time.Time
+}
+
+// NewLastSequences makes an empty memory.
+func NewLastSequences(log *changelog.Follower, facts SequenceFacts) *LastSequences {
+	l := &LastSequences{
+		facts: facts, clock: log.Clock(), log: log.Logger(),
+		known:    map[services.ConversationID]*head{},
+		readers:  changelog.NewReaders[services.ConversationID](log),
+		watchers: map[services.ConversationID][]chan struct{}{},
+	}
+	log.RegisterTurn(changelog.Turn{Name: "heads of conversations", When: changelog.AfterLog, Run: l.look})
+	log.RegisterStream(changelog.Stream{Learned: l.learned, Unfollow: l.readers.Unfollow})
+	return l
+}
+
+// Follow says which conversations are in the badges of a user who is watched here: see changelog.Readers.
+func (l *LastSequences) Follow(user services.UserNumber, places []services.ReadSidePlace) {
+	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
+}
+
+func (l *LastSequences) learned(users []services.UserNumber, sums []uint64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	l.readers.Each(users, func(i int, id services.ConversationID) {
+		if known := l.known[id]; known != nil {
+			sums[i] += uint64(known.number)
+		}
+	})
+}
+
+// ReadSide is what waits in conversations that are counted when somebody reads.
+type ReadSide struct {
+	Unread   int
+	Sequence uint64 // the sum of their last sequences: it rises with each message
+	Known    bool   // false: of some nothing is known, and the number may be greater
+}
+
+// Learn reads the last sequences that are not known yet, one SELECT for each 1,000 conversations, and keeps them current from now
+// on. When SQL does not answer, ReadSide says so.
+func (l *LastSequences) Learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
+	missing := map[services.ConversationID]struct{}{}
+	l.mu.RLock()
+	for _, list := range lists {
+		for _, place := range list {
+			if l.known[place.Conversation] == nil {
+				missing[place.Conversation] = struct{}{}
+			}
+		}
+	}
+	l.mu.RUnlock()
+	if len(missing) == 0 {
+		return
+	}
+	if err := l.read(ctx, slices.Sorted(maps.Keys(missing))); err != nil && ctx.Err() == nil {
+		l.log.Warn("the heads of conversations could not be read", "error", err)
+	}
+}
+
+// ReadSide counts what lies above a user's places. A sequence below such a place counts nothing: the user has seen more
+// than this node.
+func (l *LastSequences) ReadSide(places []services.ReadSidePlace, now time.Time) ReadSide {
+	counted := ReadSide{Known: true}
+	stale := false
+	l.mu.RLock()
+	for _, place := range places {
+		head := l.known[place.Conversation]
+		if head == nil {
+			counted.Known = false
+			continue
+		}
+		counted.Unread += int(max(0, head.number-place.Base))
+		counted.Sequence += uint64(head.number)
+		stale = stale || now.Sub(head.asked) > headsKeptFor/4
+	}
+	l.mu.RUnlock()
+	if stale {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, place := range places {
+			if head := l.known[place.Conversation]; head != nil {
+				head.asked = now
+			}
+		}
+	}
+	return counted
+}
+
+// Moved lets this node see its own message at once, before the next look at SQL.
+func (l *LastSequences) Moved(moved store.Head) {
+	l.mu.Lock()
+	if l.known[moved.Conversation] != nil {
+		l.raise(moved)
+	}
+	l.mu.Unlock()
+	l.readers.Notify()
+}
+
+// Watch answers a channel that has a token when the head of a conversation has moved since the last one was taken,
+// and what ends that.
+func (l *LastSequences) Watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
+	watcher := make(chan struct{}, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watchers[id] = append(l.watchers[id], watcher)
+	return watcher, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		rest := slices.DeleteFunc(l.watchers[id], func(other chan struct{}) bool { return other == watcher })
+		if l.watchers[id] = rest; len(rest) == 0 {
+			delete(l.watchers, id)
+		}
+	}
+}
+
+// raise moves a head forward; one that is not ahead changes nothing.
+func (l *LastSequences) raise(moved store.Head) {
+	known := l.known[moved.Conversation]
+	if moved.Number > known.number || moved.Revision > known.revision {
+		defer l.wake(moved.Conversation)
+	}
+	known.revision = max(known.revision, moved.Revision)
+	if known.number >= moved.Number {
+		return
+	}
+	known.number = moved.Number
+	l.readers.Moved(moved.Conversation)
+}
+
+func (l *LastSequences) wake(id services.ConversationID) {
+	for _, watcher := range l.watchers[id] {
+		select {
+		case watcher <- struct{}{}:
+		default: // it has a token already
+		}
+	}
+}
+
+// look reads all heads that are watched or were asked for lately, forgets the others, and tells of what moved.
+func (l *LastSequences) look(ctx context.Context) error {
+	now := l.clock.Now()
+	l.mu.Lock()
+	maps.DeleteFunc(l.known, func(id services.ConversationID, head *head) bool {
+		return now.Sub(head.asked) > headsKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
+	})
+	ids := slices.Collect(maps.Keys(l.known))
+	var unknown []services.ConversationID // SQL did not answer when somebody wanted to know
+	for _, id := range l.readers.Keys() {
+		if l.known[id] == nil {
+			unknown = append(unknown, id)
+		}
+	}
+	l.mu.Unlock()
+	ids = append(ids, unknown...)
+	slices.Sort(ids)
+	err := l.read(ctx, ids)
+	l.mu.Lock()
+	for _, id := range unknown {
+		if l.known[id] != nil {
+			l.readers.Moved(id)
+		}
+	}
+	l.mu.Unlock()
+	l.readers.Notify()
+	return err
+}
+
+func (l *LastSequences) read(ctx context.Context, ids []services.ConversationID) error {
+	now := l.clock.Now()
+	for part := range slices.Chunk(ids, headsBatch) {
+		read, err := l.facts.Heads(ctx, part)
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		for _, one := range read {
+			if l.known[one.Conversation] == nil {
+				l.known[one.Conversation] = &head{number: one.Number, revision: one.Revision, asked: now}
+				continue
+			}
+			l.raise(one)
+		}
+		l.mu.Unlock()
+	}
+	return nil
+}
