@@ -27,7 +27,7 @@ const (
 
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobMode, Class: jobs.Short, Each: ofUser(f.FindMode), Changes: jobs.NoCounts()},
+		{Name: jobMode, Class: jobs.Short, Each: ofUser(f.findMode), Changes: jobs.NoCounts()},
 		{Name: jobModes, Class: jobs.Bulk, Each: f.runModes, Changes: jobs.NoCounts()},
 		{Name: jobName, Class: jobs.Bulk, Each: f.runName, Changes: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
 	}
@@ -47,8 +47,8 @@ func ModeJob(author services.UserNumber, now time.Time) store.NewJob {
 	return job
 }
 
-// ModesJob looks at all audiences: after an import, or when the thresholds have moved.
-func ModesJob() store.NewJob { return jobs.Keyed(jobModes, "all") }
+// modesJob looks at all audiences: after an import, or when the thresholds have moved.
+func modesJob() store.NewJob { return jobs.Keyed(jobModes, "all") }
 
 // Thresholds are the thresholds that hold: those that an admin has set, else the configured ones.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
@@ -59,9 +59,9 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	return thresholds, err
 }
 
-// FindMode brings an author's mode in line with his audience, or with what an admin has pinned. Whoever is to be huge
+// findMode brings an author's mode in line with his audience, or with what an admin has pinned. Whoever is to be huge
 // is first named by the documents of his followers: only then, when every reader pulls his posts, are they no longer pushed.
-func (f *Fanout) FindMode(ctx context.Context, author services.UserNumber) error {
+func (f *Fanout) findMode(ctx context.Context, author services.UserNumber) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return err
@@ -271,7 +271,7 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 		if err := tx.SetThresholds(ctx, thresholds); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, ModesJob())
+		return tx.Enqueue(ctx, modesJob())
 	})
 	f.Wake()
 	return err
@@ -295,7 +295,7 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserNumber, mode *
 	if err != nil {
 		return err
 	}
-	if err := f.FindMode(ctx, author); err != nil {
+	if err := f.findMode(ctx, author); err != nil {
 		f.log.Debug("a pinned mode does not hold yet; its job will see to it", "error", err)
 	}
 	f.Wake()

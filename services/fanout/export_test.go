@@ -53,3 +53,14 @@ func (f *Fanout) PushReplay(ctx context.Context, stamp rdb.Stamp, show services.
 func (f *Fanout) NameHost(ctx context.Context, stamp rdb.Stamp, edges []services.Edge) error {
 	return f.name(ctx, rdb.Hosts, stamp, edges)
 }
+
+// The jobs and the work that only the tests name.
+var (
+	EndJob  = endJob
+	HostJob = hostJob
+)
+
+// FindMode brings an author's mode in line with their audience.
+func (f *Fanout) FindMode(ctx context.Context, author services.UserNumber) error {
+	return f.findMode(ctx, author)
+}

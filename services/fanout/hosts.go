@@ -28,9 +28,9 @@ func (f *Fanout) hostKinds() []jobs.Kind {
 	}
 }
 
-// HostJob lets the documents of all followers name somebody who has a show for the first time. His shows come onto boards
+// hostJob lets the documents of all followers name somebody who has a show for the first time. His shows come onto boards
 // when all do: whoever knows of a show is then told of it whatever he reads.
-func HostJob(host services.UserNumber) store.NewJob {
+func hostJob(host services.UserNumber) store.NewJob {
 	return userJob(jobHost, host)
 }
 
@@ -42,7 +42,7 @@ type newHosts struct {
 // hostsAtOnce bounds what one transaction brings onto boards.
 const hostsAtOnce = 500
 
-// HostsJobs are the jobs of HostJob for many hosts: hundreds are named together, and their shows come onto boards with one
+// HostsJobs are the jobs of hostJob for many hosts: hundreds are named together, and their shows come onto boards with one
 // entry of the log.
 func HostsJobs(hosts []services.UserNumber) ([]store.NewJob, error) {
 	var chunks []newHosts
@@ -100,7 +100,7 @@ func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
 		}
 		alone := make([]store.NewJob, len(large))
 		for i, host := range large {
-			alone[i] = HostJob(host)
+			alone[i] = hostJob(host)
 		}
 		if err := tx.Enqueue(ctx, alone...); err != nil {
 			return err

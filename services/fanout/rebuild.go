@@ -210,5 +210,5 @@ func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued
 
 // QueueModes leaves a job that looks at all audiences: for when follows came into SQL without jobs of their own.
 func QueueModes(ctx context.Context, db *store.Store) error {
-	return db.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, ModesJob()) })
+	return db.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, modesJob()) })
 }

@@ -34,8 +34,8 @@ type replayChunk struct {
 	audience
 }
 
-// EndJob brings a show that has become a replay into the lists of its host's followers.
-func EndJob(show services.PostID) store.NewJob { return jobs.Keyed(jobEnd, show.String()) }
+// endJob brings a show that has become a replay into the lists of its host's followers.
+func endJob(show services.PostID) store.NewJob { return jobs.Keyed(jobEnd, show.String()) }
 
 // ReplaysJob brings the newest replays of a host into the lists of his followers: one job where shows are many.
 func ReplaysJob(host services.UserNumber) store.NewJob {

@@ -41,8 +41,8 @@ type reminding struct {
 	After services.UserNumber `json:"after,omitempty"`
 }
 
-// RemindJob tells everybody who wanted to know that a show has started.
-func RemindJob(show services.PostID) store.NewJob { return reminding{Show: show}.job() }
+// remindJob tells everybody who wanted to know that a show has started.
+func remindJob(show services.PostID) store.NewJob { return reminding{Show: show}.job() }
 
 func (r reminding) job() store.NewJob {
 	payload, _ := json.Marshal(r) // two numbers, which cannot fail
@@ -64,7 +64,7 @@ func (f *Fanout) AddShow(ctx context.Context, tx *store.Tx, show services.Show) 
 	}
 	jobs := f.showJobs(services.Show{}, show)
 	if first {
-		jobs = append(jobs, HostJob(show.Host))
+		jobs = append(jobs, hostJob(show.Host))
 	}
 	return show, tx.Enqueue(ctx, jobs...)
 }
@@ -124,10 +124,10 @@ func (f *Fanout) showJobs(before, after services.Show) (jobs []store.NewJob) {
 		jobs = append(jobs, CloseJob(after.ID, at))
 	}
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
-		jobs = append(jobs, RemindJob(after.ID))
+		jobs = append(jobs, remindJob(after.ID))
 	}
 	if after.Status == services.ShowReplay && before.Status != services.ShowReplay && after.Version > 0 && !after.Pull {
-		jobs = append(jobs, EndJob(after.ID))
+		jobs = append(jobs, endJob(after.ID))
 	}
 	return jobs
 }
@@ -155,7 +155,7 @@ func (f *Fanout) closeEach(ctx context.Context, claimed []store.Job) (outcomes [
 		case early[i]:
 			outcomes[i] = jobs.ErrFinished
 		default:
-			outcomes[i] = f.CloseShow(ctx, ids[i])
+			outcomes[i] = f.closeShow(ctx, ids[i])
 		}
 	}
 	return outcomes
@@ -187,8 +187,8 @@ func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []store.J
 	return early, tx.Enqueue(ctx, later...)
 }
 
-// CloseShow closes a show if its time for that has come: one that nobody started, or nobody ended. Else it changes nothing.
-func (f *Fanout) CloseShow(ctx context.Context, id services.PostID) error {
+// closeShow closes a show if its time for that has come: one that nobody started, or nobody ended. Else it changes nothing.
+func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
 		changed = false

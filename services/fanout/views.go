@@ -39,7 +39,7 @@ func (f *Fanout) runViewItem(ctx context.Context, job store.Job) error {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
 	}
 	view := services.View{Code: parts[0], ID: parts[1]}
-	if err := f.ReconcileViewItem(ctx, view, parts[2]); err != nil || job.Tries == 0 {
+	if err := f.reconcileViewItem(ctx, view, parts[2]); err != nil || job.Tries == 0 {
 		return err
 	}
 	return f.endRefill(ctx, view)
@@ -59,9 +59,9 @@ func (f *Fanout) endRefill(ctx context.Context, view services.View) error {
 	return f.RebuildViews(ctx, []services.View{view})
 }
 
-// ReconcileViewItem brings what Redis has of an item in line with the facts: it is added at its time, or removed and then
+// reconcileViewItem brings what Redis has of an item in line with the facts: it is added at its time, or removed and then
 // read again. A view that is not there stays so: its next reader builds it.
-func (f *Fanout) ReconcileViewItem(ctx context.Context, view services.View, item string) error {
+func (f *Fanout) reconcileViewItem(ctx context.Context, view services.View, item string) error {
 	type fact struct {
 		at     time.Time
 		stands bool

@@ -327,3 +327,33 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 		}
 	}
 }
+
+// Of one actor's commands with one CoalesceKey the last one's AfterCommit runs for all; other
+// actors', and those without a key, run each.
+func TestTheLastOfCoalescedCommandsRunsForAll(t *testing.T) {
+	n := small(t, nil)
+	var mu sync.Mutex
+	var ran []int
+	cmds := make([]*jobs.Command, 6)
+	for i, c := range []struct {
+		actor services.UserNumber
+		key   string
+	}{{1, "list"}, {1, "list"}, {2, "list"}, {1, ""}, {1, ""}, {1, "list"}} {
+		o := newCommand(c.actor, fmt.Sprint("command", i))
+		o.CoalesceKey = c.key
+		o.AfterCommit = func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, i)
+			return nil
+		}
+		cmds[i] = &o.Command
+	}
+	for _, err := range n.Commit(t.Context(), cmds...) {
+		n.must(err)
+	}
+	slices.Sort(ran)
+	if want := []int{2, 3, 4, 5}; !slices.Equal(ran, want) {
+		t.Errorf("AfterCommit ran for %v, want %v", ran, want)
+	}
+}

@@ -4,3 +4,6 @@ import "tidings/services/store"
 
 // Doubt makes it doubtful whether this node holds jobs.
 func (e *Engine) Doubt(claimed []store.Job) { e.inDoubt.add(claimed) }
+
+// MaxRounds is how often a merge reads the facts.
+const MaxRounds = maxRounds

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// MaxRounds bounds how often a Merge reads the facts again. Each round needs a change of the same projection in the few
+// maxRounds bounds how often a Merge reads the facts again. Each round needs a change of the same projection in the few
 // milliseconds between two reads.
-const MaxRounds = 20
+const maxRounds = 20
 
 // Merge brings a projection in line with the facts, and needs no lock over both. A round takes a stamp of the projection, then
 // reads the facts, then merges them under the stamp. The order matters: the projection refuses facts that may be older than
 // a change that it has seen since the stamp, and the next round reads them again.
 type Merge[Stamp, Facts any] struct {
-	// Name names the projection, for the error when MaxRounds were not enough.
+	// Name names the projection, for the error when maxRounds were not enough.
 	Name func() string
 	// Mark stamps the projection. ok is false when there is none, or nothing to do: the merge ends without an error.
 	Mark func(ctx context.Context) (stamp Stamp, ok bool, err error)
@@ -25,7 +25,7 @@ type Merge[Stamp, Facts any] struct {
 
 // Run runs rounds until one is done. An error of a step ends it.
 func (m Merge[Stamp, Facts]) Run(ctx context.Context) error {
-	for range MaxRounds {
+	for range maxRounds {
 		stamp, ok, err := m.Mark(ctx)
 		if err != nil || !ok {
 			return err
@@ -39,5 +39,5 @@ func (m Merge[Stamp, Facts]) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: it changed %d times meanwhile", m.Name(), MaxRounds)
+	return fmt.Errorf("%s: it changed %d times meanwhile", m.Name(), maxRounds)
 }

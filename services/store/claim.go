@@ -128,18 +128,6 @@ func collapse(due []Job) (kept []Job, dropped []int64) {
 	return kept, dropped
 }
 
-// NextDue is when the next job of some kinds can be claimed: when it is due, or when the lease on it ends. false
-// when there is none.
-func (s *Store) NextDue(ctx context.Context, kinds []string) (next time.Time, found bool, err error) {
-	_, err = s.firstDue(ctx, kinds, func(due time.Time) bool {
-		if !found || due.Before(next) {
-			next, found = due, true
-		}
-		return true
-	})
-	return next, found, err
-}
-
 // firstDue asks, of those of the kinds that have jobs, when the first is due, and answers the kinds that are kept.
 func (s *Store) firstDue(ctx context.Context, kinds []string, keep func(due time.Time) bool) (kept []string, err error) {
 	list := make(rows, len(kinds))

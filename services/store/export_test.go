@@ -14,6 +14,9 @@ func (tx *Tx) Exec(ctx context.Context, text string, args ...any) error {
 	return err
 }
 
+// Dialect is "sqlite" or "postgres".
+func (s *Store) Dialect() string { return s.dialect.String() }
+
 // Query reads with any SQL, one line a row.
 func (s *Store) Query(ctx context.Context, text string, args ...any) ([]string, error) {
 	return s.runner.lines(ctx, text, args)
@@ -66,7 +69,7 @@ var Statements = map[string]statement{
 	"comments": factsByCategory[services.CategoryComment].named, "commentsOfSubject": factsByCategory[services.CategoryComment].ofSubject,
 	"mentions": factsByCategory[services.CategoryMention].named, "mentionsOfSubject": factsByCategory[services.CategoryMention].ofSubject,
 	"follows": factsByCategory[services.CategoryFollow].named, "followsOfSubject": factsByCategory[services.CategoryFollow].ofSubject,
-	"edge": oneEdge, "followStands": followStands, "restrictionsBetween": restrictionsBetween, "showFollow": showFollow, "blocksBetween": blocksBetween,
+	"edge": oneEdge, "restrictionsBetween": restrictionsBetween, "showFollow": showFollow, "blocksBetween": blocksBetween,
 	"listMutes": restrictionTables[services.Mute].list, "countBlocks": restrictionTables[services.Block].count, "lockUsers": lockUsers, "holdUsers": holdUsers, "blockersOf": blockersOf, "causesOfActor": causesOfActor, "isDirect": isDirect, "hiddenAuthors": hiddenAuthors, "refusesAdder": refusesAdder, "oneGroupPolicy": oneGroupPolicy, "blocksWith": blocksWith,
 	"authorPosts": authorPosts, "logCuts": logCuts, "finishJobs": finishJobs, "firstDue": firstDue,
 	"readNotices": readNotices, "trimAnnouncements": trimAnnouncements, "announcementsByID": announcementsByID,

@@ -26,8 +26,6 @@ var (
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
 		ORDER BY f.follower LIMIT $4`)
-
-	followStands = newStatement("whether a follow stands", `SELECT 1 FROM follows WHERE follower = $1 AND followee = $2`)
 )
 
 // InsertFollow makes one user follow another. An edge that stands stays as it is: false. Nor is one made between two
@@ -44,12 +42,6 @@ func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.User
 		return false, err
 	}
 	return true, tx.NoteUnfollow(ctx, follower, followee)
-}
-
-// Follows says whether one user follows another, shown or not.
-func (tx *Tx) Follows(ctx context.Context, follower, followee services.UserNumber) (bool, error) {
-	var stands int
-	return tx.one(ctx, followStands, []any{follower, followee}, &stands)
 }
 
 // CountFollowees says how many a user follows, counting no further than limit.

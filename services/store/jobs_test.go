@@ -247,31 +247,6 @@ func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
 	})
 }
 
-func TestNextDue(t *testing.T) {
-	each(t, func(b *bundle) {
-		next := func(kinds ...string) any {
-			at, found, err := b.NextDue(b.ctx, kinds)
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			if !found {
-				return nil
-			}
-			return at
-		}
-		equal(b.t, next("a", "b"), nil)
-		start := b.clock.Now()
-		b.enqueue(store.NewJob{Kind: "a", NotBefore: start.Add(time.Hour)}, store.NewJob{Kind: "b", NotBefore: start.Add(time.Minute)})
-		equal(b.t, next("a", "b"), start.Add(time.Minute))
-		equal(b.t, next("a"), start.Add(time.Hour))
-		equal(b.t, next("c"), nil)
-		equal(b.t, next(), nil)
-		b.clock.advance(time.Minute)
-		b.claim(1, "b")
-		equal(b.t, next("b"), start.Add(time.Minute+lease)) // when its holder may be gone
-	})
-}
-
 // Several claim at once until nothing is left: every job is had once.
 func TestClaimAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {

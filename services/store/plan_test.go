@@ -108,7 +108,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"homeFeed": "1, 9, 300", "inboxFeed": "1, 9, 300", "countPushed": "1, 9, 301", "pulledPosts": `'[[1],[2]]', 300, ARRAY[1, 2]`, "pulledBy": "1", "pullAuthors": "0, 100",
 		"authorMode": "1", "lowerUnnamed": "1", "authorsAfter": "1, 100", "authorsByNumber": "ARRAY[1, 2]", "countFollowers": "1, 100", "lowerFanout": "1",
 		"newestCounting": "1, 9", "countNew": "1, 9, 301", "unreadFeed": "1, 9, 300, 5", "newestOfFeed": "1", "followersOf": "1, 0, 0, 100",
-		"edge": "1, 2", "followStands": "1, 2", "restrictionsBetween": "'[[1,2]]'", "showFollow": "1, 2", "blocksBetween": "1, 2",
+		"edge": "1, 2", "restrictionsBetween": "'[[1,2]]'", "showFollow": "1, 2", "blocksBetween": "1, 2",
 		"listMutes": "1, 9, 20", "countBlocks": "1, 9", "lockUsers": "ARRAY[1, 2]", "holdUsers": "ARRAY[1, 2]", "blockersOf": "1, ARRAY[2, 3]", "causesOfActor": "1, 2, '', 0, 0, 10", "isDirect": "1", "hiddenAuthors": "1, ARRAY[2, 3]", "blocksWith": "1, ARRAY[2, 3]", "refusesAdder": "1, ARRAY[2, 3], 4",
 		"userNotices": "1", "noticesAfter": "0, 100", "authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "firstDue": `'[["kind"]]'`, "finishJobs": "ARRAY[1, 2], 'token'",
 		"messageStatesOf": `'[[1,"general"]]'`, "messageStatesOfUser": "1", "unreadMessagesOf": "1, 9, ARRAY['general'], 20",

@@ -147,8 +147,5 @@ func (s *Store) Ping(ctx context.Context) error {
 	return fault("ping "+s.name, s.db.PingContext(ctx))
 }
 
-// Dialect is "sqlite" or "postgres".
-func (s *Store) Dialect() string { return s.dialect.String() }
-
 // now is the time that a transaction or a read goes by: UTC, to the microsecond.
 func (s *Store) now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsecond) }

@@ -16,7 +16,7 @@ func Fewer(t *testing.T, part int) {
 // is half of them: what it does otherwise than production is statements and scripts, of which few histories meet all.
 func FewerOn(t *testing.T, w *World, part int) {
 	t.Helper()
-	if w.Store.Dialect() == "sqlite" {
+	if w.Server == nil {
 		part *= 2
 	}
 	Fewer(t, part)
