@@ -118,7 +118,7 @@ func TestEverySettingArrives(t *testing.T) {
 	given := map[string]string{
 		"listen": "localhost:0", "operations-listen": "localhost:0", "data": "d", "database": "sqlite:x.db", "redis": "embedded", "node": "n-1",
 		"jwt-secret": testSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",
-		"origins": "https://a.example.com,http://b.example.com:8081", "display-caps": "TOTAL=9,HOME_FEED=9999", "feed-kinds": "POST,REPLY", "notification-expiry": "LIKE=2,MENTION=never", "introspection": "always", "log-level": "debug", "log-format": "json",
+		"origins": "https://a.example.com,http://b.example.com:8081", "display-caps": "TOTAL=9,HOME_FEED=9999", "feed-kinds": "POST,REPLY", "notification-expiry": "LIKE=2,MENTION=never", "badge-expiry": "CONVERSATIONS=7,HOME_FEED=never", "introspection": "always", "log-level": "debug", "log-format": "json",
 		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "query-depth": "11", "query-fields": "200", "query-aliases": "12", "query-directives": "13", "query-root-fields": "9", "query-cache": "65537", "answer-limit": "65538", "request-deadline": "4s", "answer-deadline": "5s", "connections-per-address": "0", "socket-subscriptions": "3",
 		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",

@@ -166,7 +166,8 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if s.store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
 	}
-	s.redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Late: true, Node: cfg.Node, DataDir: cfg.Data, MessageTypes: cfg.SiteMessageTypes, Clock: s.clock, Log: log})
+	ages, _ := services.ParseSourceExpiry(cfg.BadgeExpiry) // checked with the settings
+	s.redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Late: true, Node: cfg.Node, DataDir: cfg.Data, MessageTypes: cfg.SiteMessageTypes, Expiry: ages, Clock: s.clock, Log: log})
 	if err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
@@ -215,6 +216,7 @@ func newServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	caps, _ := displayCaps(s.cfg.DisplayCaps) // checked with the settings, as are the next
 	expiry, _ := notificationExpiry(s.cfg.NotifyFor)
+	ages, _ := services.ParseSourceExpiry(s.cfg.BadgeExpiry)
 	kinds, _ := feedKinds(s.cfg.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	sessions := live.SessionLives * s.cfg.BoardSessionFor // how long one lives at most
@@ -225,7 +227,7 @@ func (s *server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.jobs = jobs.New(jobs.Config{Store: s.store, Clock: s.clock, Log: s.log})
 	carrying := fanout.Config{
 		Jobs: s.jobs, Store: s.store, Redis: s.redis, Activity: s.memory.Activity, Announcements: s.memory.Announcements, ShowMemory: s.memory.Shows, Clock: s.clock, IDs: ids, Log: s.log, ActiveFor: s.cfg.ActiveFor,
-		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions,
+		IdleAfter: s.cfg.IdleAfter, Thresholds: services.Thresholds{Big: s.cfg.BigFollowers, Huge: s.cfg.HugeFollowers}, MuteMentions: s.cfg.MuteMentions, Expiry: ages,
 		Shows: services.ShowLimits{LateAfter: s.cfg.ShowLateAfter, Longest: s.cfg.ShowLongest}, KeepBoards: sessions,
 	}
 	for _, change := range changes {

@@ -209,6 +209,10 @@ var checks = map[string]func(c Config) string{
 		_, reason := notificationExpiry(c.NotifyFor)
 		return reason
 	},
+	"badge-expiry": func(c Config) string {
+		_, reason := services.ParseSourceExpiry(c.BadgeExpiry)
+		return reason
+	},
 	"ingest-body-limit": func(c Config) string {
 		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("at least --body-limit, %d, is needed", c.BodyLimit))
 	},
@@ -343,11 +347,9 @@ func notificationExpiry(items []string) (expiry services.Expiry, reason string) 
 		if !slices.Contains(services.Categories, category) {
 			return nil, fmt.Sprintf("%s is no category: one of %v is needed, then = and the days", services.Quote(item), services.Categories)
 		}
-		days, err := strconv.Atoi(text)
-		if text == "never" {
-			days, err = services.Never, nil
-		} else if err != nil || days < 1 || days > services.MaxExpiryDays {
-			return nil, fmt.Sprintf("%s: 1 to %d or never is allowed after the =", services.Quote(item), services.MaxExpiryDays)
+		days, reason := services.ParseExpiryDays(item, text)
+		if reason != "" {
+			return nil, reason
 		}
 		if _, twice := expiry[category]; twice {
 			return nil, fmt.Sprintf("%s is named twice", category)

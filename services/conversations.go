@@ -130,6 +130,10 @@ type Membership struct {
 	Inside       bool // on some device: nothing counts meanwhile
 	ReadSide     bool
 	WayVersion   int64
+
+	// Where messages leave the number because of their age: the day (since 1970) as of which those that had left it by then are
+	// out of Base, K and Mentions as if they had been read, and the day on which the next one leaves it. 0: none is, none does.
+	AgedOn, LeavesOn int64
 }
 
 // Unread is how many messages wait: none for who has left or is inside.

@@ -146,6 +146,7 @@ type MessageTypeState struct {
 	Type    string
 	Version uint64 // rises with every change of the facts; 0 is before the first
 	Unread  int
+	Days    DayCounts // of the unread, where they leave the number because of their age
 }
 
 // NoticeState is what the facts know of a user's announcements and dots.
@@ -166,6 +167,7 @@ type ConversationSums struct {
 	Unread   int             // over those counted when a message is written: not muted ones, and the mentions of muted ones
 	Mentions int             // over all
 	ReadSide []ReadSidePlace // those counted when somebody reads, and not muted
+	LeavesOn int64           // the day (since 1970) on which a message leaves the sums or the places because of its age; 0: none does
 
 	// What a node knows of ReadSide when it renders: how many wait above the places, the sum of the heads, which rises with
 	// each message, and whether of some nothing is known.

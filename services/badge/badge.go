@@ -63,6 +63,7 @@ type Service struct {
 
 	caps     Caps
 	expiry   services.Expiry
+	ages     services.SourceExpiry // of the other sources
 	fallback chan struct{}
 	patience time.Duration
 	sources  []factSource
@@ -88,7 +89,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, announcements: cfg.Announcements, pulled: cfg.Pulled, conversations: cfg.Conversations, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
-		caps: cfg.Caps, expiry: cfg.Expiry, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		caps: cfg.Caps, expiry: cfg.Expiry, ages: cfg.Fanout.Expiry(), fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}
 	s.sources = s.factSources()
@@ -121,11 +122,12 @@ func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watc
 	if err != nil {
 		documents = make([]rdb.Document, len(users))
 	}
-	s.withMemory(ctx, users, documents, watched)
+	unaged := s.ageDocuments(ctx, users, documents, at.today())
+	s.withMemory(ctx, users, documents, watched, at.today())
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
-		if stale[user] {
+		if stale[user] || unaged[user] {
 			group.Go(func() error {
 				badges[i], errs[i] = s.ReadFacts(ctx, user)
 				return nil
@@ -153,8 +155,8 @@ func (s *Service) readMissing(ctx context.Context, user services.UserNumber, wat
 			at := s.moment(ctx)
 			users := []services.UserNumber{user}
 			documents, err := s.documents(ctx, users)
-			if err == nil && documents[0].Ready {
-				s.withMemory(ctx, users, documents, watched)
+			if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.today())[user] {
+				s.withMemory(ctx, users, documents, watched, at.today())
 				return s.render(user, documents[0], at), nil
 			}
 			redisErr = err
@@ -179,7 +181,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 	}
 	defer func() { <-s.fallback }()
 	at := s.moment(ctx)
-	document, failed, err := s.countFacts(ctx, user)
+	document, failed, err := s.countFacts(ctx, user, at.today())
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, services.Wrapf(services.Unavailable, err, "badges: no answer in time")
@@ -285,5 +287,5 @@ func (s *Service) render(user services.UserNumber, document rdb.Document, at mom
 }
 
 func (s *Service) view(document rdb.Document, at moment) *view {
-	return &view{document: document, caps: s.caps, expiry: s.expiry, moment: at}
+	return &view{document: document, caps: s.caps, expiry: s.expiry, ages: s.ages, moment: at}
 }

@@ -26,6 +26,7 @@ type beyond struct {
 // counted is a number of new posts, and the versions of what it was counted for: every change of it raises one of them.
 type counted struct {
 	n, pulled uint64
+	aged      services.PostID
 	unread    int
 }
 
@@ -40,23 +41,23 @@ func newBeyond() *beyond {
 	return &beyond{users: users}
 }
 
-func (b *beyond) of(user services.UserNumber, document *rdb.Document) (unread int, known bool) {
+func (b *beyond) of(user services.UserNumber, document *rdb.Document, aged services.PostID) (unread int, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	had, known := b.users.Get(user)
-	return had.unread, known && had.n == document.N && had.pulled == document.PulledCount.Sequence
+	return had.unread, known && had.n == document.N && had.pulled == document.PulledCount.Sequence && had.aged == aged
 }
 
-func (b *beyond) keep(user services.UserNumber, document *rdb.Document) {
+func (b *beyond) keep(user services.UserNumber, document *rdb.Document, aged services.PostID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.users.Add(user, counted{document.N, document.PulledCount.Sequence, document.Unread})
+	b.users.Add(user, counted{document.N, document.PulledCount.Sequence, aged, document.Unread})
 }
 
 // withBeyond goes on counting in SQL where an inbox ends before the new posts do. It does so once for each version of a
 // document; where SQL does not answer in time the number stays AT_LEAST what the inbox has.
-func (s *Service) withBeyond(ctx context.Context, users []services.UserNumber, documents []rdb.Document) {
-	limit := s.caps.feedLimit()
+func (s *Service) withBeyond(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64) {
+	limit, aged := s.caps.feedLimit(), s.ages.Mark(services.SourceHomeFeed, today)
 	var group errgroup.Group
 	group.SetLimit(cap(s.fallback))
 	for i := range documents {
@@ -65,19 +66,19 @@ func (s *Service) withBeyond(ctx context.Context, users []services.UserNumber, d
 		if !document.Ready || !more || document.FeedCount+document.PulledCount.New >= limit {
 			continue
 		}
-		if document.Unread, document.UnreadKnown = s.beyond.of(user, document); document.UnreadKnown {
+		if document.Unread, document.UnreadKnown = s.beyond.of(user, document, aged); document.UnreadKnown {
 			continue
 		}
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, s.patience)
 			defer cancel()
-			unread, err := s.store.CountNew(ctx, user, document.Seen, limit+1)
+			unread, err := s.store.CountNew(ctx, user, max(document.Seen, aged), limit+1)
 			if err != nil {
 				s.log.Debug("new posts beyond an inbox were not counted", "error", err)
 				return nil
 			}
 			document.Unread, document.UnreadKnown = unread, true
-			s.beyond.keep(user, document)
+			s.beyond.keep(user, document, aged)
 			return nil
 		})
 	}

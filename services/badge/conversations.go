@@ -36,20 +36,27 @@ func (v *view) conversations(badges *services.Badges) {
 	if sums.ReadBehind {
 		precision = services.AtLeast
 	}
+	if sums.LeavesOn > 0 {
+		v.changesAt(services.DayStart(sums.LeavesOn))
+	}
 	badges.Conversations.Total = services.NewCount(sums.Unread+sums.ReadUnread, precision, time.Time{})
 	badges.Conversations.Mentions = exact(sums.Mentions)
 }
 
 // conversationFacts counts every conversation from its rows, whichever way it is counted otherwise.
-func (s *Service) conversationFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+func (s *Service) conversationFacts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
 	const page = 1000
 	for after := services.ConversationID(0); ; {
 		states, err := s.store.MembershipsOf(ctx, user, after, s.clock.Now(), page)
 		if err != nil {
 			return err
 		}
+		if err := s.fanout.AgeMemberships(ctx, states, today); err != nil {
+			return err
+		}
 		for _, state := range states {
 			after, state = state.Conversation, s.fanout.Counted(state)
+			document.Conversations.LeavesOn = earlier(document.Conversations.LeavesOn, state.LeavesOn)
 			document.Conversations.Mentions += int(state.UnreadMentions())
 			document.Conversations.Unread += inBadge(state)
 		}
@@ -57,6 +64,14 @@ func (s *Service) conversationFacts(ctx context.Context, user services.UserNumbe
 			return nil
 		}
 	}
+}
+
+// earlier is the earlier of two days, of which 0 is none.
+func earlier(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // inBadge is how much of a conversation is in the badges: of a muted one its mentions.
@@ -74,6 +89,9 @@ func (s *Service) eachConversation(ctx context.Context, user services.UserNumber
 	for {
 		states, err := s.store.ConversationsOf(ctx, user, before, last, page)
 		if err != nil {
+			return err
+		}
+		if err := s.fanout.AgeConversationStates(ctx, states, services.DayOf(s.clock.Now())); err != nil {
 			return err
 		}
 		for _, state := range states {

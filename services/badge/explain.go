@@ -14,6 +14,7 @@ type explained struct {
 	user   services.UserNumber
 	badges *services.Badges
 	seen   map[string]services.PostID
+	today  int64
 }
 
 // explainer lists what is behind the numbers of one source, from the facts.
@@ -26,7 +27,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]serv
 	if err != nil {
 		return nil, err
 	}
-	of := explained{user: user, badges: badges}
+	of := explained{user: user, badges: badges, today: s.moment(ctx).today()}
 	if of.seen, err = s.store.Positions(ctx, user, store.HomePage, store.LiveBoard); err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func clearing(mutation, input string) string {
 const mostExplained = 1000
 
 func (s *Service) explainHomeFeed(ctx context.Context, of explained) ([]services.Explanation, error) {
-	entries, err := s.store.UnreadFeed(ctx, of.user, of.seen[store.HomePage], min(s.caps.feedLimit(), mostExplained))
+	entries, err := s.store.UnreadFeed(ctx, of.user, max(of.seen[store.HomePage], s.ages.Mark(services.SourceHomeFeed, of.today)), min(s.caps.feedLimit(), mostExplained))
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (s *Service) explainAnnouncements(ctx context.Context, of explained) ([]ser
 		return nil, err
 	}
 	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.badges.Announcements}
-	for _, announcement := range notices.Unread(standing.NoticeState, services.SegmentBits(standing.Segments.Bits)) {
+	for _, announcement := range notices.Unread(s.ages.AgedNotices(standing.NoticeState, of.today), services.SegmentBits(standing.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{
 			ID: id, At: time.UnixMicro(int64(announcement.Position)).UTC(), Count: 1, ClearedBy: clearedBy("markAnnouncementsRead", "upTo", id),
@@ -124,9 +125,13 @@ func (s *Service) explainSiteMessages(ctx context.Context, of explained) (list [
 	if err != nil {
 		return nil, err
 	}
+	aged := s.ages.Mark(services.SourceSiteMessages, of.today)
 	for _, kind := range of.badges.SiteMessages.Types {
 		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
 		for _, message := range unread[kind.Type] {
+			if message.ID <= aged {
+				break // so are all that follow
+			}
 			explanation.Items = append(explanation.Items, services.Item{
 				ID: message.GlobalID(), At: message.ID.Time(), Count: 1,
 				ClearedBy: clearing("markSiteMessagesRead", fmt.Sprintf("ids: [%q]", message.GlobalID())),

@@ -15,7 +15,7 @@ import (
 type factSource struct {
 	name string
 	// read fills the source's part of the document; when it fails, what it wrote is dropped.
-	read func(ctx context.Context, user services.UserNumber, document *rdb.Document) error
+	read func(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error
 	// counts are the numbers that rest on it, always in the same order.
 	counts func(badges *services.Badges) []*services.Count
 	// carry takes over what else rests on it from what was shown earlier; nil where there is nothing.
@@ -54,12 +54,12 @@ func countsIn(parts func(*services.Badges) iter.Seq[*services.Count]) func(*serv
 
 // countFacts makes a document of the facts alone, and says which sources could not be read and why the last one could
 // not. One that hangs does not hold up the others: each has its own time, and all together have three times that.
-func (s *Service) countFacts(ctx context.Context, user services.UserNumber) (document rdb.Document, failed []factSource, err error) {
+func (s *Service) countFacts(ctx context.Context, user services.UserNumber, today int64) (document rdb.Document, failed []factSource, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
 	defer cancel()
 	for _, source := range s.sources {
 		next := document
-		if failure := s.countSource(ctx, source, user, &next); failure != nil {
+		if failure := s.countSource(ctx, source, user, today, &next); failure != nil {
 			failed, err = append(failed, source), failure
 			continue
 		}
@@ -71,10 +71,10 @@ func (s *Service) countFacts(ctx context.Context, user services.UserNumber) (doc
 	return document, failed, err
 }
 
-func (s *Service) countSource(ctx context.Context, source factSource, user services.UserNumber, document *rdb.Document) error {
+func (s *Service) countSource(ctx context.Context, source factSource, user services.UserNumber, today int64, document *rdb.Document) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	return source.read(ctx, user, document)
+	return source.read(ctx, user, today, document)
 }
 
 // noMessages are the types of site messages, of which each badge has a count.
@@ -85,13 +85,13 @@ func (s *Service) noMessages() (none []services.MessageTypeState) {
 	return none
 }
 
-func (s *Service) feedFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+func (s *Service) feedFacts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
 	seen, err := s.store.Position(ctx, user, store.HomePage, "")
 	if err != nil {
 		return err
 	}
 	limit := s.caps.feedLimit()
-	count, err := s.store.CountNew(ctx, user, seen, limit+1)
+	count, err := s.store.CountNew(ctx, user, max(seen, s.ages.Mark(services.SourceHomeFeed, today)), limit+1)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Service) feedFacts(ctx context.Context, user services.UserNumber, docum
 	return nil
 }
 
-func (s *Service) notificationFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+func (s *Service) notificationFacts(ctx context.Context, user services.UserNumber, _ int64, document *rdb.Document) error {
 	states, err := s.store.NotificationStates(ctx, user)
 	for _, state := range states {
 		document.Notifications = append(document.Notifications, fanout.CountsOf(state))
@@ -107,7 +107,7 @@ func (s *Service) notificationFacts(ctx context.Context, user services.UserNumbe
 	return err
 }
 
-func (s *Service) messageFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+func (s *Service) messageFacts(ctx context.Context, user services.UserNumber, _ int64, document *rdb.Document) error {
 	states, err := s.store.MessageStates(ctx, user)
 	if err != nil {
 		return err
@@ -124,13 +124,13 @@ func (s *Service) messageFacts(ctx context.Context, user services.UserNumber, do
 	return nil
 }
 
-func (s *Service) policyFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) (err error) {
+func (s *Service) policyFacts(ctx context.Context, user services.UserNumber, _ int64, document *rdb.Document) (err error) {
 	document.Policy, err = s.store.Policy(ctx, user)
 	return err
 }
 
 // noticeFacts gives a user who is new his position, as a rebuild would.
-func (s *Service) noticeFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+func (s *Service) noticeFacts(ctx context.Context, user services.UserNumber, _ int64, document *rdb.Document) error {
 	if _, err := s.announcements.At(ctx, s.clock.Now()); err != nil {
 		return err
 	}

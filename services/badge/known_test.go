@@ -19,8 +19,8 @@ import (
 func (n node) fails(name string, with func(ctx context.Context) error) (mend func()) {
 	place := slices.IndexFunc(n.sources, func(source factSource) bool { return source.name == name })
 	read := n.sources[place].read
-	n.sources[place].read = func(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
-		_ = read(ctx, user, document) // what it wrote before it failed is dropped
+	n.sources[place].read = func(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
+		_ = read(ctx, user, today, document) // what it wrote before it failed is dropped
 		return with(ctx)
 	}
 	return func() { n.sources[place].read = read }

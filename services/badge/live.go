@@ -10,10 +10,11 @@ import (
 )
 
 // withLive adds what this node knows of the shows of hosts whom documents name.
-func (s *Service) withLive(documents []rdb.Document) {
+func (s *Service) withLive(documents []rdb.Document, today int64) {
+	after := s.ages.Mark(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {
-			document.LiveCount = s.shows.CountLive(document.Hosts, document.LiveSeen)
+			document.LiveCount = s.shows.CountLiveSince(document.Hosts, document.LiveSeen, after)
 		}
 	}
 }
@@ -23,6 +24,7 @@ func (v *view) liveBoard(badges *services.Badges) {
 	live := v.document.LiveCount
 	v.learned(live.Sequence)
 	badges.LiveSequence = live.Sequence
+	v.expires(services.SourceLiveBoard, live.New)
 	badges.LiveBoard = exact(live.New)
 	if live.Behind {
 		badges.LiveBoard = services.NewCount(0, services.Unknown, time.Time{})
@@ -30,7 +32,7 @@ func (v *view) liveBoard(badges *services.Badges) {
 }
 
 // liveFacts reads whom the board is of and how far it was seen. What runs is in memory, also without Redis.
-func (s *Service) liveFacts(ctx context.Context, user services.UserNumber, document *rdb.Document) error {
+func (s *Service) liveFacts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
 	seen, err := s.store.Position(ctx, user, store.LiveBoard, "")
 	if err != nil {
 		return err
@@ -39,7 +41,7 @@ func (s *Service) liveFacts(ctx context.Context, user services.UserNumber, docum
 		return err
 	}
 	document.LiveSeen = uint64(seen)
-	document.LiveCount = s.shows.CountLive(document.Hosts, document.LiveSeen)
+	document.LiveCount = s.shows.CountLiveSince(document.Hosts, document.LiveSeen, s.ages.Mark(services.SourceLiveBoard, today))
 	return nil
 }
 
@@ -47,6 +49,10 @@ func (s *Service) explainLiveBoard(ctx context.Context, of explained) ([]service
 	hosts, err := s.fanout.HostsBy(ctx, of.user)
 	if err != nil {
 		return nil, err
+	}
+	after := s.ages.Mark(services.SourceLiveBoard, of.today)
+	for i := range hosts {
+		hosts[i].Since = max(hosts[i].Since, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.badges.LiveBoard}
 	for _, show := range s.shows.LiveSince(hosts, uint64(of.seen[store.LiveBoard])) {

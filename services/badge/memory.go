@@ -9,7 +9,7 @@ import (
 
 // withMemory adds to documents what this node knows of what is counted when somebody reads. Of users who are watched it
 // hears when that changes.
-func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool) {
+func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool, today int64) {
 	for i := range documents {
 		if watched && documents[i].Ready {
 			s.conversations.Follow(users[i], documents[i].Conversations.ReadSide)
@@ -18,14 +18,14 @@ func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, d
 		}
 	}
 	s.withHeads(ctx, documents)
-	s.withPulled(ctx, documents)
-	s.withBeyond(ctx, users, documents)
-	s.withLive(documents)
+	s.withPulled(ctx, documents, today)
+	s.withBeyond(ctx, users, documents, today)
+	s.withLive(documents, today)
 }
 
 // withPulled adds the posts of authors whom nobody writes into inboxes: from memory, and one SELECT for authors of whom
 // this node does not know yet.
-func (s *Service) withPulled(ctx context.Context, documents []rdb.Document) {
+func (s *Service) withPulled(ctx context.Context, documents []rdb.Document, today int64) {
 	var lists [][]services.FollowedAuthor
 	for i := range documents {
 		if len(documents[i].Pulled) > 0 {
@@ -36,9 +36,10 @@ func (s *Service) withPulled(ctx context.Context, documents []rdb.Document) {
 		return
 	}
 	s.pulled.Learn(ctx, lists...)
+	aged := s.ages.Mark(services.SourceHomeFeed, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Pulled) > 0 {
-			document.PulledCount = s.pulled.Count(document.Pulled, document.Seen)
+			document.PulledCount = s.pulled.Count(document.Pulled, max(document.Seen, aged))
 		}
 	}
 }

@@ -13,6 +13,7 @@ type view struct {
 	document rdb.Document
 	caps     Caps
 	expiry   services.Expiry
+	ages     services.SourceExpiry
 	moment
 	// shared is the sum of what only rises of all that these badges share with others: the sequence of each stream, and the
 	// number of the boundaries that time has passed. It rises whenever any of them does, in whatever order this node learns of
@@ -41,6 +42,17 @@ func (v *view) learned(sequence uint64) {
 // passed adds how many boundaries time has passed since 1970 that change these badges.
 func (v *view) passed(boundaries int64) { v.shared += uint64(max(0, boundaries)) }
 
+// today is the day of the moment, since 1970.
+func (m moment) today() int64 { return services.DayOf(m.risen) }
+
+// expires notes that items of a source which are in its number leave it as days pass. Each day is a boundary of all badges: see
+// notifications.
+func (v *view) expires(source services.Source, value int) {
+	if value > 0 && v.ages.Expires(source) {
+		v.changesAt(services.DayStart(v.today() + 1))
+	}
+}
+
 func exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
 
 // homeFeed is what was published since the feed was looked at: what was pushed, and what this node has in memory; or what SQL
@@ -60,6 +72,7 @@ func (v *view) homeFeed(badges *services.Badges) {
 		}
 		value = min(value, limit)
 	}
+	v.expires(services.SourceHomeFeed, value)
 	badges.HomeFeed = services.NewCount(value, precision, time.Time{})
 }
 
@@ -83,7 +96,12 @@ func (v *view) notifications(badges *services.Badges) {
 
 // siteMessages are the unread ones, by type.
 func (v *view) siteMessages(badges *services.Badges) {
+	oldest, expires := v.ages.OldestDay(services.SourceSiteMessages, v.today()), v.ages.Expires(services.SourceSiteMessages)
 	for _, state := range v.document.Messages {
+		if expires {
+			state.Unread = state.Days.From(oldest)
+			v.expires(services.SourceSiteMessages, state.Unread)
+		}
 		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: exact(state.Unread)})
 	}
 }
@@ -94,7 +112,8 @@ func (v *view) announcements(badges *services.Badges) {
 		badges.Announcements = services.NewCount(0, services.Unknown, time.Time{})
 		return
 	}
-	count, ends := v.notices.CountUnread(v.document.Notice, v.segments())
+	count, ends := v.notices.CountUnread(v.ages.AgedNotices(v.document.Notice, v.today()), v.segments())
+	v.expires(services.SourceAnnouncements, count)
 	v.learned(v.notices.Sequence() - v.notices.Ended)
 	v.passed(int64(v.notices.Ended))
 	v.changesAt(ends)

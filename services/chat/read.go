@@ -19,6 +19,9 @@ var First = Place{At: time.UnixMicro(1<<62 - 1)}
 // List lists the conversations that a user is a member of, the last active first, and says whether more follow.
 func (s *Service) List(ctx context.Context, user services.UserNumber, after Place, size int) ([]services.ConversationState, bool, error) {
 	list, err := s.Store.ConversationsOf(ctx, user, after.At, after.ID, size+1)
+	if err == nil {
+		err = s.age(ctx, list)
+	}
 	return page(list, size, err)
 }
 
@@ -28,11 +31,19 @@ func (s *Service) ByID(ctx context.Context, user services.UserNumber, ids []serv
 		return nil, nil
 	}
 	list, err := s.Store.Conversations(ctx, user, ids)
+	if err == nil {
+		err = s.age(ctx, list)
+	}
 	found := make(map[services.ConversationID]services.ConversationState, len(list))
 	for _, state := range list {
 		found[state.ID] = state
 	}
 	return found, err
+}
+
+// age takes out of states what is too old for their numbers, as the badges do.
+func (s *Service) age(ctx context.Context, states []services.ConversationState) error {
+	return s.Fanout.AgeConversationStates(ctx, states, services.DayOf(s.Clock.Now()))
 }
 
 // One reads a conversation for a user. NOT_FOUND when he is no member.

@@ -60,14 +60,14 @@ func (f *Fanout) putActivity(ctx context.Context, next services.ActivityThreshol
 func (f *Fanout) activeSince() time.Time { return f.activity().DormantSince(f.clock.Now()) }
 
 // idleDay is the day before which a user who was not seen since is idle. It goes by whole days, as documents do.
-func (f *Fanout) idleDay() int64 { return dayOf(f.activity().IdleSince(f.clock.Now())) }
+func (f *Fanout) idleDay() int64 { return services.DayOf(f.activity().IdleSince(f.clock.Now())) }
 
 // idleSince is the moment since which a follower of a big author was seen who is served. It is earlier than idle begins:
 // a visit may be noted in SQL before the document says so, and other nodes hear of new thresholds a moment later.
 func (f *Fanout) idleSince() time.Time {
 	const slack = 25 * time.Hour
 	now := f.clock.Now()
-	return time.Unix(dayOf(now.Add(-f.activity().IdleAfter))*int64(24*time.Hour/time.Second), 0).Add(-slack)
+	return time.Unix(services.DayOf(now.Add(-f.activity().IdleAfter))*int64(24*time.Hour/time.Second), 0).Add(-slack)
 }
 
 // Away says whether a document is that of a user who was idle. It is rebuilt, and the user with it active, before it is

@@ -76,7 +76,10 @@ func (f *Fanout) auditFeed(ctx context.Context, user services.UserNumber, shown 
 	if facts.entries, err = f.store.InboxFeed(ctx, user, services.MaxPostID, rebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
-	if facts.count, err = f.store.CountPushed(ctx, user, facts.seen, services.Retention+1); err != nil {
+	if shown.Document.FeedAged > f.cfg.Expiry.Mark(services.SourceHomeFeed, f.today()) {
+		return facts, []string{"home feed: what is too old"}, nil
+	}
+	if facts.count, err = f.store.CountPushed(ctx, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
 		return nil, nil, err
 	}
 	if shown.Floor > 0 {
@@ -103,15 +106,15 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 	if shown.Strays > 0 || !slices.Equal(listed, shown.Entries) {
 		differs = append(differs, "home feed: list")
 	}
-	counting, uncounted := 0, services.PostID(0)
+	counting, uncounted, mark := 0, services.PostID(0), max(document.Seen, document.FeedAged)
 	for _, entry := range shown.Entries {
 		if !entry.Counts {
 			uncounted = max(uncounted, entry.Post)
-		} else if entry.Post > document.Seen {
+		} else if entry.Post > mark {
 			counting++
 		}
 	}
-	more := counting > services.Retention || shown.Unlisted > document.Seen
+	more := counting > services.Retention || shown.Unlisted > mark
 	right := document.FeedCount == facts.count || document.FeedMore && document.FeedCount < facts.count
 	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {
 		differs = append(differs, "home feed: count")
@@ -210,30 +213,86 @@ func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	return moved
 }
 
+// conversationFact is a user's own state in a conversation as the facts have it, and where messages leave the number because of
+// their age what waits of those that had not left it as of the day of the state that is shown.
+type conversationFact struct {
+	services.Membership
+	waiting store.Waiting
+}
+
 func (f *Fanout) auditConversations(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
-	var facts []services.Membership
+	var facts []conversationFact
 	for after := services.ConversationID(0); ; {
 		page, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, state := range page {
-			facts = append(facts, f.Counted(state))
+		for i := range page {
+			page[i] = f.Counted(page[i])
+		}
+		waiting, err := f.waitingAsOf(ctx, page, shown.Conversations)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, state := range page {
+			facts = append(facts, conversationFact{state, waiting[i]})
 		}
 		if len(page) < membersPerPage {
-			return facts, conversationsDiffer(facts, shown), nil
+			return facts, f.conversationsDiffer(facts, shown), nil
 		}
 		after = page[len(page)-1].Conversation
 	}
 }
 
+// waitingAsOf counts what waits in conversations message by message, as of the days of the states that are shown: not by the positions
+// that these were moved to.
+func (f *Fanout) waitingAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]store.Waiting, error) {
+	if !f.cfg.Expiry.Expires(services.SourceConversations) {
+		return make([]store.Waiting, len(facts)), nil
+	}
+	since := make([]time.Time, len(facts))
+	for i, fact := range facts {
+		since[i] = f.cfg.Expiry.Since(services.SourceConversations, shown[fact.Conversation].AgedOn)
+	}
+	waiting, err := f.store.CountWaiting(ctx, facts, since)
+	for i, fact := range facts {
+		switch {
+		case fact.Left || fact.Inside:
+			waiting[i] = store.Waiting{}
+		case f.cfg.MuteMentions && fact.Muted:
+			waiting[i].Mentions = 0
+		}
+	}
+	return waiting, err
+}
+
+// sameState says whether a state is as the facts have it.
+func (f *Fanout) sameState(state services.Membership, fact conversationFact) bool {
+	if !f.cfg.Expiry.Expires(services.SourceConversations) {
+		return counted(state) == counted(fact.Membership)
+	}
+	shown := state
+	shown.Head = fact.Head // it is older where it is not carried: in what is muted or counted when somebody reads
+	state.Base, state.K, state.Mentions = fact.Base, fact.K, fact.Mentions
+	if counted(state) != counted(fact.Membership) || fact.Left || fact.Inside || state.AgedOn > f.today() {
+		return state.AgedOn <= f.today() && counted(state) == counted(fact.Membership)
+	}
+	waits := fact.waiting.Unread > 0
+	if fact.Muted {
+		waits = fact.waiting.Mentions > 0
+	}
+	leaves := f.cfg.Expiry.LeavesOn(services.SourceConversations, services.DayOf(fact.waiting.Oldest))
+	return shown.Unread() == fact.waiting.Unread && shown.UnreadMentions() == fact.waiting.Mentions &&
+		(!waits || shown.LeavesOn > shown.AgedOn && shown.LeavesOn <= leaves)
+}
+
 // conversationsDiffer compares the states with the facts, and the sums with the states.
-func conversationsDiffer(facts []services.Membership, shown rdb.Snapshot) (differs []string) {
+func (f *Fanout) conversationsDiffer(facts []conversationFact, shown rdb.Snapshot) (differs []string) {
 	left := maps.Clone(shown.Conversations)
 	for _, fact := range facts {
 		state, known := shown.Conversations[fact.Conversation]
 		delete(left, fact.Conversation)
-		if !known && !fact.Left || known && counted(state) != counted(fact) {
+		if !known && !fact.Left || known && !f.sameState(state, fact) {
 			differs = append(differs, "conversations: states")
 			break
 		}
@@ -246,7 +305,12 @@ func conversationsDiffer(facts []services.Membership, shown rdb.Snapshot) (diffe
 	}
 	var sums services.ConversationSums
 	places := map[services.ConversationID]int64{}
+	leaves := shown.Document.Conversations.LeavesOn
 	for _, state := range shown.Conversations {
+		if state.LeavesOn > 0 && (leaves == 0 || leaves > state.LeavesOn) {
+			differs = append(differs, "conversations: the next that leaves")
+			leaves = state.LeavesOn
+		}
 		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.Base-state.K
 		switch {
 		case state.Left || state.Inside:

@@ -208,6 +208,14 @@ func (f *Fanout) CarryMember(ctx context.Context, id services.ConversationID, us
 
 // putMemberships writes states into documents and tells the nodes of those that changed by it.
 func (f *Fanout) putMemberships(ctx context.Context, states []services.Membership) (results []rdb.Result, err error) {
+	return f.putMembershipsOn(ctx, states, f.today())
+}
+
+// putMembershipsOn is putMemberships with the states as they are on a day.
+func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Membership, today int64) (results []rdb.Result, err error) {
+	if err := f.AgeMemberships(ctx, states, today); err != nil {
+		return nil, err
+	}
 	for i := range states {
 		states[i] = f.Counted(states[i])
 	}

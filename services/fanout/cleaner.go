@@ -228,7 +228,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserNumber, fr
 		users []services.UserNumber
 		last  int64
 		count *uint64
-	}{{dormant, dayOf(since), &freed.Dormant}, {unknown, rdb.AnyDay, &freed.Unknown}} {
+	}{{dormant, services.DayOf(since), &freed.Dormant}, {unknown, rdb.AnyDay, &freed.Unknown}} {
 		if len(part.users) == 0 {
 			continue
 		}

@@ -41,6 +41,8 @@ type Config struct {
 	Shows      services.ShowLimits // zero means 6 h and 12 h
 	KeepBoards time.Duration       // the longest life of a session of the live board; 0 means 12 h
 
+	Expiry services.SourceExpiry // for how long items of each source stay in its number
+
 	MuteMentions bool // what mentions a user in a conversation that he has muted does not count either
 }
 
@@ -63,6 +65,7 @@ type Fanout struct {
 	rebuilt  rebuildCounts
 	skew     skew
 	paces    paces
+	aged     agedMessages
 	clamped  atomic.Uint64
 
 	delivered        atomic.Uint64 // entries of inboxes
@@ -108,10 +111,7 @@ func New(cfg Config) *Fanout {
 }
 
 // today is the day of now, since 1970.
-func (f *Fanout) today() int64 { return dayOf(f.clock.Now()) }
-
-// dayOf is the day of a moment, since 1970.
-func dayOf(t time.Time) int64 { return t.Unix() / int64(24*time.Hour/time.Second) }
+func (f *Fanout) today() int64 { return services.DayOf(f.clock.Now()) }
 
 // hint tells the nodes where the users are online that their documents changed. It may fail: the sweep heals that.
 func (f *Fanout) hint(ctx context.Context, users []services.UserNumber, results []rdb.Result) {

@@ -76,7 +76,7 @@ func (f *Fanout) deliver(ctx context.Context, job store.Job) error {
 func (f *Fanout) CarryMessageStates(ctx context.Context, states []store.MessageState) error {
 	var registers gather
 	for _, state := range states {
-		registers.add(state.User, rdb.MessagesRegister(MessagesOf(state)))
+		registers.add(state.User, f.messagesRegister(state))
 	}
 	return f.put(ctx, registers.all)
 }
@@ -89,12 +89,19 @@ func (f *Fanout) carryMessages(ctx context.Context, user services.UserNumber) er
 func (f *Fanout) messageRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
 	states, err := f.store.MessageStates(ctx, user)
 	for _, state := range states {
-		registers = append(registers, rdb.MessagesRegister(MessagesOf(state)))
+		registers = append(registers, f.messagesRegister(state))
 	}
 	return registers, err
 }
 
+func (f *Fanout) messagesRegister(state store.MessageState) rdb.Register {
+	if f.cfg.Expiry.Expires(services.SourceSiteMessages) {
+		return rdb.MessageDaysRegister(MessagesOf(state))
+	}
+	return rdb.MessagesRegister(MessagesOf(state))
+}
+
 // MessagesOf is what a document shows of a type's state.
 func MessagesOf(state store.MessageState) services.MessageTypeState {
-	return services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread}
+	return services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, Days: state.Days}
 }

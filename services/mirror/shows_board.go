@@ -185,6 +185,11 @@ func (m *Shows) ShowAt(id services.PostID, version uint64) (frozen services.Show
 // CountLive counts the shows of hosts that run, and went live after a viewer looked last and after he followed their host. It
 // is behind while nothing was read yet, which CatchUp with any version does.
 func (m *Shows) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
+	return m.CountLiveSince(hosts, seen, 0)
+}
+
+// CountLiveSince is CountLive of the shows that went live after a place too.
+func (m *Shows) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count
 	}
@@ -194,6 +199,7 @@ func (m *Shows) CountLive(hosts []services.FollowedAuthor, seen uint64) (count s
 		known := m.state.hosts.one(followed.Author)
 		count.Sequence += known.version
 		if known.active > 0 { // else none runs
+			followed.Since = max(followed.Since, after)
 			known.shows.live(followed, seen, func(*show) { count.New++ })
 		}
 	}

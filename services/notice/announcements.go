@@ -340,6 +340,7 @@ func (s *Service) items(ctx context.Context, at standing, list []services.Announ
 	if err != nil {
 		return nil, err
 	}
+	unreadFrom := s.fanout.Expiry().AgedNotices(at.state, services.DayOf(s.clock.Now())).Position
 	items := make([]Item, 0, len(list))
 	for _, listed := range list {
 		a, known := texts[listed.ID]
@@ -347,7 +348,7 @@ func (s *Service) items(ctx context.Context, at standing, list []services.Announ
 			continue
 		}
 		a.Position, a.EndsAt = listed.Position, listed.EndsAt
-		items = append(items, Item{Announcement: a, Unread: at.state.Version > 0 && a.Position > at.state.Position})
+		items = append(items, Item{Announcement: a, Unread: at.state.Version > 0 && a.Position > unreadFrom})
 	}
 	return items, nil
 }

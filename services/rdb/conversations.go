@@ -43,7 +43,21 @@ func (c *Client) PutMemberships(ctx context.Context, states []services.Membershi
 	return results, clamped, nil
 }
 
-// stateText prints a state as "head,base,k,version,mentions,way version,flags".
+var conversationsAged = loadConversationScript("conversations_aged")
+
+// FindNextAged finds out of the users' states when the next message leaves their numbers because of its age, once they were put as
+// of a day: until then PutMemberships knows only of the states that it was given.
+func (c *Client) FindNextAged(ctx context.Context, users []services.UserNumber) error {
+	calls := make([]call, len(users))
+	for i, user := range users {
+		calls[i] = call{keys: []string{badgeKey(user), conversationsKey(user)}}
+	}
+	_, err := c.results(ctx, conversationsAged, calls)
+	return err
+}
+
+// stateText prints a state as "head,base,k,version,mentions,way version,flags", and where messages leave the number because of
+// their age "aged on,leaves on" after that.
 func stateText(state services.Membership) string {
 	text := make([]byte, 0, 64)
 	for _, number := range []int64{state.Head, state.Base, state.K, state.Version, state.Mentions, state.WayVersion} {
@@ -56,6 +70,10 @@ func stateText(state services.Membership) string {
 		if flag.set {
 			text = append(text, flag.letter)
 		}
+	}
+	if state.AgedOn > 0 {
+		text = strconv.AppendInt(append(text, ','), state.AgedOn, 10)
+		text = strconv.AppendInt(append(text, ','), state.LeavesOn, 10)
 	}
 	return string(text)
 }

@@ -84,7 +84,7 @@ func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 func TestTheHistoriesOfTalksFindEveryPlantedBug(t *testing.T) {
 	put := &conversationsPut
 	bugs := map[string]plantedBug{
-		"the older row wins":         {scripts: []replacement{{put, "new.version > old.version", "true"}}},
+		"the older row wins":         {scripts: []replacement{{put, "return a.version > b.version end", "return true end"}}},
 		"a head that falls":          {scripts: []replacement{{put, "math.max(old.head, new.head)", "new.head"}}},
 		"the older way wins":         {scripts: []replacement{{put, "new.way > old.way", "true"}}},
 		"a sum that adds":            {scripts: []replacement{{put, "sum + unread1 - unread0", "sum + unread1"}}},

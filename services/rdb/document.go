@@ -23,6 +23,8 @@ import (
 //	L     live board: followed authors who host shows, and since when they are followed, packed
 //	Cu Cm conversations: unread and mentions over those counted when written
 //	R     conversations counted when read, and what to take from the head of each, packed
+//	fx    home feed, where posts leave the number because of their age: those up to here have, and fc is without them
+//	Cx    conversations, where messages do: the day (since 1970) on which the next one leaves the sums or the places; 0: none does
 //	Ck    how many states {u<number>}:c has: with another number some were lost
 //
 // and registers, see Register.
@@ -33,6 +35,7 @@ type Document struct {
 	Seen          services.PostID
 	FeedCount     int
 	FeedMore      bool                        // FeedCount or more
+	FeedAged      services.PostID             // posts up to it are too old to be in FeedCount
 	Unread        int                         // of the whole feed, counted in SQL because FeedCount or more of Pulled are not all
 	UnreadKnown   bool                        // Unread was counted
 	Pulled        []services.FollowedAuthor   // whose posts are not in FeedCount, in no order

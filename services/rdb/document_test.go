@@ -26,7 +26,7 @@ func goodValues() []any {
 }
 
 // standard is the layout of a Redis that was opened without a word on what documents hold.
-var standard = newLayout([]string{services.DefaultMessageType}, nil)
+var standard = newLayout([]string{services.DefaultMessageType}, nil, nil)
 
 func TestADocumentIsReadWhole(t *testing.T) {
 	d := standard.parse(goodValues(), "1234567890")

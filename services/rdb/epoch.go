@@ -3,6 +3,7 @@ package rdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
 )
 
 // A Redis that was started again from an older snapshot, or a replica that took over without the last writes, holds
@@ -39,6 +42,8 @@ const (
 
 // epoch is what this node knows of the masters' lineages. It is safe for concurrent use.
 type epoch struct {
+	form string // of documents: one of another form is of another epoch. It is set before the first use
+
 	mu       sync.Mutex
 	turn     uint64             // of the latest question begun
 	lineages map[string]lineage // master's address -> what it said last
@@ -109,9 +114,19 @@ func (e *epoch) fold() {
 	}
 	slices.Sort(ids)
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(strings.Join(ids, " ")))
+	_, _ = sum.Write([]byte(strings.Join(ids, " ") + e.form))
 	text := strconv.FormatUint(sum.Sum64()%epochModulus+1, 10)
 	e.text.Store(&text)
+}
+
+// formOf names what the documents of nodes with these settings have in common; "" without any.
+func formOf(expiry services.SourceExpiry) (form string) {
+	for _, source := range services.Sources {
+		if expiry.Expires(source) {
+			form += fmt.Sprintf(" %s=%d", source, expiry[source])
+		}
+	}
+	return form
 }
 
 func (e *epoch) fresh() bool {

@@ -40,6 +40,7 @@ var (
 	inboxDrop    = loadScript("inbox_drop", replaysLib)
 	inboxDelete  = loadScript("inbox_delete")
 	feedSeen     = loadScript("feed_seen")
+	feedAged     = loadScript("feed_aged")
 	rebuildBegin = loadScript("rebuild_begin")
 	rebuildMerge = loadScript("rebuild_merge")
 	stampScript  = loadScript("stamp")
@@ -124,6 +125,15 @@ func (c *Client) DeleteFromInboxes(ctx context.Context, readers []services.UserN
 // MarkFeedSeen moves the reader's "seen up to" forward; an older one changes nothing.
 func (c *Client) MarkFeedSeen(ctx context.Context, reader services.UserNumber, upTo services.PostID) (Result, error) {
 	return c.result(ctx, feedSeen, call{keys: inboxKeys(reader), args: []any{upTo.String()}})
+}
+
+// AgeFeeds takes the posts up to one out of readers' numbers, because they are too old for them; an older one changes nothing.
+func (c *Client) AgeFeeds(ctx context.Context, readers []services.UserNumber, upTo services.PostID) ([]Result, error) {
+	calls := make([]call, len(readers))
+	for i, reader := range readers {
+		calls[i] = call{keys: inboxKeys(reader), args: []any{upTo.String()}}
+	}
+	return c.results(ctx, feedAged, calls)
 }
 
 // BeginRebuild makes what is missing of the users' documents and inboxes and answers the stamps under which their

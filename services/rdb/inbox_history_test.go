@@ -83,7 +83,7 @@ var plantedBugs = map[string]plantedBug{
 	"a post merged beside its twin":  {scripts: []replacement{{&inboxMerge, "redis.call('ZREM', i, entry:sub(1, 18)", "local _ = (entry:sub(1, 18)"}}, known: 34},
 	"a rebuild that leaves twins":    {scripts: []replacement{{&rebuildMerge, "if #twins > 0 then", "if false then"}}},
 	"a twin below the newest listed": {scripts: []replacement{{&inboxMerge, "if not counts and id > d.fq then d.fq = id end", ""}}},
-	"a count that counts":            {scripts: []replacement{{&inboxAdd, "and counts and id > d.T then", "and counts then"}}, known: 107},
+	"a count that counts":            {scripts: []replacement{{&inboxAdd, "and counts and id > mark(d) then", "and counts then"}}, known: 107},
 	"a count of what is only listed": {scripts: []replacement{{&rebuildMerge, "count = count - 1", "count = count"}}},
 	"a mark that moves back":         {scripts: []replacement{{&feedSeen, "if ARGV[1] <= d.T then return { 2 } end", ""}}, known: 55},
 	"a mark that a rebuild resets":   {scripts: []replacement{{&rebuildMerge, "if ARGV[2] > d.T then d.T = ARGV[2] end", "d.T = ARGV[2]"}}, known: 55},

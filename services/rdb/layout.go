@@ -14,6 +14,8 @@ import (
 // site messages, and on the dots there are.
 type layout struct {
 	types, dots []string
+	expiry      services.SourceExpiry
+	plain       int // of fields: those before the registers
 	fields      []string
 	births      []any  // triples for rebuild_begin: field, value at birth ("": there is none), pattern of a whole value
 	late        []bool // of fields: it is there as soon as the one before it is born
@@ -31,13 +33,20 @@ const (
 		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
 )
 
-func newLayout(types, dots []string) *layout {
-	l := &layout{types: types, dots: dots, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields))}
+func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
+	l := &layout{types: types, dots: dots, expiry: expiry, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields))}
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
 		l.births = append(l.births, field, value, pattern)
 		l.late = append(l.late, value == "")
 	}
+	if expiry.Expires(services.SourceHomeFeed) {
+		register(feedAgedField, unborn, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.PostIDLetters-1)+`$`)
+	}
+	if expiry.Expires(services.SourceConversations) {
+		register(leavesOnField, unborn, `^%d+$`)
+	}
+	l.plain = len(l.fields)
 	register(noticeField, unborn, `^%d+;%d+;%d+$`)
 	register(segmentField, unborn, `^%d+;%d+$`)
 	register(policyField, unborn, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`)
@@ -47,7 +56,11 @@ func newLayout(types, dots []string) *layout {
 		register(newestField(category), "", placePattern) // both are written together
 	}
 	for _, kind := range types {
-		register(messagesField(kind), unborn, `^%d+;%d+$`)
+		if expiry.Expires(services.SourceSiteMessages) {
+			register(messagesField(kind), unborn, countsPattern)
+		} else {
+			register(messagesField(kind), unborn, `^%d+;%d+$`)
+		}
 	}
 	for _, dot := range dots {
 		l.fields = append(l.fields, dotField(dot))
@@ -57,7 +70,8 @@ func newLayout(types, dots []string) *layout {
 
 // SetDots says which dots there are: their fields are read from now on. It is safe beside readers.
 func (c *Client) SetDots(names []string) {
-	c.layout.Store(newLayout(c.layout.Load().types, slices.Clone(names)))
+	layout := c.layout.Load()
+	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.expiry))
 }
 
 // MessageTypes are the configured types of site messages.
@@ -145,6 +159,12 @@ func (l *layout) parse(values []any, epoch string) Document {
 	d.Hosts = p.unpackNamed(p.next())
 	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
 	d.Conversations.ReadSide = p.unpack(p.next())
+	if l.expiry.Expires(services.SourceHomeFeed) {
+		d.FeedAged = p.place(p.next())
+	}
+	if l.expiry.Expires(services.SourceConversations) {
+		d.Conversations.LeavesOn = int64(p.number())
+	}
 	p.registers(l, &d)
 	for i, dot := range l.dots {
 		if text, ok := values[fixed+i].(string); ok {
@@ -191,9 +211,27 @@ func (p *parser) registers(l *layout, d *Document) {
 	}
 	d.Messages = make([]services.MessageTypeState, 0, len(l.types))
 	for _, kind := range l.types {
+		if l.expiry.Expires(services.SourceSiteMessages) {
+			d.Messages = append(d.Messages, p.messageDays(kind))
+			continue
+		}
 		p.parts(&version, &a)
 		d.Messages = append(d.Messages, services.MessageTypeState{Type: kind, Version: p.numberOf(version), Unread: int(p.numberOf(a))})
 	}
+}
+
+// messageDays reads a type's count by days.
+func (p *parser) messageDays(kind string) services.MessageTypeState {
+	state := services.MessageTypeState{Type: kind}
+	text := p.next()
+	if text == unborn {
+		return state
+	}
+	counts, err := parseCounts(text)
+	p.failed = p.failed || err != nil
+	state.Version, state.Days = counts.Version, services.DayCounts{Older: counts.Older, Day: counts.Day, Days: counts.Days}
+	state.Unread = state.Days.Older + state.Days.From(0)
+	return state
 }
 
 // unpack reads conversations and places, 4 bytes each.

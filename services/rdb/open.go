@@ -73,7 +73,8 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		}
 	}
 	c := &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
-	c.layout.Store(newLayout(options.MessageTypes, nil))
+	c.layout.Store(newLayout(options.MessageTypes, nil, options.Expiry))
+	c.epoch.form = formOf(options.Expiry)
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	at, err := c.target(ctx, options)
 	if err == nil {

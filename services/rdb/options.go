@@ -44,6 +44,9 @@ type Options struct {
 	PoolSize int
 	// MessageTypes are the types of site messages that documents count; none means "general".
 	MessageTypes []string
+	// Expiry says of which sources documents keep how old the unread items are. Those of a node with other settings are
+	// taken as missing: all nodes need the same.
+	Expiry services.SourceExpiry
 }
 
 // The modes of a Client.

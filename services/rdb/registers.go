@@ -12,7 +12,7 @@ import (
 // so that it may be written late, twice and in any order.
 //
 //	N<category> H<category>  notifications: "ver;older;day;c0,...,c7", "ver;place of the newest"
-//	S<type>                  site messages: "ver;unread"
+//	S<type>                  site messages: "ver;unread", or, where they leave the number because of their age, as N<category>
 //	A                        announcements and dots: "ver;position;dots from (us)"
 //	G                        segments: "ver;bits"
 //	D<dot>                   "ver;raise (us) that was clicked away"; absent until it was
@@ -34,6 +34,10 @@ const (
 	segmentField = "G"
 	policyField  = "P"
 	liveField    = "B"
+
+	// These two are no registers.
+	feedAgedField = "fx"
+	leavesOnField = "Cx"
 )
 
 // countsField and newestField have a letter for the category: every document has them.
@@ -82,6 +86,13 @@ func CategoryRegisters(counts services.CategoryCounts) []Register {
 // MessagesRegister is the register of one type of site messages.
 func MessagesRegister(state services.MessageTypeState) Register {
 	return Register{messagesField(state.Type), registerValue(state.Version, digits(state.Unread))}
+}
+
+// MessageDaysRegister is MessagesRegister for documents that keep how old the unread ones are.
+func MessageDaysRegister(state services.MessageTypeState) Register {
+	return Register{messagesField(state.Type), countsText(services.CategoryCounts{
+		Version: state.Version, Older: state.Days.Older, Day: state.Days.Day, Days: state.Days.Days,
+	})}
 }
 
 // NoticeRegister is the register of a user's place in the announcements.

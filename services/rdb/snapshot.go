@@ -170,7 +170,16 @@ func (s *Snapshot) conversations(states map[string]string) (readable bool) {
 func parseState(text string) (state services.Membership, ok bool) {
 	parts := strings.Split(text, ",")
 	numbers := []*int64{&state.Head, &state.Base, &state.K, &state.Version, &state.Mentions, &state.WayVersion}
-	if len(parts) != len(numbers)+1 {
+	switch len(parts) {
+	case len(numbers) + 1:
+	case len(numbers) + 3:
+		var errs [2]error
+		state.AgedOn, errs[0] = strconv.ParseInt(parts[len(numbers)+1], 10, 64)
+		state.LeavesOn, errs[1] = strconv.ParseInt(parts[len(numbers)+2], 10, 64)
+		if errs[0] != nil || errs[1] != nil {
+			return state, false
+		}
+	default:
 		return state, false
 	}
 	for i, number := range numbers {
@@ -210,15 +219,16 @@ func (s *Snapshot) ownFields() bool {
 // RegisterFields are the registers that every document has.
 func (c *Client) RegisterFields() (fields []string) {
 	layout := c.layout.Load()
-	return layout.fields[len(plainFields) : len(layout.fields)-len(layout.dots)]
+	return layout.fields[layout.plain : len(layout.fields)-len(layout.dots)]
 }
 
 // What the fields and values of registers look like.
 const (
-	Unborn       = unborn      // before the first version
-	NoticeField  = noticeField // announcements and dots
-	DotPrefix    = "D"         // of the dots
-	CountsPrefix = "N"         // of the counts of notifications, see ParseCounts
+	Unborn         = unborn      // before the first version
+	NoticeField    = noticeField // announcements and dots
+	DotPrefix      = "D"         // of the dots
+	CountsPrefix   = "N"         // of the counts of notifications, see ParseCounts
+	MessagesPrefix = "S"         // of the counts of site messages, where they are by days: see ParseCounts
 )
 
 // ParseCounts reads the register of a category's counts; its category and its newest notification stand elsewhere.

@@ -17,6 +17,7 @@ type MessageState struct {
 	Type    string
 	Version uint64
 	Unread  int
+	Days    services.DayCounts // of the unread: Older and Days are as many as Unread
 }
 
 // MessageMark names some of a user's site messages: those of IDs, or, without any, all of Types up to UpTo (0: all

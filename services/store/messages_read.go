@@ -7,21 +7,23 @@ import (
 	"tidings/services"
 )
 
-// countUnreadMessages counts the unread of a state s, from site_message_recipients_unread alone. A state and its
-// count are one snapshot: a count belongs to its version.
-const countUnreadMessages = `(SELECT count(*) FROM site_message_recipients h
-	WHERE h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL)`
+// unreadMessageDays counts the unread of states s by the day of the message, which its id begins with, from
+// site_message_recipients_unread alone. A state and its counts are one snapshot: counts belong to their version.
+const (
+	unreadMessageDays = `s.user_number, s.type, s.ver, h.message / 181193932800000, count(h.message)`
+	unreadMessageRows = `site_message_recipients h ON h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL`
+)
 
 const messageColumns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
 
 var (
 	messageStatesOf = newStatement("states of site messages", `
-SELECT s.user_number, s.type, s.ver, `+countUnreadMessages+`
-FROM {rows $1 user_number BIGINT, type TEXT} AS c CROSS JOIN site_message_state s
-WHERE s.user_number = c.user_number AND s.type = c.type`)
+SELECT `+unreadMessageDays+`
+FROM {rows $1 user_number BIGINT, type TEXT} AS c CROSS JOIN site_message_state s LEFT JOIN `+unreadMessageRows+`
+WHERE s.user_number = c.user_number AND s.type = c.type GROUP BY 1, 2, 3, 4`)
 
 	messageStatesOfUser = newStatement("states of a user's site messages", `
-SELECT s.user_number, s.type, s.ver, `+countUnreadMessages+` FROM site_message_state s WHERE s.user_number = $1`)
+SELECT `+unreadMessageDays+` FROM site_message_state s LEFT JOIN `+unreadMessageRows+` WHERE s.user_number = $1 GROUP BY 1, 2, 3, 4`)
 
 	messagesOf = newStatement("a user's site messages", `
 SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
@@ -49,11 +51,29 @@ func (s *Store) MessageStates(ctx context.Context, user services.UserNumber) ([]
 }
 
 func (r runner) messageStates(ctx context.Context, st statement, which any) (states []MessageState, err error) {
+	type box struct {
+		user services.UserNumber
+		kind string
+	}
+	places := map[box]int{}
 	err = r.each(ctx, st, []any{which}, func(scan func(...any) error) error {
 		var state MessageState
-		err := scan(&state.User, &state.Type, &state.Version, &state.Unread)
-		states = append(states, state)
-		return err
+		var day sql.NullInt64 // null where nothing is unread
+		var unread int
+		if err := scan(&state.User, &state.Type, &state.Version, &day, &unread); err != nil {
+			return err
+		}
+		place, known := places[box{state.User, state.Type}]
+		if !known {
+			place = len(states)
+			places[box{state.User, state.Type}] = place
+			states = append(states, state)
+		}
+		if day.Valid {
+			states[place].Unread += unread
+			states[place].Days.Add(day.Int64, unread)
+		}
+		return nil
 	})
 	return sortStates(states), err
 }

@@ -56,7 +56,9 @@ func (b *bundle) unreadIDs(user services.UserNumber, types ...string) (ids []ser
 }
 
 func state(user services.UserNumber, kind string, version uint64, unread int) store.MessageState {
-	return store.MessageState{User: user, Type: kind, Version: version, Unread: unread}
+	state := store.MessageState{User: user, Type: kind, Version: version, Unread: unread}
+	state.Days.Days[0] = unread // the ids of these tests are of the first day of 1970
+	return state
 }
 
 func TestDeliverSiteMessage(t *testing.T) {

@@ -64,8 +64,12 @@ func New(tb testing.TB, options Options) *World {
 		options.Redis = w.Server.URL()
 	}
 	w.Store = storetest.Open(tb, store.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
+	var settings fanout.Config
+	if options.Fanout != nil {
+		options.Fanout(&settings)
+	}
 	redis, err := rdb.Open(tb.Context(), rdb.Options{
-		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
+		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second, Expiry: settings.Expiry,
 	})
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye

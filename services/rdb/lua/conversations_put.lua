@@ -2,7 +2,7 @@
 -- KEYS[1] {u}:b  KEYS[2] {u}:c  KEYS[3] {u}:on
 -- ARGV[1...] pairs: conversation, state
 -- Returns {status, n, 1 = a number fell below nought and was taken for nought, nodes...}
-local n, unread, mentions, kept, list, st = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st'))
+local n, unread, mentions, kept, list, st, known = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st', 'Cx'))
 n = tonumber(n)
 if not n then return { 0 } end
 if not (tonumber(unread) and tonumber(mentions) and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
@@ -10,6 +10,7 @@ if not (tonumber(unread) and tonumber(mentions) and list) or tonumber(kept) ~= r
   return { 0 }
 end
 local sum, mentioned, packed, count, below = tonumber(unread), tonumber(mentions), list, tonumber(kept), 0
+local leaves = tonumber(known) or 0 -- too early a day is found out on it, too late a one never
 for k = 1, #ARGV, 2 do
   local new, text = parse(ARGV[k + 1]), redis.call('HGET', KEYS[2], ARGV[k])
   local unread0, mentions0, place0, changed = 0, 0, nil, ARGV[k + 1]
@@ -27,6 +28,7 @@ for k = 1, #ARGV, 2 do
   local unread1, mentions1, place1 = adds(new)
   sum, mentioned = sum + unread1 - unread0, mentioned + mentions1 - mentions0
   if place0 ~= place1 then packed = placed(packed, tonumber(ARGV[k]), place1) end
+  if new.leaves > 0 and (leaves == 0 or new.leaves < leaves) then leaves = new.leaves end
   if unread1 < 0 or mentions1 < 0 then below = 1 end
   if changed ~= text then redis.call('HSET', KEYS[2], ARGV[k], changed) end
 end
@@ -35,9 +37,10 @@ if count > tonumber(kept) then
   local left = redis.call('PTTL', KEYS[1])
   if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end
 end
+if known and tonumber(known) ~= leaves then redis.call('HSET', KEYS[1], 'Cx', string.format('%.0f', leaves)) end
 if sum < 0 or mentioned < 0 then below = 1 end
 sum, mentioned = string.format('%.0f', math.max(sum, 0)), string.format('%.0f', math.max(mentioned, 0))
-if below == 0 and sum == unread and mentioned == mentions and packed == list then return { 2 } end
+if below == 0 and sum == unread and mentioned == mentions and packed == list and (tonumber(known) or 0) == leaves then return { 2 } end
 n = string.format('%.0f', math.max(now(), n + 1))
 redis.call('HSET', KEYS[1], 'n', n, 'Cu', sum, 'Cm', mentioned, 'R', packed)
 return nodes(KEYS[3], { 1, n, below })

@@ -13,6 +13,6 @@ for _, entry in ipairs(redis.call('ZRANGE', KEYS[2], 1, -1)) do
   if entry:sub(14, 18) == ARGV[1] then removed = removed + redis.call('ZREM', KEYS[2], entry) end
 end
 -- What was trimmed and still counted may have been his: only a refill can tell.
-local doubt = d.ft > d.T
+local doubt = d.ft > mark(d)
 if removed == 0 and not doubt then return { 2 } end
 return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)

@@ -23,7 +23,7 @@ local function short(id) return id == ZERO and '0' or id end
 
 -- Reads the feed's half of the document, but for F and L, which may be long and which few scripts look at. A field or an inbox that is lost makes the document say so (st = 0), so that its next reader rebuilds it.
 local function open(b, i)
-  local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st')
+  local v = redis.call('HMGET', b, 'rm', 'n', 'T', 'fc', 'fq', 'ft', 'st', 'fx')
   local first = redis.call('ZRANGE', i, 0, 0)[1]
   local whole = first and first:sub(1, 1) == '!' and tonumber(v[1]) and tonumber(v[2])
   for k = 3, 7 do whole = whole and v[k] end
@@ -31,8 +31,11 @@ local function open(b, i)
     if v[7] == '1' then redis.call('HSET', b, 'st', '0') end
     return nil
   end
-  return { rm = tonumber(v[1]), n = tonumber(v[2]), T = long(v[3]), fc = v[4], fq = long(v[5]), ft = long(v[6]), st = v[7], floor = first:sub(2) }
+  return { rm = tonumber(v[1]), n = tonumber(v[2]), T = long(v[3]), fc = v[4], fq = long(v[5]), ft = long(v[6]), st = v[7], fx = long(v[8] or '0'), floor = first:sub(2) }
 end
+
+-- Posts up to here are in no count: they were seen, or are too old.
+local function mark(d) return d.fx > d.T and d.fx or d.T end
 
 -- Every removal fences: an add whose SQL read began before it is refused from now on.
 local function fence(b, d)

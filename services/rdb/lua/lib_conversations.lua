@@ -1,27 +1,39 @@
 -- Helpers for states of conversations; they stand after lib.lua and before the scripts about these.
 -- A state is kept as "head,base,k,version,mentions,way version,flags"; the flags are l left, m muted, i inside, r counted when somebody reads.
+-- Where messages leave by age ",aged,leaves" follows: the day as of which those that have are out, that on which the next does, or 0.
 
-local STATE = '^' .. ('(%-?%d+),'):rep(6) .. '(%l*)$' -- what is below nought is counted, and told of
+local STATE = '^' .. ('(%-?%d+),'):rep(6) .. '(%l*),?(%d*),?(%d*)$' -- what is below nought is counted, and told of
 
 -- A state in parts, nil for a text that is none.
 local function parse(text)
-  local head, base, k, version, mentions, way, flags = text:match(STATE)
-  return head and { head = tonumber(head), base = tonumber(base), k = tonumber(k), version = tonumber(version), mentions = tonumber(mentions), way = tonumber(way), flags = flags }
+  local head, base, k, version, mentions, way, flags, aged, leaves = text:match(STATE)
+  return head and { head = tonumber(head), base = tonumber(base), k = tonumber(k), version = tonumber(version), mentions = tonumber(mentions), way = tonumber(way), flags = flags, aged = tonumber(aged) or 0, leaves = tonumber(leaves) or 0 }
 end
 
 local function flagged(f, flag) return f.flags:find(flag, 1, true) end
 
+-- Whether a user's own part of one state is newer: of one version that of the later day is, of one day that of the later head.
+local function newer(a, b)
+  if a.version ~= b.version then return a.version > b.version end
+  if a.aged ~= b.aged then return a.aged > b.aged end
+  return a.aged > 0 and a.head > b.head
+end
+
 -- The newer of each half, in parts and as text: the head only grows, the user's own part goes by its version, the way of counting by its own.
 local function merged(old, new, oldText, newText)
-  local own, way, head = new.version > old.version and new or old, new.way > old.way and new or old, math.max(old.head, new.head)
-  if own == old and way == old then -- a message of somebody else, or nothing new
+  local own, way, head = newer(new, old) and new or old, new.way > old.way and new or old, math.max(old.head, new.head)
+  if own == old and way == old and (head == old.head or old.aged == 0) then -- a message of somebody else, or nothing new
     if head == old.head then return old, oldText end
     old.head = head
     return old, newText:match('^%-?%d+') .. oldText:match(',.*')
   end
   local flags = own.flags:gsub('r', '') .. (flagged(way, 'r') and 'r' or '')
-  local f = { head = head, base = own.base, k = own.k, version = own.version, mentions = own.mentions, way = way.way, flags = flags }
-  return f, string.format('%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%s', f.head, f.base, f.k, f.version, f.mentions, f.way, f.flags)
+  local leaves = own.leaves
+  if own.aged > 0 and leaves == 0 and head > own.head then leaves = own.aged + 1 end -- when is not known here: the next day looks
+  local f = { head = head, base = own.base, k = own.k, version = own.version, mentions = own.mentions, way = way.way, flags = flags, aged = own.aged, leaves = leaves }
+  local text = string.format('%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%s', f.head, f.base, f.k, f.version, f.mentions, f.way, f.flags)
+  if f.aged > 0 then text = text .. string.format(',%.0f,%.0f', f.aged, f.leaves) end
+  return f, text
 end
 
 -- What a state adds to the sums of unread and of mentions, and its place where it is counted when somebody reads.

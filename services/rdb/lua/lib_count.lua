@@ -1,13 +1,14 @@
 -- Helpers that count an inbox and write its half of the document; they stand after lib_inbox.lua and before every script.
 
--- The one count: entries above T that count, from the list itself, so that count and list cannot part.
+-- The one count: entries above the mark that count, from the list itself, so that count and list cannot part.
 local function recount(i, d)
-  local count = redis.call('ZLEXCOUNT', i, '(' .. d.T .. '~', '+')
-  if d.fq > d.T then
-    for _, e in ipairs(redis.call('ZRANGEBYLEX', i, '(' .. d.T .. '~', '[' .. d.fq .. '~')) do if e:sub(19) == '-' then count = count - 1 end end
+  local seen = mark(d)
+  local count = redis.call('ZLEXCOUNT', i, '(' .. seen .. '~', '+')
+  if d.fq > seen then
+    for _, e in ipairs(redis.call('ZRANGEBYLEX', i, '(' .. seen .. '~', '[' .. d.fq .. '~')) do if e:sub(19) == '-' then count = count - 1 end end
   end
   if count > KEEP then return KEEP .. '+' end
-  return count .. (d.ft > d.T and '+' or '')
+  return count .. (d.ft > seen and '+' or '')
 end
 
 -- The next version, as it is written.
@@ -24,7 +25,7 @@ local function save(b, i, on, d, refill)
   return nodes(on, { 1, n, lacks and 1 or 0 })
 end
 
--- Saves after one more entry that counts, above T and with nothing cut: what a recount would find, without a look at all
+-- Saves after one more entry that counts, above the mark and with nothing cut: what a recount would find, without a look at all
 -- entries. Only the count has changed, and an inbox that has grown lacks nothing that it did not lack before.
 local function counted(b, on, d)
   local count, more = d.fc:match('^(%d+)(%+?)$')
@@ -39,5 +40,5 @@ end
 -- that a change of them is a new version although the inbox does not hold them.
 local function trimmed(d, entry)
   local id = entry:sub(1, 13)
-  return id > d.T and id <= d.ft and id <= d.floor
+  return id > mark(d) and id <= d.ft and id <= d.floor
 end

@@ -8,7 +8,7 @@ local function above(d, first)
     local id, counts = entry:sub(1, 13), entry:byte(19) == 43 -- '+'
     if id <= d.floor then
       if counts and id > d.ft then d.ft = id end
-      d.beyond = d.beyond or counts and id > d.T
+      d.beyond = d.beyond or counts and id > mark(d)
     else
       if not counts and id > d.fq then d.fq = id end
       entries[#entries + 1] = entry

@@ -1,0 +1,76 @@
+package badge
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// holdsAged says whether a document's own counts hold items that are too old for them on a day: Redis counts posts as of a day, and
+// messages as of the day on which the next one leaves. Everything else is counted by days or from memory when it is rendered.
+func (s *Service) holdsAged(document *rdb.Document, today int64) (feed, conversations bool) {
+	feed = (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < s.ages.Mark(services.SourceHomeFeed, today)
+	leaves := document.Conversations.LeavesOn
+	return document.Ready && feed, document.Ready && leaves > 0 && leaves <= today
+}
+
+// ageDocuments takes out of documents what has become too old since they were counted, and reads these again: further round trips for
+// a user whose items left a number, once. It answers whose documents could not be brought up to date.
+func (s *Service) ageDocuments(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64) (stale map[services.UserNumber]bool) {
+	if !s.ages.Any() {
+		return nil
+	}
+	var feeds, conversations, both []services.UserNumber
+	var places []int
+	for i := range documents {
+		feed, chat := s.holdsAged(&documents[i], today)
+		if feed {
+			feeds = append(feeds, users[i])
+		}
+		if chat {
+			conversations = append(conversations, users[i])
+		}
+		if feed || chat {
+			both, places = append(both, users[i]), append(places, i)
+		}
+	}
+	if len(both) == 0 {
+		return nil
+	}
+	var again []rdb.Document
+	err := s.age(ctx, feeds, conversations, today)
+	if err == nil {
+		again, err = s.redis.Documents(ctx, both)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("what is too old was not taken out of badges; counting in SQL", "error", err)
+	}
+	stale = map[services.UserNumber]bool{}
+	for i, user := range both {
+		if err == nil {
+			documents[places[i]] = again[i]
+		}
+		feed, chat := s.holdsAged(&documents[places[i]], today)
+		if feed || chat {
+			stale[user] = true
+		}
+	}
+	return stale
+}
+
+func (s *Service) age(ctx context.Context, feeds, conversations []services.UserNumber, today int64) error {
+	if len(feeds) > 0 {
+		if err := s.fanout.AgeFeeds(ctx, feeds, today); err != nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(cap(s.fallback))
+	for _, user := range conversations {
+		group.Go(func() error { return s.fanout.AgeConversations(ctx, user, today) })
+	}
+	return group.Wait()
+}

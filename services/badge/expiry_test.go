@@ -1,0 +1,387 @@
+package badge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// waits is one thing that a reader may not have seen: the model of expiry is a list of these for each number.
+type waits struct {
+	at            time.Time
+	seen          bool
+	mentions, own bool // of messages
+	post          services.PostID
+}
+
+// agingModel is a reader with every source, and what the reader was told, in lists.
+type agingModel struct {
+	node
+	ages                              services.SourceExpiry
+	reader, small, huge, host, friend services.UserNumber
+	rooms                             [2]services.ConversationID // counted when written, and when read
+	feed, letters, news, shows        []waits
+	talk                              [2][]waits
+	muted                             bool
+	last                              *services.Badges
+}
+
+const longShow = 30 * day
+
+func expiring(ages services.SourceExpiry) func(*fanout.Config) {
+	return func(cfg *fanout.Config) {
+		cfg.Expiry = ages
+		cfg.Shows = services.ShowLimits{LateAfter: longShow, Longest: longShow}
+	}
+}
+
+func newAgingModel(w *fanouttest.World, ages services.SourceExpiry) *agingModel {
+	m := &agingModel{node: newNode(w), ages: ages}
+	m.reader, m.huge, m.small = m.follower()
+	others := m.Users(2)
+	m.host, m.friend = others[0], others[1]
+	m.Follow(m.host, m.reader)
+	m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+		for i := range m.rooms {
+			wanted := store.NewConversation{Kind: services.RoomConversation, Title: "den", Creator: m.friend, Members: []services.UserNumber{m.friend, m.reader}}
+			if m.rooms[i], _, err = tx.CreateConversation(ctx, wanted); err != nil {
+				return err
+			}
+			if err = tx.Enqueue(ctx, fanout.PassJob(m.rooms[i])); err != nil {
+				return err
+			}
+		}
+		c, err := tx.LockConversation(ctx, m.rooms[1])
+		if err != nil {
+			return err
+		}
+		_, err = tx.SetWay(ctx, c, services.ToReadSide)
+		return err
+	})
+	m.settle()
+	m.read(m.reader)
+	return m
+}
+
+// counts says whether something waits still: what is unseen and not of a day before the oldest that counts.
+func (m *agingModel) counts(source services.Source, one waits) bool {
+	today, days := services.DayOf(m.Clock.Now()), m.ages[source]
+	return !one.seen && !one.own && (days == 0 || services.DayOf(one.at) >= today-int64(days))
+}
+
+func (m *agingModel) truth() (feed, letters, news, talk, mentions, live int) {
+	number := func(source services.Source, list []waits) (n int) {
+		for _, one := range list {
+			if m.counts(source, one) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, list := range m.talk {
+		for _, one := range list {
+			if one.mentions && m.counts(services.SourceConversations, one) {
+				mentions++
+			}
+		}
+	}
+	talk = number(services.SourceConversations, m.talk[1])
+	for _, one := range m.talk[0] {
+		if (!m.muted || one.mentions) && m.counts(services.SourceConversations, one) {
+			talk++
+		}
+	}
+	return number(services.SourceHomeFeed, m.feed), number(services.SourceSiteMessages, m.letters), number(services.SourceAnnouncements, m.news), talk, mentions, number(services.SourceLiveBoard, m.shows)
+}
+
+func (m *agingModel) say(room int, author services.UserNumber, mention bool) {
+	var mentioned []services.UserNumber
+	if mention {
+		mentioned = []services.UserNumber{m.reader}
+	}
+	m.Write(func(ctx context.Context, tx *store.Tx) error {
+		message, c, _, err := tx.SendMessage(ctx, m.rooms[room], author, "hello", mentioned)
+		if err != nil {
+			return err
+		}
+		if author == m.reader {
+			markAll(m.talk[room])
+		}
+		m.talk[room] = append(m.talk[room], waits{at: message.SentAt, mentions: mention, own: author == m.reader})
+		defer m.Memory.Conversations.Moved(store.Head{Conversation: c.ID, Number: c.Head, At: c.LastAt})
+		jobs := []store.NewJob{m.World.Fanout.CarryJob(c.ID)}
+		if mention || author == m.reader {
+			jobs = append(jobs, fanout.MemberJob(c.ID, m.reader))
+		}
+		return tx.Enqueue(ctx, jobs...)
+	})
+}
+
+func (m *agingModel) own(room int, change func(ctx context.Context, tx *store.Tx) error) {
+	m.Write(func(ctx context.Context, tx *store.Tx) error {
+		return errors.Join(change(ctx, tx), tx.Enqueue(ctx, fanout.MemberJob(m.rooms[room], m.reader)))
+	})
+}
+
+func markAll(list []waits) {
+	for i := range list {
+		list[i].seen = true
+	}
+}
+
+// steps are what can happen, and how the model takes it.
+func (m *agingModel) steps(random *rand.Rand) []func() {
+	return append(m.arrivals(random), m.marks(random)...)
+}
+
+func (m *agingModel) arrivals(random *rand.Rand) []func() {
+	room := random.IntN(2)
+	post := func(author services.UserNumber) {
+		id := m.Post(author)
+		m.feed = append(m.feed, waits{at: id.Time(), post: id})
+	}
+	return []func(){
+		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
+		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
+		func() { // to the very boundary, or the last moment before it
+			boundary := services.DayStart(services.DayOf(m.Clock.Now()) + 1)
+			m.Clock.Advance(boundary.Sub(m.Clock.Now()) - time.Duration(random.IntN(2))*time.Microsecond)
+		},
+		func() { post(m.small) },
+		func() { post(m.huge) },
+		func() {
+			message := services.SiteMessage{ID: m.IDs.Next(), Type: services.DefaultMessageType, Title: "hello", CreatedAt: m.Clock.Now(), UpdatedAt: m.Clock.Now()}
+			m.Write(func(ctx context.Context, tx *store.Tx) error {
+				jobs, err := fanout.DeliverJobs(message.ID, []services.UserNumber{m.reader})
+				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), tx.Enqueue(ctx, jobs...))
+			})
+			m.letters = append(m.letters, waits{at: message.ID.Time(), post: message.ID})
+		},
+		func() {
+			id := m.IDs.Next()
+			m.announce(id, 0)
+			notices, err := m.Memory.Announcements.At(m.TB.Context(), m.Clock.Now())
+			m.Must(err)
+			for _, announced := range notices.Announcements { // its position may be a microsecond after the clock, and of the next day
+				if announced.ID == id {
+					m.news = append(m.news, waits{at: time.UnixMicro(int64(announced.Position))})
+				}
+			}
+		},
+		func() { m.say(room, m.friend, random.IntN(3) == 0) },
+		func() { m.say(room, m.friend, random.IntN(3) == 0) },
+		func() { m.say(room, m.reader, false) },
+		func() {
+			show := m.Schedule(m.host, time.Minute)
+			m.Quiet(m.World.Fanout)
+			m.Start(show)
+			m.shows = append(m.shows, waits{at: m.Clock.Now()})
+		},
+	}
+}
+
+func (m *agingModel) marks(random *rand.Rand) []func() {
+	room := random.IntN(2)
+	return []func(){
+		func() {
+			if len(m.feed) > 0 {
+				upTo := random.IntN(len(m.feed))
+				m.node.seen(m.reader, m.feed[upTo].post)
+				markAll(m.feed[:upTo+1])
+			}
+		},
+		func() {
+			if len(m.letters) == 0 {
+				return
+			}
+			one := &m.letters[random.IntN(len(m.letters))]
+			one.seen = !one.seen
+			m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
+				if one.seen {
+					_, err = tx.MarkSiteMessagesRead(ctx, m.reader, store.MessageMark{Gen: store.AnyGen, IDs: []services.PostID{one.post}})
+				} else {
+					_, err = tx.MarkSiteMessagesUnread(ctx, m.reader, []services.PostID{one.post})
+				}
+				return errors.Join(err, tx.Enqueue(ctx, fanout.MessagesJob(m.reader)))
+			})
+		},
+		func() {
+			if list := m.talk[room]; len(list) > 0 {
+				upTo := 1 + random.IntN(len(list))
+				m.own(room, func(ctx context.Context, tx *store.Tx) error {
+					return tx.ReadUpTo(ctx, m.rooms[room], m.reader, int64(upTo), -1)
+				})
+				markAll(list[:upTo])
+			}
+		},
+		func() { // what is marked unread waits again, and what is older than it too when it did; all from it on
+			if list := m.talk[room]; len(list) > 0 {
+				from := 1 + random.IntN(len(list))
+				m.own(room, func(ctx context.Context, tx *store.Tx) error {
+					return tx.MarkUnread(ctx, m.rooms[room], m.reader, int64(from))
+				})
+				for i := from - 1; i < len(list); i++ {
+					list[i].seen = false
+				}
+			}
+		},
+		func() {
+			m.muted = !m.muted
+			m.own(0, func(ctx context.Context, tx *store.Tx) error { return tx.Mute(ctx, m.rooms[0], m.reader, m.muted) })
+		},
+		func() {
+			m.settle()
+			m.boardSeen(m.reader)
+			markAll(m.shows)
+		},
+		func() { m.Must(m.World.Fanout.Rebuild(m.TB.Context(), m.reader)) },
+	}
+}
+
+// check compares every number with the model, whoever counts it.
+func (m *agingModel) check(what string) {
+	t, ctx := m.TB, m.TB.Context()
+	t.Helper()
+	m.settle()
+	m.Must(m.Memory.Announcements.Refresh(ctx))
+	feed, letters, news, talk, mentions, live := m.truth()
+	want := fmt.Sprint([]int{feed, letters, news, talk, mentions, live, feed + letters + news + talk + live})
+	numbers := func(b *services.Badges) string {
+		return fmt.Sprint([]int{b.HomeFeed.Value, b.SiteMessages.Total.Value, b.Announcements.Value, b.Conversations.Total.Value, b.Conversations.Mentions.Value, b.LiveBoard.Value, b.Total.Value})
+	}
+	badges := m.read(m.reader)
+	if got := numbers(badges); got != want {
+		t.Fatalf("%s: the badges are %s, want %s", what, got, want)
+	}
+	if badges.Total.Precision != services.Exact {
+		t.Fatalf("%s: the total is %+v", what, badges.Total)
+	}
+	if m.last != nil && (badges.Version < m.last.Version || badges.Version == m.last.Version && numbers(badges) != numbers(m.last)) {
+		t.Fatalf("%s: version %s after %s", what, badges.Version, m.last.Version)
+	}
+	m.last = badges
+	facts, err := m.ReadFacts(ctx, m.reader)
+	m.Must(err)
+	if got := numbers(facts); got != want {
+		t.Fatalf("%s: the facts are %s, want %s", what, got, want)
+	}
+	explained, err := m.Explain(ctx, m.reader)
+	m.Must(err)
+	for _, one := range explained {
+		items := 0
+		for _, item := range one.Items {
+			items += item.Count
+		}
+		if items != one.Count.Value {
+			t.Fatalf("%s: %d items are behind %s, %+v", what, items, one.Source, one.Count)
+		}
+	}
+	m.wakes(what, badges, want)
+}
+
+// wakes says whether a subscriber is woken when time alone changes a number next.
+func (m *agingModel) wakes(what string, badges *services.Badges, shown string) {
+	m.TB.Helper()
+	now := m.Clock.Now()
+	defer func() { m.Clock.Advance(now.Sub(m.Clock.Now())) }()
+	for today := services.DayOf(now) + 1; today < services.DayOf(now)+10; today++ {
+		m.Clock.Advance(services.DayStart(today).Sub(m.Clock.Now()))
+		feed, letters, news, talk, mentions, live := m.truth()
+		if fmt.Sprint([]int{feed, letters, news, talk, mentions, live, feed + letters + news + talk + live}) == shown {
+			continue
+		}
+		if badges.NextAt.IsZero() || badges.NextAt.After(m.Clock.Now()) {
+			m.TB.Fatalf("%s: the badges change at %s, and say %s", what, m.Clock.Now(), badges.NextAt)
+		}
+		return
+	}
+}
+
+// Every item leaves its number when it is older than its source allows, by itself: parts, total, mentions, what SQL counts without
+// Redis and what is explained agree at every moment, whatever was read or marked unread; the audit finds nothing wrong.
+func TestItemsLeaveEveryNumberByAge(t *testing.T) {
+	ages := services.SourceExpiry{
+		services.SourceHomeFeed: 2, services.SourceSiteMessages: 3, services.SourceAnnouncements: 1, services.SourceConversations: 2, services.SourceLiveBoard: 1,
+	}
+	fanouttest.Each(t, expiring(ages), func(t *testing.T, w *fanouttest.World) {
+		for seed := range uint64(6) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			m := newAgingModel(w, ages)
+			for i := range 60 {
+				steps := m.steps(random)
+				step := random.IntN(len(steps))
+				steps[step]()
+				m.check(fmt.Sprintf("seed %d, step %d (%d)", seed, i, step))
+				if i%10 == 9 {
+					_, err := m.WriteVisits(t.Context())
+					m.Must(err)
+					m.Clock.Advance(time.Duration(random.IntN(2)) * day) // as nobody has read since
+					differed, err := m.World.Fanout.Recount(t.Context(), m.reader)
+					m.Must(err)
+					if len(differed) > 0 {
+						t.Fatalf("seed %d, step %d: the audit finds %v", seed, i, differed)
+					}
+					m.check(fmt.Sprintf("seed %d, step %d, counted anew", seed, i))
+				}
+			}
+		}
+	})
+}
+
+// Without a setting nothing leaves a number, however old it is.
+func TestNothingExpiresByDefault(t *testing.T) {
+	fanouttest.Each(t, expiring(nil), func(t *testing.T, w *fanouttest.World) {
+		m := newAgingModel(w, nil)
+		random := rand.New(rand.NewPCG(1, 2))
+		for i := range 30 {
+			steps := m.steps(random)
+			steps[random.IntN(len(steps))]()
+			m.check(fmt.Sprintf("step %d", i))
+		}
+	})
+}
+
+// A number from which nothing leaves today is read in one round trip, whatever the settings: only the first read of a day that takes
+// something out needs more.
+func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
+	ages := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
+	m := newAgingModel(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)}), ages)
+	for _, step := range []func(){func() {}, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }, func() { m.Clock.Advance(day) }} {
+		step()
+		m.Post(m.small)
+		m.say(0, m.friend, false)
+		m.say(1, m.friend, false)
+		m.settle()
+		m.read(m.reader)
+		ctx, trips := rdb.WithRoundTrips(t.Context())
+		badges, err := m.Read(ctx, m.reader)
+		m.Must(err)
+		if trips.Count() != 1 || badges.HomeFeed.Value == 0 || badges.Conversations.Total.Value == 0 {
+			t.Errorf("%d round trips for %+v", trips.Count(), badges)
+		}
+	}
+}
+
+// Once a message has left the number, the next one to leave is found among all conversations.
+func TestMessagesLeaveTheNumberOneByOne(t *testing.T) {
+	ages := services.SourceExpiry{services.SourceConversations: 2}
+	m := newAgingModel(fanouttest.New(t, fanouttest.Options{Fanout: expiring(ages)}), ages)
+	for i, room := range []int{0, 0, 1} {
+		m.say(room, m.friend, i == 1)
+		m.check("said")
+		m.Clock.Advance(day)
+	}
+	for range 4 {
+		m.check("a day later")
+		m.Clock.Advance(day)
+	}
+}

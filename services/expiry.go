@@ -1,0 +1,146 @@
+package services
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SourceExpiry says for how many whole days after its own an unread item of a source stays in the number: 1 to MaxExpiryDays, or
+// Never. A source that is not listed has Never. Notifications have an Expiry of their own, by category.
+type SourceExpiry map[Source]int
+
+// ParseSourceExpiry reads SOURCE=DAYS items, or answers why they cannot be.
+func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
+	expiry = SourceExpiry{}
+	for _, item := range items {
+		name, text, _ := strings.Cut(item, "=")
+		source := Source(name)
+		if source == SourceNotifications {
+			return nil, "NOTIFICATIONS have --notification-expiry, which goes by category"
+		}
+		if !slices.Contains(Sources, source) {
+			return nil, fmt.Sprintf("%s is no source: one of %v is needed, then = and the days", Quote(item), Sources)
+		}
+		days, reason := ParseExpiryDays(item, text)
+		if reason != "" {
+			return nil, reason
+		}
+		if _, twice := expiry[source]; twice {
+			return nil, fmt.Sprintf("%s is named twice", source)
+		}
+		expiry[source] = days
+	}
+	return expiry, ""
+}
+
+// ParseExpiryDays reads the days of an item, or answers why they cannot be.
+func ParseExpiryDays(item, text string) (days int, reason string) {
+	if text == "never" {
+		return Never, ""
+	}
+	days, err := strconv.Atoi(text)
+	if err != nil || days < 1 || days > MaxExpiryDays {
+		return 0, fmt.Sprintf("%s: 1 to %d or never is allowed after the =", Quote(item), MaxExpiryDays)
+	}
+	return days, ""
+}
+
+// Expires says whether items of a source leave its number because of their age.
+func (e SourceExpiry) Expires(source Source) bool { return e[source] != Never }
+
+// Any says whether items of any source do.
+func (e SourceExpiry) Any() bool {
+	for _, days := range e {
+		if days != Never {
+			return true
+		}
+	}
+	return false
+}
+
+// OldestDay is the first day (since 1970, UTC) whose items of a source are in its number today. Number, list and SQL all ask
+// here. It is 0 for Never.
+func (e SourceExpiry) OldestDay(source Source, today int64) int64 {
+	if !e.Expires(source) {
+		return 0
+	}
+	return max(0, today-int64(e[source]))
+}
+
+// Since is the first moment whose items of a source are in its number today; 1970 for Never.
+func (e SourceExpiry) Since(source Source, today int64) time.Time {
+	return DayStart(e.OldestDay(source, today))
+}
+
+// Mark is the position that a reader's own is taken for while it is behind it: what it covers is too old to count. It is 0 for
+// Never.
+func (e SourceExpiry) Mark(source Source, today int64) PostID {
+	if !e.Expires(source) {
+		return 0
+	}
+	return max(1, PostIDAt(e.Since(source, today))) - 1
+}
+
+// AgedNotices is where a reader is taken to stand in the announcements: what has become too old is as good as read.
+func (e SourceExpiry) AgedNotices(state NoticeState, today int64) NoticeState {
+	if e.Expires(SourceAnnouncements) {
+		state.Position = max(state.Position, uint64(e.Since(SourceAnnouncements, today).UnixMicro())-1)
+	}
+	return state
+}
+
+// LeavesOn is the day on which an item of a day leaves the number of its source; 0 for Never.
+func (e SourceExpiry) LeavesOn(source Source, day int64) int64 {
+	if !e.Expires(source) {
+		return 0
+	}
+	return day + int64(e[source]) + 1
+}
+
+const day = 24 * time.Hour
+
+// DayOf is the day of a moment, since 1970, UTC.
+func DayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
+
+// DayStart is when a day begins.
+func DayStart(days int64) time.Time { return time.Unix(days*int64(day/time.Second), 0).UTC() }
+
+// DayCounts are how many unread items there are of each day, from the newest item's back.
+type DayCounts struct {
+	Older int   // of days before those of Days
+	Day   int64 // of Days[0], since 1970; that of Days[i] is i days earlier
+	Days  [MaxExpiryDays + 1]int
+}
+
+// Add counts items of a day.
+func (c *DayCounts) Add(day int64, items int) {
+	if day > c.Day {
+		had := *c
+		*c = DayCounts{Older: had.Older, Day: day}
+		for i, count := range had.Days {
+			c.add(had.Day-int64(i), count)
+		}
+	}
+	c.add(day, items)
+}
+
+func (c *DayCounts) add(day int64, items int) {
+	if back := c.Day - day; back < int64(len(c.Days)) {
+		c.Days[back] += items
+	} else {
+		c.Older += items
+	}
+}
+
+// From is how many items are of a day or a later one, of those that Days has.
+func (c *DayCounts) From(oldest int64) (items int) {
+	for i, count := range c.Days {
+		if c.Day-int64(i) >= oldest {
+			items += count
+		}
+	}
+	return items
+}

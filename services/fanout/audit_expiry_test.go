@@ -1,0 +1,65 @@
+package fanout_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout"
+)
+
+// Where items leave the numbers because of their age, a view may be as of an earlier day until it is read: that is no difference. What
+// leaves too early, too late or not at all is one.
+func TestAuditKnowsWhatIsTooOld(t *testing.T) {
+	w := served(t, func(cfg *fanout.Config) {
+		cfg.Expiry = services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceSiteMessages: 2, services.SourceConversations: 2}
+	})
+	user, _ := litUser(w)
+	a := w.Fanout.Audit(auditEvery)
+	lapOf(w, a)
+	drifted := uint64(0)
+	find := func(values map[string]string, key string) {
+		t.Helper()
+		for field, value := range values {
+			w.Server.Do("HSET", fmt.Sprintf("{u%d}:%s", user, key), field, value)
+			lapOf(w, a)
+			drifted++
+			if got := a.Stats(); got.Drifted != drifted {
+				t.Fatalf("%s = %q: %+v, want %d", field, value, got, drifted)
+			}
+		}
+	}
+	for range 2 {
+		shown := shownOf(w, user)
+		today := services.DayOf(w.Clock.Now())
+		find(map[string]string{"Cx": "0", "fx": services.PostIDAt(w.Clock.Now()).String()}, "b")
+		find(map[string]string{"Cx": strconv.FormatInt(shown.Document.Conversations.LeavesOn+1, 10)}, "b")
+		for id, state := range shown.Conversations {
+			if state.ReadSide {
+				continue
+			}
+			text := fmt.Sprintf("%d,%d,%d,%d,%d,%d,", state.Head, state.Base, state.K, state.Version, state.Mentions, state.WayVersion)
+			field := strconv.Itoa(int(id))
+			find(map[string]string{field: fmt.Sprintf("%s,%d,%d", text, today+1, state.LeavesOn)}, "c")
+			find(map[string]string{field: fmt.Sprintf("%s,%d,%d", text, state.AgedOn, state.LeavesOn+1)}, "c")
+			find(map[string]string{field: fmt.Sprintf("%s,%d,0", text, state.AgedOn)}, "c")
+		}
+		w.Clock.Advance(24 * time.Hour)
+	}
+	for day := range 10 {
+		w.Clock.Advance(24 * time.Hour)
+		if day%2 == 0 {
+			w.Must(w.Fanout.AgeFeeds(t.Context(), []services.UserNumber{user}, services.DayOf(w.Clock.Now())))
+			w.Must(w.Fanout.AgeConversations(t.Context(), user, services.DayOf(w.Clock.Now())))
+		}
+		lapOf(w, a)
+		if got := a.Stats(); got.Drifted != drifted {
+			t.Fatalf("after %d days %+v, want %d", day, got, drifted)
+		}
+	}
+	if got := w.Document(user); got.FeedCount != 0 || got.Conversations.Unread != 0 || got.Conversations.Mentions != 0 {
+		t.Errorf("in the end %+v", got)
+	}
+}

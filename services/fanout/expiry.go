@@ -1,0 +1,170 @@
+package fanout
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"tidings/services"
+)
+
+// agedMessages remembers how far conversations had come by the beginning of one day: nothing is sent before it any more.
+type agedMessages struct {
+	mu     sync.Mutex
+	before time.Time
+	newest map[services.ConversationID]int64
+}
+
+func (a *agedMessages) of(id services.ConversationID, before time.Time) (newest int64, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	newest, known = a.newest[id]
+	return newest, known && a.before.Equal(before)
+}
+
+func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest int64) {
+	const many = 100_000
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.before.Equal(before) || len(a.newest) > many { // forgetting costs a search
+		a.before, a.newest = before, map[services.ConversationID]int64{}
+	}
+	a.newest[id] = newest
+}
+
+// Expiry says for how long items of each source stay in its number.
+func (f *Fanout) Expiry() services.SourceExpiry { return f.cfg.Expiry }
+
+// AgeMemberships takes out of states the messages that are too old for their numbers on a day, as if they had been read, and says when
+// the next one will be. Without an expiry of conversations nothing changes.
+func (f *Fanout) AgeMemberships(ctx context.Context, states []services.Membership, today int64) error {
+	if !f.cfg.Expiry.Expires(services.SourceConversations) {
+		return nil
+	}
+	since := f.cfg.Expiry.Since(services.SourceConversations, today)
+	var waiting, old []int
+	for i := range states {
+		state := &states[i]
+		state.AgedOn, state.LeavesOn = today, f.leavesUncarried(*state, today)
+		if !state.Left && !state.Inside && state.Base < state.Head {
+			waiting = append(waiting, i)
+		}
+	}
+	times, err := f.firstWaiting(ctx, states, waiting)
+	if err != nil {
+		return err
+	}
+	for i, at := range times {
+		if at.Before(since) {
+			old = append(old, waiting[i])
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	aged, numbers := make([]services.Membership, len(old)), make([]int64, len(old))
+	for i, place := range old {
+		aged[i] = states[place]
+		if numbers[i], err = f.newestBefore(ctx, aged[i], since); err != nil {
+			return err
+		}
+	}
+	if err := f.store.ReadAs(ctx, aged, numbers); err != nil {
+		return err
+	}
+	waiting = waiting[:0]
+	for i, place := range old {
+		states[place] = aged[i]
+		states[place].LeavesOn = f.leavesUncarried(aged[i], today)
+		if aged[i].Base < aged[i].Head {
+			waiting = append(waiting, place)
+		}
+	}
+	_, err = f.firstWaiting(ctx, states, waiting)
+	return err
+}
+
+// leavesUncarried is the first day on which a message may leave the number of a state of which nothing waits: what is sent from now on is
+// carried to nobody where it is counted when somebody reads. Today may have begun since the state was read.
+func (f *Fanout) leavesUncarried(state services.Membership, today int64) int64 {
+	if !state.ReadSide {
+		return 0
+	}
+	return f.cfg.Expiry.LeavesOn(services.SourceConversations, today-1)
+}
+
+// AgeConversationStates is AgeMemberships for one user's own states in conversations.
+func (f *Fanout) AgeConversationStates(ctx context.Context, states []services.ConversationState, today int64) error {
+	if !f.cfg.Expiry.Expires(services.SourceConversations) {
+		return nil
+	}
+	own := make([]services.Membership, len(states))
+	for i := range states {
+		own[i] = states[i].Own
+	}
+	err := f.AgeMemberships(ctx, own, today)
+	for i := range states {
+		states[i].Own = own[i]
+	}
+	return err
+}
+
+// firstWaiting reads when the first messages above the positions of some states were sent, and notes when these leave their numbers.
+// They may be the user's own or recalled, so that a later one is the first to leave: a day that is too early costs a look.
+func (f *Fanout) firstWaiting(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
+	ids := make([]services.MessageID, len(places))
+	for i, place := range places {
+		ids[i] = services.NewMessageID(states[place].Conversation, states[place].Base+1)
+	}
+	times, err := f.store.SentAt(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i, place := range places {
+		states[place].LeavesOn = f.cfg.Expiry.LeavesOn(services.SourceConversations, services.DayOf(times[i]))
+	}
+	return times, nil
+}
+
+// newestBefore is the newest message of before a time, of a conversation in which the first that waits is one.
+func (f *Fanout) newestBefore(ctx context.Context, state services.Membership, before time.Time) (int64, error) {
+	newest, known := f.aged.of(state.Conversation, before)
+	if !known {
+		var err error
+		if newest, err = f.store.NewestBefore(ctx, state.Conversation, state.Base+1, state.Head+1, before); err != nil {
+			return 0, err
+		}
+		f.aged.keep(state.Conversation, before, newest)
+	}
+	return min(max(newest, state.Base+1), state.Head), nil
+}
+
+// AgeFeeds takes posts out of readers' numbers that are too old for them on a day.
+func (f *Fanout) AgeFeeds(ctx context.Context, readers []services.UserNumber, today int64) error {
+	results, err := f.redis.AgeFeeds(ctx, readers, f.cfg.Expiry.Mark(services.SourceHomeFeed, today))
+	if err != nil {
+		return err
+	}
+	f.hint(ctx, readers, results)
+	return nil
+}
+
+// AgeConversations takes messages out of a user's document that are too old for its numbers on a day, and finds out when the next one
+// is.
+func (f *Fanout) AgeConversations(ctx context.Context, user services.UserNumber, today int64) error {
+	for after := services.ConversationID(0); ; {
+		states, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
+		if err != nil {
+			return err
+		}
+		if len(states) > 0 {
+			after = states[len(states)-1].Conversation
+			if _, err := f.putMembershipsOn(ctx, states, today); err != nil {
+				return err
+			}
+		}
+		if len(states) < membersPerPage {
+			return f.redis.FindNextAged(ctx, []services.UserNumber{user})
+		}
+	}
+}

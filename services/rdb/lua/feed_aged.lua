@@ -1,0 +1,11 @@
+-- Takes posts out of a reader's number that have become too old for it.
+-- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
+-- ARGV[1] post id, 13 letters: those up to it are
+-- Returns {status, n, short, nodes...}
+local d = open(KEYS[1], KEYS[2])
+if not d then return { 0 } end
+if ARGV[1] <= d.fx then return { 2 } end
+d.fx = ARGV[1]
+redis.call('HSET', KEYS[1], 'fx', d.fx)
+if recount(KEYS[2], d) == d.fc then return { 2 } end
+return save(KEYS[1], KEYS[2], KEYS[3], d)
