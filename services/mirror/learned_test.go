@@ -1,0 +1,59 @@
+package mirror
+
+import (
+	"slices"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// Each memory of what users share has its part in what this node has learned, of those who are watched and shown it: where one
+// is missing, a change that a lost hint left behind is never pushed.
+func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
+	s := newShowSQL()
+	s.heads = map[services.ConversationID]store.Head{1: {Conversation: 1, Number: 3}}
+	s.pulled = map[services.UserNumber]store.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
+	m := s.mirror()
+	turn(t, m)
+	places := []services.ReadSidePlace{{Conversation: 1}}
+	m.Conversations.Follow(reader, places)
+	m.Pulled.Follow(reader, of(huge))
+	m.Shows.Follow(reader, of(8))
+	m.Conversations.Learn(t.Context(), places)
+	m.Pulled.Learn(t.Context(), of(huge))
+	both := []services.UserNumber{reader, reader + 1}
+	last := m.Log.Learned(both)
+	for _, change := range []struct {
+		what   string
+		shared bool // with those too who are shown nothing of it
+		make   func()
+	}{
+		{"a message", false, func() { m.Conversations.Moved(store.Head{Conversation: 1, Number: 4}) }},
+		{"a pulled post", false, func() { m.Pulled.Changed(PullChange{Author: huge, Post: 6}, 2) }},
+		{"a show that went live", false, func() {
+			s.planned(1, 8, 5)
+			s.start(1, 5)
+			if err := m.Shows.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"an announcement", true, func() {
+			s.notices = store.Notices{At: noon, Stamp: 5, Version: 1, Announcements: []services.Announcement{entry(1, 0)}}
+			if err := m.Announcements.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		change.make()
+		now := m.Log.Learned(both)
+		if now[0] <= last[0] || (now[1] > last[1]) != change.shared {
+			t.Errorf("with %s what was learned went from %v to %v", change.what, last, now)
+		}
+		last = now
+	}
+	m.Log.Unfollow([]services.UserNumber{reader})
+	if now := m.Log.Learned(both); now[0] != last[1] || !slices.Equal(now[1:], last[1:]) {
+		t.Errorf("who left has learned %v of what nobody here is shown, want %d", now, last[1])
+	}
+}
