@@ -6,7 +6,6 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/jobs"
 	"tidings/services/live"
 )
 
@@ -91,16 +90,4 @@ func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*gr
 		SessionID: change.Session.String(), NewSession: change.Replaced, WentLive: shown[0], Ended: shown[1],
 		Scheduled: shown[2], Rescheduled: shown[3], Cancelled: shown[4], More: change.More, NewAbove: change.NewAbove, LiveBoard: change.Badges.LiveBoard, Badges: *change.Badges,
 	}, nil
-}
-
-// boardEvent is about who looked at his board.
-func (r *Resolver) boardEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
-	seen := event.MarkLiveBoardSeen
-	if seen == nil {
-		return nil, nil
-	}
-	cmd, err := as(ctx, r, seen.As, func(viewer services.UserNumber) (*jobs.Command, error) {
-		return r.Live.MarkSeen(ctx, viewer, seen.SessionID)
-	})
-	return &happening{cmd, "", seen.Key}, err
 }

@@ -11,16 +11,11 @@ import (
 )
 
 func (r *mutationResolver) MarkLiveBoardSeen(ctx context.Context, input graph.MarkLiveBoardSeenInput) (*graph.MarkLiveBoardSeenPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := markLiveBoardSeen.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.Live.MarkSeen(ctx, viewer.Number, input.SessionID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	return &graph.MarkLiveBoardSeenPayload{Badges: badges}, err
+	return &graph.MarkLiveBoardSeenPayload{Badges: done.badges}, nil
 }
 
 func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *string, since *string) (<-chan *graph.LiveBoardChange, error) {

@@ -10,7 +10,6 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/chat"
-	"tidings/services/jobs"
 )
 
 // The kinds and forms of the cursors of conversations; the home feed's is 1.
@@ -139,9 +138,13 @@ func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id se
 	return graphConversation(state), nil
 }
 
-// message reads one message for a payload.
-func (r *Resolver) message(ctx context.Context, viewer *graph.Viewer, id services.MessageID) (graph.Message, error) {
-	found, err := r.Chat.ReadMessages(ctx, viewer.Number, []services.MessageID{id})
+// message reads the message that an operation was about for its payload.
+func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, error) {
+	id, err := services.ParseMessageID("messageId", done.id)
+	if err != nil {
+		return graph.Message{}, err
+	}
+	found, err := r.Chat.ReadMessages(ctx, done.viewer.Number, []services.MessageID{id})
 	if err != nil {
 		return graph.Message{}, err
 	}
@@ -155,39 +158,14 @@ func (r *Resolver) message(ctx context.Context, viewer *graph.Viewer, id service
 	return list[0], nil
 }
 
-// inConversation does what the viewer does in a conversation, and answers it as it is afterwards.
-func (r *Resolver) inConversation(ctx context.Context, conversationID string, key *string, make func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error)) (*graph.ConversationPayload, error) {
-	viewer, err := r.viewer(ctx)
+// inConversation does an operation in a conversation, and answers the conversation as it is afterwards.
+func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*graph.ConversationPayload, error) {
+	done, err := o.do(ctx, r, input)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParseConversationID("conversationId", conversationID)
-	if err != nil {
-		return nil, err
-	}
-	cmd, err := make(viewer.Number, id)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, key, cmd)
-	if err != nil {
-		return nil, err
-	}
-	conversation, err := r.conversation(ctx, viewer, id)
-	return &graph.ConversationPayload{Conversation: conversation, Badges: badges}, err
-}
-
-// mark is what markConversationRead says.
-func mark(upTo, token *string) (mark chat.Mark, err error) {
-	if token != nil {
-		if mark.Token = *token; mark.Token == "" {
-			return mark, services.Errorf(services.Invalid, "readToken: \"\" is not a token of a conversation")
-		}
-	}
-	if upTo != nil {
-		mark.UpTo, err = services.ParseMessageID("upTo", *upTo)
-	}
-	return mark, err
+	conversation, err := r.conversation(ctx, done.viewer, done.call.conversation)
+	return &graph.ConversationPayload{Conversation: conversation, Badges: done.badges}, err
 }
 
 // device is the one that the viewer's request came from; those without a name are one.

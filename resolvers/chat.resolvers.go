@@ -11,7 +11,6 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/chat"
-	"tidings/services/jobs"
 )
 
 func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversation, first *int, after *string) (*graph.MemberConnection, error) {
@@ -86,102 +85,63 @@ func (r *conversationResolver) LastMessage(ctx context.Context, obj *graph.Conve
 }
 
 func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.CreateConversationInput) (*graph.ConversationPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := createConversation.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.createConversation(ctx, viewer.Number, input.Kind, input.Title, input.MemberIds)
+	id, err := services.ParseConversationID("conversationId", done.id)
 	if err != nil {
 		return nil, err
 	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	if err != nil {
-		return nil, err
-	}
-	id, err := services.ParseConversationID("conversationId", cmd.IDs()[0])
-	if err != nil {
-		return nil, err
-	}
-	conversation, err := r.conversation(ctx, viewer, id)
-	return &graph.ConversationPayload{Conversation: conversation, Badges: badges}, err
+	conversation, err := r.conversation(ctx, done.viewer, id)
+	return &graph.ConversationPayload{Conversation: conversation, Badges: done.badges}, err
 }
 
 func (r *mutationResolver) JoinConversation(ctx context.Context, input graph.JoinConversationInput) (*graph.ConversationPayload, error) {
-	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, sure(r.Chat.Join))
+	return inConversation(ctx, r.Resolver, joinConversation, input)
 }
 
 func (r *mutationResolver) QuitConversation(ctx context.Context, input graph.QuitConversationInput) (*graph.QuitConversationPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := quitConversation.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParseConversationID("conversationId", input.ConversationID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Chat.Quit(viewer.Number, id))
-	return &graph.QuitConversationPayload{ConversationID: input.ConversationID, Badges: badges}, err
+	return &graph.QuitConversationPayload{ConversationID: input.ConversationID, Badges: done.badges}, nil
 }
 
 func (r *mutationResolver) AddMembers(ctx context.Context, input graph.AddMembersInput) (*graph.ConversationPayload, error) {
-	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, r.withUsers(ctx, input.UserIds, r.Chat.AddMembers))
+	return inConversation(ctx, r.Resolver, addMembers, input)
 }
 
 func (r *mutationResolver) RemoveMembers(ctx context.Context, input graph.RemoveMembersInput) (*graph.ConversationPayload, error) {
-	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, r.withUsers(ctx, input.UserIds, r.Chat.RemoveMembers))
+	return inConversation(ctx, r.Resolver, removeMembers, input)
 }
 
 func (r *mutationResolver) SendMessage(ctx context.Context, input graph.SendMessageInput) (*graph.SendMessagePayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := sendMessage.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	conversationID, err := services.ParseConversationID("conversationId", input.ConversationID)
+	message, err := r.message(ctx, done)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.send(ctx, input.Body, input.MentionIds)(viewer.Number, conversationID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	if err != nil {
-		return nil, err
-	}
-	id, err := services.ParseMessageID("messageId", cmd.IDs()[0])
-	if err != nil {
-		return nil, err
-	}
-	message, err := r.message(ctx, viewer, id)
-	if err != nil {
-		return nil, err
-	}
-	conversation, err := r.conversation(ctx, viewer, conversationID)
-	return &graph.SendMessagePayload{Message: message, Conversation: conversation, Badges: badges}, err
+	conversation, err := r.conversation(ctx, done.viewer, done.call.conversation)
+	return &graph.SendMessagePayload{Message: message, Conversation: conversation, Badges: done.badges}, err
 }
 
 func (r *mutationResolver) RecallMessage(ctx context.Context, input graph.RecallMessageInput) (*graph.RecallMessagePayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := recallMessage.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParseMessageID("messageId", input.MessageID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Chat.Recall(viewer.Number, id))
-	if err != nil {
-		return nil, err
-	}
-	message, err := r.message(ctx, viewer, id)
-	return &graph.RecallMessagePayload{Message: message, Badges: badges}, err
+	message, err := r.message(ctx, done)
+	return &graph.RecallMessagePayload{Message: message, Badges: done.badges}, err
 }
 
 func (r *mutationResolver) EnterConversation(ctx context.Context, input graph.EnterConversationInput) (*graph.EnterConversationPayload, error) {
 	until := r.Chat.LeaseEnd()
-	payload, err := r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
-		return r.Chat.Enter(user, id, device(ctx)), nil
-	})
+	payload, err := inConversation(ctx, r.Resolver, enterConversation, input)
 	if err != nil {
 		return nil, err
 	}
@@ -189,29 +149,19 @@ func (r *mutationResolver) EnterConversation(ctx context.Context, input graph.En
 }
 
 func (r *mutationResolver) LeaveConversation(ctx context.Context, input graph.LeaveConversationInput) (*graph.ConversationPayload, error) {
-	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
-		return r.Chat.Leave(user, id, device(ctx)), nil
-	})
+	return inConversation(ctx, r.Resolver, leaveConversation, input)
 }
 
 func (r *mutationResolver) MarkConversationRead(ctx context.Context, input graph.MarkConversationReadInput) (*graph.ConversationPayload, error) {
-	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, r.markRead(input.UpTo, input.ReadToken))
+	return inConversation(ctx, r.Resolver, markConversationRead, input)
 }
 
 func (r *mutationResolver) MarkConversationUnread(ctx context.Context, input graph.MarkConversationUnreadInput) (*graph.ConversationPayload, error) {
-	from, err := services.ParseMessageID("fromMessageId", input.FromMessageID)
-	if err != nil {
-		return nil, err
-	}
-	return r.inConversation(ctx, from.Conversation().GlobalID(), input.IdempotencyKey, func(user services.UserNumber, _ services.ConversationID) (*jobs.Command, error) {
-		return r.Chat.MarkUnread(user, from), nil
-	})
+	return inConversation(ctx, r.Resolver, markConversationUnread, input)
 }
 
 func (r *mutationResolver) MuteConversation(ctx context.Context, input graph.MuteConversationInput) (*graph.ConversationPayload, error) {
-	return r.inConversation(ctx, input.ConversationID, input.IdempotencyKey, func(user services.UserNumber, id services.ConversationID) (*jobs.Command, error) {
-		return r.Chat.Mute(user, id, input.Muted), nil
-	})
+	return inConversation(ctx, r.Resolver, muteConversation, input)
 }
 
 func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversationID string) (<-chan *graph.ConversationChange, error) {

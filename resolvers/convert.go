@@ -40,9 +40,13 @@ func (r *Resolver) user(ctx context.Context, number services.UserNumber) (graph.
 	return graphUser(users[number]), nil
 }
 
-// post reads one post for a payload. NOT_FOUND when it is gone or hidden meanwhile.
-func (r *Resolver) post(ctx context.Context, viewer services.UserNumber, id services.PostID) (graph.Post, error) {
-	seen, err := r.visible(ctx, viewer, visibleKeys{posts: []services.PostID{id}})
+// post reads the post that an operation was about for its payload. NOT_FOUND when it is gone or hidden meanwhile.
+func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
+	id, err := services.ParsePostGlobalID("postId", done.id)
+	if err != nil {
+		return graph.Post{}, err
+	}
+	seen, err := r.visible(ctx, done.viewer.Number, visibleKeys{posts: []services.PostID{id}})
 	if err != nil {
 		return graph.Post{}, err
 	}

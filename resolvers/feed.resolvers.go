@@ -8,75 +8,40 @@ package resolvers
 import (
 	"context"
 	"tidings/graph"
-	"tidings/services"
 )
 
 func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishPostInput) (*graph.PublishPostPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := publishPost.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.publish(viewer.Number, input.Body, input.ParentID, input.Mentions)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	if err != nil {
-		return nil, err
-	}
-	id, err := services.ParsePostGlobalID("postId", cmd.IDs()[0])
-	if err != nil {
-		return nil, err
-	}
-	post, err := r.post(ctx, viewer.Number, id)
-	return &graph.PublishPostPayload{Post: post, Badges: badges}, err
+	post, err := r.post(ctx, done)
+	return &graph.PublishPostPayload{Post: post, Badges: done.badges}, err
 }
 
 func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInput) (*graph.EditPostPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := editPost.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.edit(viewer.Number, input.PostID, input.Body, input.Mentions)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	if err != nil {
-		return nil, err
-	}
-	id, err := services.ParsePostGlobalID("postId", cmd.IDs()[0])
-	if err != nil {
-		return nil, err
-	}
-	post, err := r.post(ctx, viewer.Number, id)
-	return &graph.EditPostPayload{Post: post, Badges: badges}, err
+	post, err := r.post(ctx, done)
+	return &graph.EditPostPayload{Post: post, Badges: done.badges}, err
 }
 
 func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePostInput) (*graph.DeletePostPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := deletePost.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParsePostGlobalID("postId", input.PostID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Feed.Delete(viewer.Number, id))
-	return &graph.DeletePostPayload{PostID: input.PostID, Badges: badges}, err
+	return &graph.DeletePostPayload{PostID: input.PostID, Badges: done.badges}, nil
 }
 
 func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.MarkHomeFeedSeenInput) (*graph.MarkHomeFeedSeenPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := markHomeFeedSeen.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.markHomeFeedSeen(viewer.Number, input.UpTo)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	return &graph.MarkHomeFeedSeenPayload{Badges: badges}, err
+	return &graph.MarkHomeFeedSeenPayload{Badges: done.badges}, nil
 }
 
 func (r *subscriptionResolver) HomeFeedChanged(ctx context.Context, since *string) (<-chan *graph.HomeFeedChange, error) {

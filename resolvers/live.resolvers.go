@@ -13,38 +13,37 @@ import (
 )
 
 func (r *mutationResolver) ScheduleShow(ctx context.Context, input graph.ScheduleShowInput) (*graph.ScheduleShowPayload, error) {
-	show, badges, err := r.withShow(ctx, input.IdempotencyKey, r.scheduleShow(input.Title, input.PlannedAt, input.CoverURL))
+	show, badges, err := withShow(ctx, r.Resolver, scheduleShow, input)
 	return &graph.ScheduleShowPayload{Show: show, Badges: badges}, err
 }
 
 func (r *mutationResolver) RescheduleShow(ctx context.Context, input graph.RescheduleShowInput) (*graph.RescheduleShowPayload, error) {
-	edit := services.ShowEdit{PlannedAt: input.PlannedAt, Title: input.Title, CoverURL: input.CoverURL}
-	show, badges, err := r.withShow(ctx, input.IdempotencyKey, r.rescheduleShow(input.ShowID, edit))
+	show, badges, err := withShow(ctx, r.Resolver, rescheduleShow, input)
 	return &graph.RescheduleShowPayload{Show: show, Badges: badges}, err
 }
 
 func (r *mutationResolver) StartShow(ctx context.Context, input graph.StartShowInput) (*graph.StartShowPayload, error) {
-	show, badges, err := r.withShow(ctx, input.IdempotencyKey, r.startShow(input.ShowID, input.At))
+	show, badges, err := withShow(ctx, r.Resolver, startShow, input)
 	return &graph.StartShowPayload{Show: show, Badges: badges}, err
 }
 
 func (r *mutationResolver) EndShow(ctx context.Context, input graph.EndShowInput) (*graph.EndShowPayload, error) {
-	show, badges, err := r.withShow(ctx, input.IdempotencyKey, r.endShow(input.ShowID, input.At, input.ReplayURL))
+	show, badges, err := withShow(ctx, r.Resolver, endShow, input)
 	return &graph.EndShowPayload{Show: show, Badges: badges}, err
 }
 
 func (r *mutationResolver) CancelShow(ctx context.Context, input graph.CancelShowInput) (*graph.CancelShowPayload, error) {
-	show, badges, err := r.withShow(ctx, input.IdempotencyKey, r.cancelShow(input.ShowID))
+	show, badges, err := withShow(ctx, r.Resolver, cancelShow, input)
 	return &graph.CancelShowPayload{Show: show, Badges: badges}, err
 }
 
 func (r *mutationResolver) SetReplay(ctx context.Context, input graph.SetReplayInput) (*graph.SetReplayPayload, error) {
-	show, badges, err := r.withShow(ctx, input.IdempotencyKey, r.setReplay(input.ShowID, input.ReplayURL))
+	show, badges, err := withShow(ctx, r.Resolver, setReplay, input)
 	return &graph.SetReplayPayload{Show: show, Badges: badges}, err
 }
 
 func (r *mutationResolver) RemindMe(ctx context.Context, input graph.RemindMeInput) (*graph.RemindMePayload, error) {
-	show, badges, err := r.withShow(ctx, input.IdempotencyKey, r.remindMe(input.ShowID, input.Remind))
+	show, badges, err := withShow(ctx, r.Resolver, remindMe, input)
 	return &graph.RemindMePayload{Show: show, Badges: badges}, err
 }
 

@@ -24,59 +24,37 @@ func (r *adminResolver) SiteMessage(ctx context.Context, obj *graph.Admin, id st
 }
 
 func (r *mutationResolver) SendSiteMessage(ctx context.Context, input graph.SendSiteMessageInput) (*graph.SendSiteMessagePayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	cmd, err := r.sendSiteMessage(byScope(ctx), input.Title, input.Content, input.Type, input.To)
+	done, err := sendSiteMessage.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
-		return nil, err
-	}
-	report, err := r.report(ctx, cmd.IDs()[0])
+	report, err := r.report(ctx, done.id)
 	return &graph.SendSiteMessagePayload{Message: report}, err
 }
 
 func (r *mutationResolver) EditSiteMessage(ctx context.Context, input graph.EditSiteMessageInput) (*graph.EditSiteMessagePayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	cmd, err := r.editSiteMessage(input.SiteMessageID, input.Title, input.Content)
+	done, err := editSiteMessage.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
-		return nil, err
-	}
-	report, err := r.report(ctx, input.SiteMessageID)
+	report, err := r.report(ctx, done.id)
 	return &graph.EditSiteMessagePayload{Message: report}, err
 }
 
 func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph.MarkSiteMessagesReadInput) (*graph.MarkSiteMessagesReadPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := markSiteMessagesRead.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.markMessagesRead(viewer.Number, input.Ids, input.Type, input.All, input.UpTo, input.ReadToken)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	return &graph.MarkSiteMessagesReadPayload{Badges: badges}, err
+	return &graph.MarkSiteMessagesReadPayload{Badges: done.badges}, nil
 }
 
 func (r *mutationResolver) MarkSiteMessagesUnread(ctx context.Context, input graph.MarkSiteMessagesUnreadInput) (*graph.MarkSiteMessagesUnreadPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := markSiteMessagesUnread.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.markMessagesUnread(viewer.Number, input.Ids)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	return &graph.MarkSiteMessagesUnreadPayload{Badges: badges}, err
+	return &graph.MarkSiteMessagesUnreadPayload{Badges: done.badges}, nil
 }
 
 func (r *viewerResolver) SiteMessages(ctx context.Context, obj *graph.Viewer, first *int, after *string, typeArg *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {

@@ -8,112 +8,58 @@ package resolvers
 import (
 	"context"
 	"tidings/graph"
-	"tidings/services"
-	"tidings/services/notice"
 )
 
 func (r *mutationResolver) PublishAnnouncement(ctx context.Context, input graph.PublishAnnouncementInput) (*graph.PublishAnnouncementPayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	cmd, err := r.Notice.Publish(draft(input.Title, input.Content, input.StartsAt, input.EndsAt, input.Segments))
+	done, err := publishAnnouncement.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
-		return nil, err
-	}
-	announcement, err := r.announcement(ctx, cmd)
+	announcement, err := r.announcement(ctx, done.id)
 	return &graph.PublishAnnouncementPayload{Announcement: announcement}, err
 }
 
 func (r *mutationResolver) EditAnnouncement(ctx context.Context, input graph.EditAnnouncementInput) (*graph.EditAnnouncementPayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	id, err := services.ParseAnnouncementID("announcementId", input.AnnouncementID)
+	done, err := editAnnouncement.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.Notice.Edit(id, notice.Edit{
-		Title: input.Title, Content: input.Content, StartsAt: input.StartsAt, EndsAt: input.EndsAt, NoEnd: input.NoEnd,
-		Segments: input.Segments, ForEveryone: input.ForEveryone, ShowAgain: input.ShowAgain,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
-		return nil, err
-	}
-	announcement, err := r.announcement(ctx, cmd)
+	announcement, err := r.announcement(ctx, done.id)
 	return &graph.EditAnnouncementPayload{Announcement: announcement}, err
 }
 
 func (r *mutationResolver) WithdrawAnnouncement(ctx context.Context, input graph.WithdrawAnnouncementInput) (*graph.WithdrawAnnouncementPayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	id, err := services.ParseAnnouncementID("announcementId", input.AnnouncementID)
-	if err != nil {
-		return nil, err
-	}
-	err = r.commitShared(ctx, input.IdempotencyKey, r.Notice.Withdraw(id))
+	_, err := withdrawAnnouncement.do(ctx, r.Resolver, input)
 	return &graph.WithdrawAnnouncementPayload{AnnouncementID: input.AnnouncementID}, err
 }
 
 func (r *mutationResolver) MarkAnnouncementsRead(ctx context.Context, input graph.MarkAnnouncementsReadInput) (*graph.MarkAnnouncementsReadPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := markAnnouncementsRead.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	upTo, err := readUpTo(viewer.Number, input.UpTo)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Notice.MarkRead(viewer.Number, upTo))
-	return &graph.MarkAnnouncementsReadPayload{Badges: badges}, err
+	return &graph.MarkAnnouncementsReadPayload{Badges: done.badges}, nil
 }
 
 func (r *mutationResolver) RaiseDot(ctx context.Context, input graph.RaiseDotInput) (*graph.RaiseDotPayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	cmd, err := r.Notice.RaiseDot(input.Name, input.Segments)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.RaiseDotPayload{Name: input.Name}, r.commitShared(ctx, input.IdempotencyKey, cmd)
+	_, err := raiseDot.do(ctx, r.Resolver, input)
+	return &graph.RaiseDotPayload{Name: input.Name}, err
 }
 
 func (r *mutationResolver) ClearDot(ctx context.Context, input graph.ClearDotInput) (*graph.ClearDotPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := clearDot.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.Notice.ClearDot(viewer.Number, input.Name)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	return &graph.ClearDotPayload{Badges: badges}, err
+	return &graph.ClearDotPayload{Badges: done.badges}, nil
 }
 
 func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegmentsInput) (*graph.SetSegmentsPayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	number, err := r.number(byScope(ctx), "userId", input.UserID)
+	done, err := setSegments.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.Notice.SetSegments(number, input.Segments)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.commitShared(ctx, input.IdempotencyKey, cmd); err != nil {
-		return nil, err
-	}
-	user, err := r.user(ctx, number)
+	user, err := r.user(ctx, done.call.user)
 	return &graph.SetSegmentsPayload{User: user}, err
 }
 

@@ -9,88 +9,70 @@ import (
 	"context"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/jobs"
 	"tidings/services/notify"
 )
 
 func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInput) (*graph.LikePostPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := likePost.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParsePostGlobalID("postId", input.PostID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Notify.Like(viewer.Number, id))
-	if err != nil {
-		return nil, err
-	}
-	post, err := r.post(ctx, viewer.Number, id)
-	return &graph.LikePostPayload{Post: post, Badges: badges}, err
+	post, err := r.post(ctx, done)
+	return &graph.LikePostPayload{Post: post, Badges: done.badges}, err
 }
 
 func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePostInput) (*graph.UnlikePostPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := unlikePost.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParsePostGlobalID("postId", input.PostID)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, r.Notify.Unlike(viewer.Number, id))
-	if err != nil {
-		return nil, err
-	}
-	post, err := r.post(ctx, viewer.Number, id)
-	return &graph.UnlikePostPayload{Post: post, Badges: badges}, err
+	post, err := r.post(ctx, done)
+	return &graph.UnlikePostPayload{Post: post, Badges: done.badges}, err
 }
 
 func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input graph.MarkNotificationsSeenInput) (*graph.MarkNotificationsSeenPayload, error) {
-	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
-		return r.notificationsSeen(user, input.Categories, input.UpTo)
-	})
-	return &graph.MarkNotificationsSeenPayload{Badges: badges}, err
+	done, err := markNotificationsSeen.do(ctx, r.Resolver, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.MarkNotificationsSeenPayload{Badges: done.badges}, nil
 }
 
 func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input graph.MarkNotificationsReadInput) (*graph.MarkNotificationsReadPayload, error) {
-	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
-		return r.notificationsRead(user, reading{input.Ids, input.UpTo, input.Categories, input.All, input.ReadToken})
-	})
-	return &graph.MarkNotificationsReadPayload{Badges: badges}, err
+	done, err := markNotificationsRead.do(ctx, r.Resolver, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.MarkNotificationsReadPayload{Badges: done.badges}, nil
 }
 
 func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input graph.MarkNotificationUnreadInput) (*graph.MarkNotificationUnreadPayload, error) {
-	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
-		return r.notificationUnread(user, input.ID)
-	})
+	done, err := markNotificationUnread.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
 	notification, err := r.notification(ctx, input.ID)
-	return &graph.MarkNotificationUnreadPayload{Notification: notification, Badges: badges}, err
+	return &graph.MarkNotificationUnreadPayload{Notification: notification, Badges: done.badges}, err
 }
 
 func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllReadInput) (*graph.MarkAllReadPayload, error) {
-	badges, cmd, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
-		return r.allRead(user, input.UpTo, input.ReadToken)
-	})
+	done, err := markAllRead.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	payload := &graph.MarkAllReadPayload{Badges: badges}
-	if until := notify.UndoneUntil(cmd); !until.IsZero() {
+	payload := &graph.MarkAllReadPayload{Badges: done.badges}
+	if until := notify.UndoneUntil(done.cmd); !until.IsZero() {
 		payload.UndoUntil = &until
 	}
 	return payload, nil
 }
 
 func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.UndoMarkAllReadInput) (*graph.UndoMarkAllReadPayload, error) {
-	badges, _, err := r.markNotifications(ctx, input.IdempotencyKey, func(user services.UserNumber) (*jobs.Command, error) {
-		return r.Notify.UndoAllRead(user), nil
-	})
-	return &graph.UndoMarkAllReadPayload{Badges: badges}, err
+	done, err := undoMarkAllRead.do(ctx, r.Resolver, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.UndoMarkAllReadPayload{Badges: done.badges}, nil
 }
 
 func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {

@@ -12,58 +12,51 @@ import (
 )
 
 func (r *mutationResolver) Follow(ctx context.Context, input graph.FollowInput) (*graph.FollowPayload, error) {
-	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Follow)
+	user, badges, err := withUser(ctx, r.Resolver, follow, input)
 	return &graph.FollowPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) Unfollow(ctx context.Context, input graph.UnfollowInput) (*graph.UnfollowPayload, error) {
-	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Unfollow)
+	user, badges, err := withUser(ctx, r.Resolver, unfollow, input)
 	return &graph.UnfollowPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) Mute(ctx context.Context, input graph.MuteInput) (*graph.MutePayload, error) {
-	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.muteUntil(input.Until))
+	user, badges, err := withUser(ctx, r.Resolver, mute, input)
 	return &graph.MutePayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) Unmute(ctx context.Context, input graph.UnmuteInput) (*graph.UnmutePayload, error) {
-	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Unmute)
+	user, badges, err := withUser(ctx, r.Resolver, unmute, input)
 	return &graph.UnmutePayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) Block(ctx context.Context, input graph.BlockInput) (*graph.BlockPayload, error) {
-	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Block)
+	user, badges, err := withUser(ctx, r.Resolver, block, input)
 	return &graph.BlockPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) Unblock(ctx context.Context, input graph.UnblockInput) (*graph.UnblockPayload, error) {
-	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.Unblock)
+	user, badges, err := withUser(ctx, r.Resolver, unblock, input)
 	return &graph.UnblockPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) HideFrom(ctx context.Context, input graph.HideFromInput) (*graph.HideFromPayload, error) {
-	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.HideFrom)
+	user, badges, err := withUser(ctx, r.Resolver, hideFrom, input)
 	return &graph.HideFromPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) UnhideFrom(ctx context.Context, input graph.UnhideFromInput) (*graph.UnhideFromPayload, error) {
-	user, badges, err := r.withUser(ctx, input.UserID, input.IdempotencyKey, r.Social.UnhideFrom)
+	user, badges, err := withUser(ctx, r.Resolver, unhideFrom, input)
 	return &graph.UnhideFromPayload{User: user, Badges: badges}, err
 }
 
 func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfileInput) (*graph.SetProfilePayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := setProfile.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := r.Social.SetProfile(viewer.Number, input.Name, input.AvatarURL)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd); err != nil {
-		return nil, err
-	}
-	user, err := r.user(ctx, viewer.Number)
+	user, err := r.user(ctx, done.viewer.Number)
 	return &graph.SetProfilePayload{User: user}, err
 }
 

@@ -13,41 +13,21 @@ import (
 )
 
 func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.SetDisplayPolicyInput) (*graph.SetDisplayPolicyPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := setDisplayPolicy.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	change, err := policyChange(input.Sources, input.QuietHours)
-	if err != nil {
-		return nil, err
-	}
-	cmd, err := r.Badge.SetPolicy(viewer.Number, change)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	if err != nil {
-		return nil, err
-	}
-	policy, err := r.Badge.Policy(ctx, viewer.Number)
-	return &graph.SetDisplayPolicyPayload{Policy: *graphPolicy(policy), Badges: badges}, err
+	policy, err := r.Badge.Policy(ctx, done.viewer.Number)
+	return &graph.SetDisplayPolicyPayload{Policy: *graphPolicy(policy), Badges: done.badges}, err
 }
 
 func (r *mutationResolver) SetGroupPolicy(ctx context.Context, input graph.SetGroupPolicyInput) (*graph.SetGroupPolicyPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := setGroupPolicy.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	op, err := r.Chat.SetGroupPolicy(viewer.Number, input.Policy)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, op)
-	if err != nil {
-		return nil, err
-	}
-	policy, err := r.Chat.GroupPolicy(ctx, viewer.Number)
-	return &graph.SetGroupPolicyPayload{Policy: policy, Badges: badges}, err
+	policy, err := r.Chat.GroupPolicy(ctx, done.viewer.Number)
+	return &graph.SetGroupPolicyPayload{Policy: policy, Badges: done.badges}, err
 }
 
 func (r *viewerResolver) DisplayPolicy(ctx context.Context, obj *graph.Viewer) (*graph.DisplayPolicy, error) {

@@ -16,7 +16,6 @@ import (
 	"tidings/services/chat"
 	"tidings/services/fanout"
 	"tidings/services/feed"
-	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/notice"
 	"tidings/services/notify"
@@ -92,32 +91,4 @@ func (r *Resolver) scoped(ctx context.Context, scope services.Scope) (services.V
 		return viewer, services.Errorf(services.Forbidden, "the token lacks the scope %s", scope)
 	}
 	return viewer, nil
-}
-
-// commit makes the command happen for the viewer and answers his badges after it.
-func (r *Resolver) commit(ctx context.Context, viewer *graph.Viewer, key *string, cmd *jobs.Command) (services.Badges, error) {
-	if err := withKey(cmd, key); err != nil {
-		return services.Badges{}, err
-	}
-	defer dataloader.From(ctx).Forget() // what the response has read before is of before the change
-	if err := r.Fanout.Commit(ctx, cmd)[0]; err != nil {
-		return services.Badges{}, err
-	}
-	read := r.Badge.Read
-	if cmd.ViewsStale() {
-		read = r.Badge.ReadFacts
-	}
-	badges, err := read(ctx, viewer.Number)
-	if err != nil {
-		return services.Badges{}, err
-	}
-	return *badges, nil
-}
-
-func withKey(cmd *jobs.Command, key *string) error {
-	if key == nil {
-		return nil
-	}
-	cmd.Key = *key
-	return jobs.CheckKey(cmd.Key)
 }

@@ -2,36 +2,20 @@ package resolvers
 
 import (
 	"context"
-	"time"
 
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/jobs"
 )
 
-// withUser does what the viewer does about somebody, and answers both: him, and the viewer's badges after it.
-func (r *Resolver) withUser(ctx context.Context, id string, key *string, make func(viewer, user services.UserNumber) *jobs.Command) (graph.User, services.Badges, error) {
-	viewer, other, err := r.pair(ctx, id)
+// withUser does an operation of the viewer's about a user, and answers that user, with the viewer's badges after it.
+func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (graph.User, services.Badges, error) {
+	done, err := o.do(ctx, r, input)
 	if err != nil {
 		return graph.User{}, services.Badges{}, err
 	}
-	badges, err := r.commit(ctx, viewer, key, make(viewer.Number, other))
-	if err != nil {
-		return graph.User{}, services.Badges{}, err
-	}
-	user, err := r.user(ctx, other)
-	return user, badges, err
-}
-
-// muteUntil is the command of a mute with its time, nil for none.
-func (r *Resolver) muteUntil(until *time.Time) func(muter, muted services.UserNumber) *jobs.Command {
-	return func(muter, muted services.UserNumber) *jobs.Command {
-		if until == nil {
-			return r.Social.Mute(muter, muted, time.Time{})
-		}
-		return r.Social.Mute(muter, muted, *until)
-	}
+	user, err := r.user(ctx, done.call.user)
+	return user, done.badges, err
 }
 
 // restrictionLists are the kinds of restrictions and the cursors of their lists.
@@ -83,26 +67,4 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 		page.PageInfo.StartCursor, page.PageInfo.EndCursor = &page.Edges[0].Cursor, &page.Edges[n-1].Cursor
 	}
 	return page, nil
-}
-
-func (r *Resolver) restrictionEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
-	on := func(actor, user string, key *string, make func(actor, user services.UserNumber) *jobs.Command) (*happening, error) {
-		cmd, err := r.onUser(ctx, actor, user, make)
-		return &happening{cmd, user, key}, err
-	}
-	switch {
-	case event.Mute != nil:
-		return on(event.Mute.As, event.Mute.UserID, event.Mute.Key, r.muteUntil(event.Mute.Until))
-	case event.Unmute != nil:
-		return on(event.Unmute.As, event.Unmute.UserID, event.Unmute.Key, r.Social.Unmute)
-	case event.Block != nil:
-		return on(event.Block.As, event.Block.UserID, event.Block.Key, r.Social.Block)
-	case event.Unblock != nil:
-		return on(event.Unblock.As, event.Unblock.UserID, event.Unblock.Key, r.Social.Unblock)
-	case event.HideFrom != nil:
-		return on(event.HideFrom.As, event.HideFrom.UserID, event.HideFrom.Key, r.Social.HideFrom)
-	case event.UnhideFrom != nil:
-		return on(event.UnhideFrom.As, event.UnhideFrom.UserID, event.UnhideFrom.Key, r.Social.UnhideFrom)
-	}
-	return nil, nil
 }

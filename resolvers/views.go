@@ -7,7 +7,6 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/jobs"
 )
 
 func graphView(view services.ViewUnread) graph.View {
@@ -64,24 +63,4 @@ func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
 	}
 	return result, nil
-}
-
-func (r *Resolver) viewEvent(ctx context.Context, event graph.IngestEvent) (*happening, error) {
-	switch {
-	case event.TouchView != nil:
-		e := event.TouchView
-		cmd, err := as(ctx, r, e.As, func(actor services.UserNumber) (*jobs.Command, error) {
-			return r.Views.Touch(actor, services.View{Code: e.Code, ID: e.ID}, e.UpTo)
-		})
-		return &happening{cmd, "", e.Key}, err
-	case event.AddViewItem != nil:
-		e := event.AddViewItem
-		cmd, err := r.Views.Add(services.View{Code: e.Code, ID: e.ID}, e.Item, e.At)
-		return &happening{cmd, "", e.Key}, err
-	case event.RemoveViewItem != nil:
-		e := event.RemoveViewItem
-		cmd, err := r.Views.Remove(services.View{Code: e.Code, ID: e.ID}, e.Item)
-		return &happening{cmd, "", e.Key}, err
-	}
-	return nil, nil
 }

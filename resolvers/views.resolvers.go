@@ -12,43 +12,22 @@ import (
 )
 
 func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewInput) (*graph.TouchViewPayload, error) {
-	viewer, err := r.viewer(ctx)
+	done, err := touchView.do(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	view := services.View{Code: input.Code, ID: input.ID}
-	cmd, err := r.Views.Touch(viewer.Number, view, input.UpTo)
-	if err != nil {
-		return nil, err
-	}
-	badges, err := r.commit(ctx, viewer, input.IdempotencyKey, cmd)
-	if err != nil {
-		return nil, err
-	}
-	read, err := r.Views.Read(ctx, viewer.Number, view)
-	return &graph.TouchViewPayload{View: graphView(read), Badges: badges}, err
+	read, err := r.Views.Read(ctx, done.viewer.Number, services.View{Code: input.Code, ID: input.ID})
+	return &graph.TouchViewPayload{View: graphView(read), Badges: done.badges}, err
 }
 
 func (r *mutationResolver) AddViewItem(ctx context.Context, input graph.AddViewItemInput) (*graph.AddViewItemPayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	cmd, err := r.Views.Add(services.View{Code: input.Code, ID: input.ID}, input.Item, input.At)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.AddViewItemPayload{Item: input.Item}, r.commitShared(ctx, input.IdempotencyKey, cmd)
+	_, err := addViewItem.do(ctx, r.Resolver, input)
+	return &graph.AddViewItemPayload{Item: input.Item}, err
 }
 
 func (r *mutationResolver) RemoveViewItem(ctx context.Context, input graph.RemoveViewItemInput) (*graph.RemoveViewItemPayload, error) {
-	if err := r.host(ctx); err != nil {
-		return nil, err
-	}
-	cmd, err := r.Views.Remove(services.View{Code: input.Code, ID: input.ID}, input.Item)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.RemoveViewItemPayload{Item: input.Item}, r.commitShared(ctx, input.IdempotencyKey, cmd)
+	_, err := removeViewItem.do(ctx, r.Resolver, input)
+	return &graph.RemoveViewItemPayload{Item: input.Item}, err
 }
 
 func (r *viewerResolver) Views(ctx context.Context, obj *graph.Viewer, codes []string, first *int, after *string) (*graph.ViewConnection, error) {

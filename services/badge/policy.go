@@ -64,7 +64,7 @@ func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*job
 		return nil
 	}
 	return &jobs.Command{
-		Name: "setDisplayPolicy", Actor: user, Input: change.text(),
+		Name: "setDisplayPolicy", Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if _, err := tx.ChangePolicy(ctx, user, apply); err != nil {
 				return nil, err
@@ -73,14 +73,6 @@ func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*job
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryPolicy(ctx, user) },
 	}, nil
-}
-
-// text prints the change, the same for the same change.
-func (c PolicyChange) text() string {
-	if c.Quiet == nil {
-		return fmt.Sprint(c.InTotal, c.AsDot)
-	}
-	return fmt.Sprint(c.InTotal, c.AsDot, *c.Quiet)
 }
 
 func with(sources map[services.Source]bool, source services.Source, has bool) map[services.Source]bool {

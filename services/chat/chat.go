@@ -13,7 +13,6 @@ package chat
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -79,7 +78,7 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 	}
 	var id services.ConversationID
 	return &jobs.Command{
-		Name: "createConversation", Actor: creator, Input: fmt.Sprint(kind, title, members),
+		Name: "createConversation", Actor: creator,
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			refused := (*store.Tx).Apart
 			if kind != services.DirectConversation {
@@ -190,7 +189,7 @@ func (s *Service) Send(author services.UserNumber, id services.ConversationID, b
 		}
 		head = store.Head{Conversation: id, Number: c.Head, At: c.LastAt}
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
-	}, body, mentions)
+	})
 	return s.moving(cmd, &head), nil
 }
 
@@ -207,21 +206,21 @@ func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
 }
 
 // command is what one member does in a conversation; his own state is carried at once.
-func (s *Service) command(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error), input ...any) *jobs.Command {
+func (s *Service) command(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
-		Name: name, Actor: user, Input: fmt.Sprint(append([]any{id}, input...)...), Apply: apply, CoalesceKey: "conversation " + id.String(),
+		Name: name, Actor: user, Apply: apply, CoalesceKey: "conversation " + id.String(),
 		AfterCommit: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, user) },
 	}
 }
 
 // own is a command that changes nothing but the user's own state.
-func (s *Service) own(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) error, input ...any) *jobs.Command {
+func (s *Service) own(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) error) *jobs.Command {
 	return s.command(name, user, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		if err := apply(ctx, tx); err != nil {
 			return nil, err
 		}
 		return nil, tx.Enqueue(ctx, fanout.MemberJob(id, user))
-	}, input...)
+	})
 }
 
 // Recall is the command by which an author takes a message back: it stops counting for everyone who had not read it.
@@ -239,6 +238,6 @@ func (s *Service) Recall(author services.UserNumber, id services.MessageID) *job
 			job = fanout.PassJob(conversation)
 		}
 		return []string{id.GlobalID()}, tx.Enqueue(ctx, job)
-	}, id)
+	})
 	return s.moving(cmd, &head)
 }

@@ -78,7 +78,7 @@ func (s *Service) MarkRead(user services.UserNumber, id services.ConversationID,
 			return err
 		}
 		return tx.ReadUpTo(ctx, id, user, number, gen)
-	}, mark), nil
+	}), nil
 }
 
 // MarkUnread is the command that lets a message and what follows it wait again, beside what waits already. It opens a generation: marks that devices made
@@ -87,14 +87,14 @@ func (s *Service) MarkUnread(user services.UserNumber, from services.MessageID) 
 	id := from.Conversation()
 	return s.own("markConversationUnread", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.MarkUnread(ctx, id, user, from.Number())
-	}, from)
+	})
 }
 
 // Mute is the command that takes a conversation out of a member's total, but for what mentions him, or back into it.
 func (s *Service) Mute(user services.UserNumber, id services.ConversationID, muted bool) *jobs.Command {
 	return s.own("muteConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.Mute(ctx, id, user, muted)
-	}, muted)
+	})
 }
 
 // Enter is the command by which a device opens a conversation, or says that it still has it open. Everything is read, and
@@ -106,7 +106,7 @@ func (s *Service) Enter(user services.UserNumber, id services.ConversationID, de
 			return err
 		}
 		return tx.Enqueue(ctx, fanout.InsideJob(id, user, until))
-	}, device)
+	})
 }
 
 // LeaseEnd is when a lease that is taken now ends.
@@ -116,7 +116,7 @@ func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
 func (s *Service) Leave(user services.UserNumber, id services.ConversationID, device string) *jobs.Command {
 	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.Leave(ctx, id, user, device)
-	}, device)
+	})
 }
 
 // DeviceGone ends the leases of a device whose connection is gone.

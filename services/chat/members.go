@@ -46,7 +46,7 @@ func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID,
 			err = services.Errorf(services.Conflict, "userIds: a GROUP has up to %d members, it would have %d", s.MaxGroup, size)
 		}
 		return added, err
-	}, users), nil
+	}), nil
 }
 
 // RemoveMembers is the command by which a conversation's creator takes others out. Who is no member is passed over. FORBIDDEN
@@ -67,7 +67,7 @@ func (s *Service) RemoveMembers(by services.UserNumber, id services.Conversation
 			return nil, services.Errorf(services.Forbidden, "conversationId: only who made %s can take others out", id.GlobalID())
 		}
 		return s.remove(ctx, tx, c, users)
-	}, users), nil
+	}), nil
 }
 
 // Quit is the command by which a member leaves for good: nothing of the conversation counts for him or is shown to him any more.
@@ -96,7 +96,7 @@ func named(users []services.UserNumber) ([]services.UserNumber, error) {
 }
 
 // members is a command that changes who is in a conversation, and answers whose state it changed.
-func (s *Service) members(name string, by services.UserNumber, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserNumber, error), input ...any) *jobs.Command {
+func (s *Service) members(name string, by services.UserNumber, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserNumber, error)) *jobs.Command {
 	return s.command(name, by, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		c, err := tx.LockConversation(ctx, id)
 		if err != nil {
@@ -110,5 +110,5 @@ func (s *Service) members(name string, by services.UserNumber, id services.Conve
 			return nil, err
 		}
 		return []string{id.GlobalID()}, s.changed(ctx, tx, c, users...)
-	}, input...)
+	})
 }

@@ -21,7 +21,7 @@ func (s *Service) SetGroupPolicy(user services.UserNumber, policy services.Group
 		return nil, services.Errorf(services.Invalid, "policy: one of %v is allowed, got %s", services.GroupPolicies, services.Quote(string(policy)))
 	}
 	return &jobs.Command{
-		Name: "setGroupPolicy", Actor: user, Input: string(policy),
+		Name: "setGroupPolicy", Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			return nil, tx.SetGroupPolicy(ctx, user, policy)
 		},

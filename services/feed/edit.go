@@ -20,7 +20,7 @@ func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Dra
 	}
 	var post services.Post
 	return &jobs.Command{
-		Name: "editPost", Actor: author, Input: id.String() + "\x00" + draft.input(),
+		Name: "editPost", Actor: author,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			before, err := editable(ctx, tx, author, id)
 			if err != nil {

@@ -176,7 +176,7 @@ func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 	under := func(body string) error {
 		cmd, err := n.Edit(author, post, Draft{Body: body})
 		n.Must(err)
-		cmd.Key = "k"
+		cmd.Key, cmd.Input = "k", body
 		return n.do(cmd)
 	}
 	n.Must(under("two"))

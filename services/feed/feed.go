@@ -75,7 +75,7 @@ const maxSkew = time.Minute
 // is in the future, NOT_FOUND when there never was such a post.
 func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
-		Name: "markHomeFeedSeen", Actor: reader, Input: upTo.String(),
+		Name: "markHomeFeedSeen", Actor: reader,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			place, err := s.shownUpTo(ctx, tx, reader, upTo)
 			if err != nil {

@@ -207,7 +207,7 @@ func TestPublishAgainUnderItsKey(t *testing.T) {
 	for range 2 {
 		cmd, err := n.Publish(author, Draft{Body: "hello"})
 		n.Must(err)
-		cmd.Key = "k"
+		cmd.Key, cmd.Input = "k", "hello"
 		n.Must(n.do(cmd))
 		ids = append(ids, cmd.IDs()...)
 	}

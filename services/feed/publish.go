@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"tidings/services"
@@ -39,14 +38,6 @@ func tooManyMentions(got int) error {
 	return services.Errorf(services.Invalid, "mentions: at most %d people can be mentioned, by the list and by @key in the body together, got %d", services.MaxMentions, got)
 }
 
-// input tells drafts apart, for idempotency: the body alone where that is all.
-func (d Draft) input() string {
-	if d.Parent == 0 && len(d.Mentions) == 0 {
-		return d.Body
-	}
-	return d.Parent.String() + "\x00" + strings.Join(d.Mentions, ",") + "\x00" + d.Body
-}
-
 // Publish is the command by which a user publishes; its one id is the post's. An answer to a post is a comment, an answer to a
 // comment or reply a reply; the author of what it answers is notified, and everybody whom it mentions: of the mention
 // alone where he is both. @key in the body names whom there is and is text else.
@@ -58,7 +49,7 @@ func (s *Service) Publish(author services.UserNumber, draft Draft) (*jobs.Comman
 	var post services.Post
 	var pulled uint64 // the version of the log
 	return &jobs.Command{
-		Name: "publishPost", Actor: author, Input: draft.input(),
+		Name: "publishPost", Actor: author,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			parent, err := parentOf(ctx, tx, author, draft.Parent)
 			if err != nil {
@@ -187,7 +178,7 @@ func (s *Service) Delete(author services.UserNumber, id services.PostID) *jobs.C
 	var changedAt time.Time
 	var pulled uint64 // the version of the log; 0: the post is not pulled
 	return &jobs.Command{
-		Name: "deletePost", Actor: author, Input: id.String(),
+		Name: "deletePost", Actor: author,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			changedAt = tx.Now
 			post, deleted, err := tx.DeletePost(ctx, id)

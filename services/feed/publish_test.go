@@ -155,17 +155,6 @@ func TestDraftsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The same key stands for the same draft: another parent or other mentions are another.
-func TestDraftsAreToldApart(t *testing.T) {
-	seen := map[string]Draft{}
-	for _, draft := range []Draft{{Body: "b"}, {Body: "b", Parent: 1}, {Body: "b", Mentions: []string{"a"}}, {Body: "b", Mentions: []string{"a", "c"}}, {Body: "b", Parent: 2}} {
-		if other, twice := seen[draft.input()]; twice {
-			t.Errorf("%+v and %+v are one", draft, other)
-		}
-		seen[draft.input()] = draft
-	}
-}
-
 // Which kinds enter feeds is one setting: listed, counted and refilled alike.
 func TestKindsThatEnterFeeds(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})

@@ -3,7 +3,6 @@ package jobs
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -17,10 +16,12 @@ type Command struct {
 	Actor services.UserNumber
 
 	// Key is the client's idempotency key, "" for none. It remembers the answer: what was made, or the refusal (CONFLICT,
-	// NOT_FOUND or FORBIDDEN; after any other error it is free). Input prints the mutation's input, so that the same key with
-	// another input is told apart.
+	// NOT_FOUND or FORBIDDEN; after any other error it is free). Input is the mutation's input without the key: with a Key it
+	// is needed, and the same key with another input is refused. See inputHash.
 	Key   string
-	Input string
+	Input any
+	// Makes is the type of the first id that Apply answers, as services.PostType; "" where it answers none that is global.
+	Makes string
 
 	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once.
 	Apply func(ctx context.Context, tx *store.Tx) (ids []string, err error)
@@ -57,12 +58,15 @@ func (c *Command) run(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	scope := fmt.Sprintf("u%d", c.Actor)
-	hash := sha256.Sum256([]byte(c.Name + "\x00" + c.Input))
+	hash, err := c.inputHash()
+	if err != nil {
+		return err
+	}
 	// The key comes before the facts. Of two requests with one key the second waits here for the end of the first and then
 	// answers as it did; if it came as far as the facts it would meet the first one's and be refused as a repetition.
-	err := tx.Remember(ctx, scope, c.Key, hash[:], nil)
+	err = tx.Remember(ctx, scope, c.Key, hash, nil)
 	if errors.Is(err, store.ErrRemembered) {
-		return c.recall(ctx, tx, scope, hash[:])
+		return c.recall(ctx, tx, scope, hash)
 	}
 	if err != nil {
 		return err
@@ -108,7 +112,7 @@ func (c *Command) recall(ctx context.Context, tx *store.Tx, scope string, hash [
 	if !found {
 		return store.ErrRemembered // forgotten between the two statements: the next request takes it
 	}
-	if !bytes.Equal(had.BodyHash, hash) {
+	if !bytes.Equal(had.BodyHash, hash) && !c.fitsUnversioned(had) {
 		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), store.IdempotencyFor)
 	}
 	c.ids, c.refusal = had.IDs, had.Refusal

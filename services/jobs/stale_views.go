@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -15,7 +16,8 @@ const maxStale = 100_000
 // update after the commit failed. Until it succeeds the actor's views in Redis are older than what they were told, and
 // their reads come from SQL.
 type staleViews struct {
-	users atomic.Int64 // how many owe something: readers look here first
+	users  atomic.Int64 // how many owe something: readers look here first
+	unlike atomic.Int64 // counts the updates that none replaces
 
 	mu    sync.Mutex
 	of    map[services.UserNumber]*owed
@@ -38,7 +40,11 @@ type update struct {
 func (s *staleViews) note(cmd *Command) {
 	kind := cmd.CoalesceKey
 	if kind == "" {
-		kind = cmd.Name + "\x00" + cmd.Input
+		hash, err := cmd.inputHash()
+		if err != nil { // without an input it is like no other
+			hash = fmt.Append(nil, s.unlike.Add(1))
+		}
+		kind = cmd.Name + "\x00" + string(hash)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

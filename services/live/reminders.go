@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"fmt"
 
 	"tidings/services"
 	"tidings/services/fanout"
@@ -16,7 +15,7 @@ import (
 // be told, or wants to be of too many; INVALID for his own show.
 func (s *Service) Remind(user services.UserNumber, id services.PostID, remind bool) *jobs.Command {
 	return &jobs.Command{
-		Name: "remindMe", Actor: user, Input: fmt.Sprint(id, remind),
+		Name: "remindMe", Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			show, err := tx.VisibleShow(ctx, user, "showId", id)
 			if err != nil {

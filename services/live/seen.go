@@ -13,7 +13,6 @@ import (
 // went live since still counts. The mark only grows. INVALID for a session of somebody else's, and for one of the future.
 func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text *string) (*jobs.Command, error) {
 	session := Session{Version: s.shows.Version()}
-	input := ""
 	if text != nil {
 		var err error
 		if session, err = ParseSession("sessionId", viewer, *text); err != nil {
@@ -22,10 +21,9 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text
 		if err := s.reach(ctx, "sessionId", session); err != nil {
 			return nil, err
 		}
-		input = *text
 	}
 	return &jobs.Command{
-		Name: "markLiveBoardSeen", Actor: viewer, Input: input,
+		Name: "markLiveBoardSeen", Actor: viewer,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if _, err := tx.RaisePosition(ctx, viewer, store.LiveBoard, "", services.PostID(session.Version)); err != nil {
 				return nil, err

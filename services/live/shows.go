@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"tidings/services"
@@ -15,7 +14,7 @@ import (
 // that is not in the future; CONFLICT when too many of his are upcoming.
 func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *jobs.Command {
 	return &jobs.Command{
-		Name: "scheduleShow", Actor: host, Input: fmt.Sprintf("%q %q %s", draft.Title, draft.CoverURL, timeText(&draft.PlannedAt)),
+		Name: "scheduleShow", Actor: host,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			show, err := services.ScheduleShow(tx.NewID(s.ids), host, draft, s.now(tx))
 			if err != nil {
@@ -48,8 +47,7 @@ func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit 
 	if edit == (services.ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title and coverUrl: at least one of them is needed")
 	}
-	input := fmt.Sprint(textOf(edit.Title), textOf(edit.CoverURL), timeText(edit.PlannedAt))
-	return s.change("rescheduleShow", host, id, input, func(show services.Show, now time.Time) (services.Show, bool, error) {
+	return s.change("rescheduleShow", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.Reschedule(edit, now)
 	}), nil
 }
@@ -57,7 +55,7 @@ func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit 
 // Start is the command by which a show of a host's goes live, at a time; the zero time is now. CONFLICT when it was cancelled,
 // INVALID for a time in the future or from before it was scheduled. Who wants to be reminded is told.
 func (s *Service) Start(host services.UserNumber, id services.PostID, at time.Time) *jobs.Command {
-	return s.change("startShow", host, id, timeText(&at), func(show services.Show, now time.Time) (services.Show, bool, error) {
+	return s.change("startShow", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.Start(at, now)
 	})
 }
@@ -66,30 +64,29 @@ func (s *Service) Start(host services.UserNumber, id services.PostID, at time.Ti
 // for not yet. An end before the start is kept until that comes. CONFLICT when the show was cancelled, INVALID for a time in the
 // future or from before it started.
 func (s *Service) End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *jobs.Command {
-	input := fmt.Sprintf("%s %q", timeText(&at), replayURL)
-	return s.change("endShow", host, id, input, func(show services.Show, now time.Time) (services.Show, bool, error) {
+	return s.change("endShow", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.End(at, replayURL, now)
 	})
 }
 
 // Cancel is the command by which a show of a host's will not be. CONFLICT when it runs, ran, or its end was told.
 func (s *Service) Cancel(host services.UserNumber, id services.PostID) *jobs.Command {
-	return s.change("cancelShow", host, id, "", services.Show.Cancel)
+	return s.change("cancelShow", host, id, services.Show.Cancel)
 }
 
 // SetReplay is the command by which a host says where a show of his can be seen when it is over; "" takes that away. CONFLICT when
 // it was cancelled.
 func (s *Service) SetReplay(host services.UserNumber, id services.PostID, replayURL string) *jobs.Command {
-	return s.change("setReplay", host, id, fmt.Sprintf("%q", replayURL), func(show services.Show, now time.Time) (services.Show, bool, error) {
+	return s.change("setReplay", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.SetReplay(replayURL, now)
 	})
 }
 
 // change is a command that changes one show of a host's, or finds it as it is wanted; its one id is the show's.
-func (s *Service) change(name string, host services.UserNumber, id services.PostID, input string,
+func (s *Service) change(name string, host services.UserNumber, id services.PostID,
 	transition func(show services.Show, now time.Time) (services.Show, bool, error)) *jobs.Command {
 	return &jobs.Command{
-		Name: name, Actor: host, Input: id.String() + " " + input,
+		Name: name, Actor: host,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			// Before the show: everybody who changes one takes the two locks in this order.
 			if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
@@ -117,19 +114,4 @@ func (s *Service) now(tx *store.Tx) time.Time {
 		return latest
 	}
 	return tx.Now
-}
-
-// textOf and timeText tell a value from none, for idempotency.
-func textOf(text *string) string {
-	if text == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%q", *text)
-}
-
-func timeText(at *time.Time) string {
-	if at == nil {
-		return "-"
-	}
-	return at.UTC().Format(time.RFC3339Nano)
 }

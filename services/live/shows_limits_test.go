@@ -21,7 +21,7 @@ func TestIdempotencyOfShows(t *testing.T) {
 	draft := services.ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
 	schedule := func(draft services.ShowDraft) (*jobs.Command, error) {
 		cmd := s.Service.Schedule(host, draft)
-		cmd.Key = "k"
+		cmd.Key, cmd.Input = "k", draft
 		return cmd, s.do(cmd)
 	}
 	first, err := schedule(draft)

@@ -2,7 +2,6 @@ package notice
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"tidings/services"
@@ -33,7 +32,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
 		return nil, err
 	}
-	return s.shared("publishAnnouncement", fmt.Sprintf("%+v", draft), func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
+	return s.shared("publishAnnouncement", func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
 		a := services.Announcement{
 			ID: tx.NewID(s.ids), Title: draft.Title, Content: draft.Content, CreatedAt: tx.Now, UpdatedAt: tx.Now,
 			StartsAt: draft.StartsAt, EndsAt: draft.EndsAt,
@@ -86,7 +85,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	if edit.ForEveryone && edit.Segments != nil {
 		return nil, services.Errorf(services.Invalid, "segments and forEveryone: only one of them can be given")
 	}
-	return s.shared("editAnnouncement", edit.text(id), func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
+	return s.shared("editAnnouncement", func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
 		a, err := tx.AnnouncementForUpdate(ctx, id)
 		if err != nil {
 			return "", "", err
@@ -156,28 +155,10 @@ func (edit Edit) apply(ctx context.Context, tx *store.Tx, a *services.Announceme
 	return nil
 }
 
-// text prints the edit for its idempotency key.
-func (edit Edit) text(id services.PostID) string {
-	optional := func(text *string) string {
-		if text == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%q", *text)
-	}
-	moment := func(at *time.Time) string {
-		if at == nil {
-			return "-"
-		}
-		return timeText(*at)
-	}
-	return fmt.Sprint(id, optional(edit.Title), optional(edit.Content), moment(edit.StartsAt), moment(edit.EndsAt), edit.NoEnd,
-		edit.Segments == nil, fmt.Sprintf("%q", edit.Segments), edit.ForEveryone, edit.ShowAgain)
-}
-
 // Withdraw is the command by which the host application takes an announcement out of everybody's list and count, also one
 // that has not started. NOT_FOUND when there is none, CONFLICT when it was withdrawn.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
-	return s.shared("withdrawAnnouncement", id.String(), func(ctx context.Context, tx *store.Tx, _ uint64) (string, string, error) {
+	return s.shared("withdrawAnnouncement", func(ctx context.Context, tx *store.Tx, _ uint64) (string, string, error) {
 		a, err := tx.AnnouncementForUpdate(ctx, id)
 		if err != nil {
 			return "", "", err
@@ -200,7 +181,7 @@ type UpTo struct {
 // MarkRead is the command by which a user has read the list up to a place. The mark only grows. NOT_FOUND for an announcement
 // that there is not, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a position beyond the end.
 func (s *Service) MarkRead(user services.UserNumber, upTo UpTo) *jobs.Command {
-	return s.own("markAnnouncementsRead", user, fmt.Sprint(upTo), func(ctx context.Context, tx *store.Tx) error {
+	return s.own("markAnnouncementsRead", user, func(ctx context.Context, tx *store.Tx) error {
 		position, err := upTo.position(ctx, tx, user)
 		if err != nil {
 			return err

@@ -9,7 +9,6 @@ package notice
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"tidings/services"
@@ -47,10 +46,10 @@ func New(cfg Config) *Service {
 
 // shared is the command of the host application that changes what all users share. change gets the stamp of the change and
 // answers the id that it made, "" for none, and what it changed.
-func (s *Service) shared(name, input string, change func(ctx context.Context, tx *store.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
+func (s *Service) shared(name string, change func(ctx context.Context, tx *store.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
 	return &jobs.Command{
-		Name: name, Input: input,
+		Name: name,
 		Apply: func(ctx context.Context, tx *store.Tx) (_ []string, err error) {
 			if stamp, err = tx.NextNotice(ctx); err != nil {
 				return nil, err
@@ -103,7 +102,7 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 	if err := checkTarget(segments); err != nil {
 		return nil, err
 	}
-	return s.shared("raiseDot", fmt.Sprintf("%q %q", name, segments), func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
+	return s.shared("raiseDot", func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
 		bits, err := target(ctx, tx, segments)
 		if err != nil {
 			return "", "", err
@@ -117,7 +116,7 @@ func (s *Service) ClearDot(user services.UserNumber, name string) (*jobs.Command
 	if err := services.CheckNoticeName("name", name); err != nil {
 		return nil, err
 	}
-	return s.own("clearDot", user, name, func(ctx context.Context, tx *store.Tx) error {
+	return s.own("clearDot", user, func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.ClearDot(ctx, user, name)
 		return err
 	}), nil
@@ -130,7 +129,7 @@ func (s *Service) SetSegments(user services.UserNumber, segments []string) (*job
 		return nil, err
 	}
 	segments = slices.Compact(slices.Sorted(slices.Values(segments)))
-	return s.own("setSegments", user, fmt.Sprintf("%q", segments), func(ctx context.Context, tx *store.Tx) error {
+	return s.own("setSegments", user, func(ctx context.Context, tx *store.Tx) error {
 		bits, err := tx.SegmentBits(ctx, segments)
 		if err != nil {
 			return err
@@ -141,9 +140,9 @@ func (s *Service) SetSegments(user services.UserNumber, segments []string) (*job
 }
 
 // own is a command that changes where one user stands, and leaves the job that carries it into his document.
-func (s *Service) own(name string, user services.UserNumber, input string, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
+func (s *Service) own(name string, user services.UserNumber, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
 	return &jobs.Command{
-		Name: name, Actor: user, Input: input,
+		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if err := change(ctx, tx); err != nil {
 				return nil, err

@@ -205,7 +205,7 @@ func TestPublishingOnce(t *testing.T) {
 		var ids []services.PostID
 		for range 2 {
 			cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
-			cmd.Key = "key"
+			cmd.Key, cmd.Input = "key", "once"
 			ids = append(ids, n.do(cmd, err))
 		}
 		if ids[0] != ids[1] {
@@ -214,7 +214,7 @@ func TestPublishingOnce(t *testing.T) {
 		n.wants(user, "after both", "once")
 		n.World.Clock.Advance(time.Hour) // the end is past, the answer stays
 		cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
-		cmd.Key = "key"
+		cmd.Key, cmd.Input = "key", "once"
 		if id := n.do(cmd, err); id != ids[0] {
 			t.Errorf("the id is %s", id)
 		}

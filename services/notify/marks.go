@@ -2,7 +2,6 @@ package notify
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -14,10 +13,10 @@ import (
 )
 
 // mark makes the command of a mark: write answers the states that it leaves, and what the answer needs of it.
-func (s *Service) mark(name string, user services.UserNumber, input string, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *jobs.Command {
+func (s *Service) mark(name string, user services.UserNumber, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *jobs.Command {
 	var states []store.NotificationState
 	return &jobs.Command{
-		Name: name, Actor: user, Input: input,
+		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			if states, ids, err = write(ctx, tx); err != nil {
 				return nil, err
@@ -36,7 +35,7 @@ func (s *Service) MarkSeen(user services.UserNumber, categories []services.Categ
 	if err != nil {
 		return nil, err
 	}
-	return s.mark("markNotificationsSeen", user, fmt.Sprint(categories, upTo), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+	return s.mark("markNotificationsSeen", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.RaiseNotificationsSeen(ctx, user, categories, upTo)
 		return states, nil, err
 	}), nil
@@ -73,7 +72,7 @@ func (s *Service) MarkRead(user services.UserNumber, read Reading) (*jobs.Comman
 	default:
 		return nil, services.Errorf(services.Invalid, "ids, upTo, categories or all: one of them must say what was read")
 	}
-	return s.mark("markNotificationsRead", user, fmt.Sprint(mark), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+	return s.mark("markNotificationsRead", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.ReadNotifications(ctx, user, mark)
 		return states, nil, err
 	}), nil
@@ -81,7 +80,7 @@ func (s *Service) MarkRead(user services.UserNumber, read Reading) (*jobs.Comman
 
 // MarkUnread is the command by which a notification is unread again. NOT_FOUND when it is not of this user's list.
 func (s *Service) MarkUnread(user services.UserNumber, id services.PostID) *jobs.Command {
-	return s.mark("markNotificationUnread", user, id.String(), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.UnreadNotification(ctx, user, id)
 		return states, nil, err
 	})
@@ -93,7 +92,7 @@ func (s *Service) MarkAllRead(user services.UserNumber, upTo services.PostID, to
 	if err != nil {
 		return nil, err
 	}
-	return s.mark("markAllRead", user, fmt.Sprint(upTo, gen), func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+	return s.mark("markAllRead", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, until, err := tx.ReadAllNotifications(ctx, user, upTo, gen)
 		if until.IsZero() {
 			return states, nil, err
@@ -116,7 +115,7 @@ func UndoneUntil(cmd *jobs.Command) time.Time {
 
 // UndoAllRead is the command by which the last MarkAllRead is undone. CONFLICT after 30 s, and when there is none to undo.
 func (s *Service) UndoAllRead(user services.UserNumber) *jobs.Command {
-	return s.mark("undoMarkAllRead", user, "", func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
+	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.UndoReadAllNotifications(ctx, user)
 		return states, nil, err
 	})

@@ -2,9 +2,7 @@ package notify
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"tidings/services"
 	"tidings/services/fanout"
@@ -74,7 +72,7 @@ func (s *Messages) Send(m NewMessage) (*jobs.Command, error) {
 		return nil, err
 	}
 	return &jobs.Command{
-		Name: "sendSiteMessage", Input: fmt.Sprintf("%q", []string{m.Type, m.Title, m.Content, strings.Join(m.To, " ")}),
+		Name: "sendSiteMessage",
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			numbers, err := tx.EnsureUsers(ctx, m.To)
 			if err != nil {
@@ -119,14 +117,8 @@ func (s *Messages) Edit(id services.PostID, title, content *string) (*jobs.Comma
 			return nil, err
 		}
 	}
-	printed := func(text *string) string {
-		if text == nil {
-			return "-"
-		}
-		return "=" + *text
-	}
 	return &jobs.Command{
-		Name: "editSiteMessage", Input: fmt.Sprintf("%q", []string{id.String(), printed(title), printed(content)}),
+		Name: "editSiteMessage",
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			return nil, tx.EditSiteMessage(ctx, id, title, content)
 		},
@@ -170,7 +162,7 @@ func (s *Messages) MarkRead(user services.UserNumber, mark MessageMark) (*jobs.C
 	case !mark.All && mark.UpTo == 0:
 		return nil, services.Errorf(services.Invalid, "ids, type, all or upTo: one of them is needed")
 	}
-	return s.mark("markSiteMessagesRead", user, fmt.Sprint(facts), func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
+	return s.mark("markSiteMessagesRead", user, func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
 		return tx.MarkSiteMessagesRead(ctx, user, facts)
 	}), nil
 }
@@ -180,7 +172,7 @@ func (s *Messages) MarkUnread(user services.UserNumber, ids []services.PostID) (
 	if err := checkMarked(ids); err != nil {
 		return nil, err
 	}
-	return s.mark("markSiteMessagesUnread", user, fmt.Sprint(ids), func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
+	return s.mark("markSiteMessagesUnread", user, func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
 		return tx.MarkSiteMessagesUnread(ctx, user, ids)
 	}), nil
 }
@@ -192,10 +184,10 @@ func checkMarked(ids []services.PostID) error {
 	return nil
 }
 
-func (s *Messages) mark(name string, user services.UserNumber, input string, change func(context.Context, *store.Tx) ([]store.MessageState, error)) *jobs.Command {
+func (s *Messages) mark(name string, user services.UserNumber, change func(context.Context, *store.Tx) ([]store.MessageState, error)) *jobs.Command {
 	var states []store.MessageState
 	return &jobs.Command{
-		Name: name, Actor: user, Input: input,
+		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) (_ []string, err error) {
 			if states, err = change(ctx, tx); err != nil {
 				return nil, err

@@ -84,7 +84,7 @@ func TestAMessageIsSentOnceUnderItsKey(t *testing.T) {
 	commit := func(to ...string) (*jobs.Command, error) {
 		cmd, err := b.service.Send(NewMessage{Title: "once", To: to})
 		b.Must(err)
-		cmd.Key = "key"
+		cmd.Key, cmd.Input = "key", to
 		return cmd, b.Fanout.Commit(t.Context(), cmd)[0]
 	}
 	first, err := commit("ann", "bob")

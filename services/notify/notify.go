@@ -63,7 +63,7 @@ func (s *Service) Unlike(user services.UserNumber, post services.PostID) *jobs.C
 // command changes the like and leaves the job that brings the author's notifications in line.
 func (s *Service) command(name string, user services.UserNumber, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
 	return &jobs.Command{
-		Name: name, Actor: user, Input: id.String(),
+		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			post, err := tx.VisiblePost(ctx, user, "postId", id)
 			if err != nil {

@@ -244,25 +244,6 @@ func TestMarksOfNothingAndOfTheSameTwice(t *testing.T) {
 	})
 }
 
-// What a key stands for tells categories and places apart, and not the order of the categories.
-func TestInputsOfMarks(t *testing.T) {
-	service := New(Config{})
-	seen := func(user services.UserNumber, categories []services.Category, upTo services.PostID) *jobs.Command {
-		cmd, err := service.MarkSeen(user, categories, upTo)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cmd
-	}
-	base := seen(1, nil, 0).Input
-	if again := seen(1, services.Categories, 0).Input; again != base {
-		t.Errorf("all categories are %q and %q", base, again)
-	}
-	if other := seen(1, nil, 7).Input; other == base {
-		t.Error("two places are one input")
-	}
-}
-
 // Many like one post at once: each like is there, and the author has one group.
 func TestManyLikeAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, n node) {

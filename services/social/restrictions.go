@@ -2,7 +2,6 @@ package social
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"tidings/services"
@@ -27,7 +26,7 @@ func (s *Service) Mute(muter, muted services.UserNumber, until time.Time) *jobs.
 	until = until.Truncate(time.Microsecond)
 	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
 	return &jobs.Command{
-		Name: "mute", Actor: muter, Input: fmt.Sprint(muted, " ", until.UnixMicro()),
+		Name: "mute", Actor: muter,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if !until.IsZero() && !until.After(tx.Now) {
 				return nil, services.Errorf(services.Invalid, "until: %s is past: it is %s", moment(until), moment(tx.Now))
@@ -51,7 +50,7 @@ func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.0
 // the mute. CONFLICT when he is not muted.
 func (s *Service) Unmute(muter, muted services.UserNumber) *jobs.Command {
 	return &jobs.Command{
-		Name: "unmute", Actor: muter, Input: fmt.Sprint(muted),
+		Name: "unmute", Actor: muter,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			return nil, s.unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted}, fanout.FollowJob(muter, muted))
 		},
@@ -63,7 +62,7 @@ func (s *Service) Unmute(muter, muted services.UserNumber) *jobs.Command {
 // do they notify. INVALID for oneself, CONFLICT when they are hidden from him already, and beyond the limit.
 func (s *Service) HideFrom(author, follower services.UserNumber) *jobs.Command {
 	return &jobs.Command{
-		Name: "hideFrom", Actor: author, Input: fmt.Sprint(follower),
+		Name: "hideFrom", Actor: author,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
 			if _, _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
@@ -77,7 +76,7 @@ func (s *Service) HideFrom(author, follower services.UserNumber) *jobs.Command {
 // UnhideFrom is the command by which they are shown to him again, if he follows. CONFLICT when they are not hidden from him.
 func (s *Service) UnhideFrom(author, follower services.UserNumber) *jobs.Command {
 	return &jobs.Command{
-		Name: "unhideFrom", Actor: author, Input: fmt.Sprint(follower),
+		Name: "unhideFrom", Actor: author,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
 			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
@@ -92,7 +91,7 @@ func (s *Service) Block(blocker, blocked services.UserNumber) *jobs.Command {
 	var ended []services.Edge
 	var closed services.ConversationID
 	return &jobs.Command{
-		Name: "block", Actor: blocker, Input: fmt.Sprint(blocked),
+		Name: "block", Actor: blocker,
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			if _, ended, err = s.restrict(ctx, tx, block, s.maxBlocks); err != nil {
@@ -135,7 +134,7 @@ func (s *Service) Block(blocker, blocked services.UserNumber) *jobs.Command {
 // it was not seen or read before. CONFLICT when he is not blocked.
 func (s *Service) Unblock(blocker, blocked services.UserNumber) *jobs.Command {
 	return &jobs.Command{
-		Name: "unblock", Actor: blocker, Input: fmt.Sprint(blocked),
+		Name: "unblock", Actor: blocker,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			return nil, s.unrestrict(ctx, tx, block, fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker))

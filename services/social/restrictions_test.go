@@ -242,7 +242,10 @@ func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(3)
 		until := n.Clock.Now().Add(time.Hour)
-		keyed := func(cmd *jobs.Command, key string) *jobs.Command { cmd.Key = key; return cmd }
+		keyed := func(cmd *jobs.Command, key string, input ...any) *jobs.Command {
+			cmd.Key, cmd.Input = key, input
+			return cmd
+		}
 		for i, make := range []func(other services.UserNumber) *jobs.Command{
 			func(other services.UserNumber) *jobs.Command { return n.service.Mute(users[0], other, until) },
 			func(other services.UserNumber) *jobs.Command { return n.service.Unmute(users[0], other) },
@@ -252,11 +255,11 @@ func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
 			func(other services.UserNumber) *jobs.Command { return n.service.Unblock(users[0], other) },
 		} {
 			key := fmt.Sprint("key", i)
-			n.Must(n.do(keyed(make(users[1]), key)))
-			n.Must(n.do(keyed(make(users[1]), key)))
-			n.fails("the key with another user", keyed(make(users[2]), key), services.Conflict)
+			n.Must(n.do(keyed(make(users[1]), key, users[1])))
+			n.Must(n.do(keyed(make(users[1]), key, users[1])))
+			n.fails("the key with another user", keyed(make(users[2]), key, users[2]), services.Conflict)
 		}
-		n.fails("the key with another time", keyed(n.service.Mute(users[0], users[1], until.Add(time.Second)), "key0"), services.Conflict)
+		n.fails("the key with another time", keyed(n.service.Mute(users[0], users[1], until.Add(time.Second)), "key0", users[1], until.Add(time.Second)), services.Conflict)
 	})
 }
 

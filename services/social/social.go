@@ -153,7 +153,7 @@ func (s *Service) Remembered(key string) (number services.UserNumber, ok bool) {
 // INVALID when it is himself, FORBIDDEN while they block them, NOT_FOUND while they are blocked.
 func (s *Service) Follow(follower, followee services.UserNumber) *jobs.Command {
 	return &jobs.Command{
-		Name: "follow", Actor: follower, Input: fmt.Sprint(followee),
+		Name: "follow", Actor: follower,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if follower == followee {
 				return nil, services.Errorf(services.Invalid, "userId: one cannot follow oneself")
@@ -197,7 +197,7 @@ func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.User
 // Unfollow is the command by which a follow ends, and stops notifying. CONFLICT when there is none.
 func (s *Service) Unfollow(follower, followee services.UserNumber) *jobs.Command {
 	return &jobs.Command{
-		Name: "unfollow", Actor: follower, Input: fmt.Sprint(followee),
+		Name: "unfollow", Actor: follower,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			deleted, err := tx.DeleteFollow(ctx, follower, followee)
 			if err != nil {
@@ -228,7 +228,7 @@ func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) 
 	}
 	var changedAt time.Time
 	return &jobs.Command{
-		Name: "setProfile", Actor: user, Input: printable(name) + "\x00" + printable(avatarURL),
+		Name: "setProfile", Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			changedAt = tx.Now
 			if err := tx.SetProfile(ctx, user, name, avatarURL); err != nil {
@@ -244,12 +244,4 @@ func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) 
 			return s.fanout.CarryProfile(ctx, user)
 		},
 	}, nil
-}
-
-// printable tells a value from none, for idempotency.
-func printable(value *string) string {
-	if value == nil {
-		return "-"
-	}
-	return "=" + *value
 }

@@ -233,19 +233,3 @@ func TestProfilesThatCannotBe(t *testing.T) {
 		}
 	}
 }
-
-// For its idempotency key, leaving a name is not removing it, and a name is not an address.
-func TestInputsOfProfiles(t *testing.T) {
-	service, empty, url := New(Config{}), "", "https://example.com"
-	inputs := map[string]bool{}
-	for _, profile := range [][2]*string{{nil, nil}, {&empty, nil}, {nil, &empty}, {&url, nil}, {nil, &url}, {&empty, &empty}} {
-		cmd, err := service.SetProfile(1, profile[0], profile[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		inputs[cmd.Input] = true
-	}
-	if len(inputs) != 6 {
-		t.Errorf("six profiles are %d inputs", len(inputs))
-	}
-}

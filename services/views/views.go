@@ -8,7 +8,6 @@ package views
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -56,7 +55,7 @@ func (s *Service) Add(view services.View, item string, at time.Time) (*jobs.Comm
 		return nil, services.Errorf(services.Invalid, "at: %s is before 1970", at.UTC().Format(time.RFC3339))
 	}
 	reported := services.ViewItem{Item: item, At: at.UTC().Truncate(time.Millisecond)}
-	return s.onItem("addViewItem", view, item, at.UTC().String(), func(ctx context.Context, tx *store.Tx) error {
+	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *store.Tx) error {
 		if at.After(tx.Now.Add(clocksDiffer)) && at.After(s.fanout.Now().Add(clocksDiffer)) {
 			return services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
@@ -70,7 +69,7 @@ func (s *Service) Remove(view services.View, item string) (*jobs.Command, error)
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
-	return s.onItem("removeViewItem", view, item, "", func(ctx context.Context, tx *store.Tx) error {
+	return s.onItem("removeViewItem", view, item, func(ctx context.Context, tx *store.Tx) error {
 		return tx.RemoveViewItem(ctx, view, item)
 	})
 }
@@ -83,13 +82,13 @@ func check(view services.View, item string) error {
 }
 
 // onItem changes an item and leaves the job that brings the view in line.
-func (s *Service) onItem(name string, view services.View, item, more string, change func(context.Context, *store.Tx) error) (*jobs.Command, error) {
+func (s *Service) onItem(name string, view services.View, item string, change func(context.Context, *store.Tx) error) (*jobs.Command, error) {
 	job, err := fanout.ViewItemJob(view, item)
 	if err != nil {
 		return nil, err
 	}
 	return &jobs.Command{
-		Name: name, Input: fmt.Sprintf("%q", []string{view.Code, view.ID, item, more}),
+		Name: name,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if err := change(ctx, tx); err != nil {
 				return nil, err
@@ -105,15 +104,15 @@ func (s *Service) Touch(user services.UserNumber, view services.View, upTo *time
 	if err := view.Check(); err != nil {
 		return nil, err
 	}
-	until, input := time.Time{}, ""
+	until := time.Time{}
 	if upTo != nil {
 		if upTo.Before(time.UnixMilli(0)) {
 			return nil, services.Errorf(services.Invalid, "upTo: %s is before 1970", upTo.UTC().Format(time.RFC3339))
 		}
-		until, input = upTo.UTC(), upTo.UTC().String()
+		until = upTo.UTC()
 	}
 	return &jobs.Command{
-		Name: "touchView", Actor: user, Input: fmt.Sprintf("%q", []string{view.Code, view.ID, input}),
+		Name: "touchView", Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			_, err := tx.TouchView(ctx, user, view, until, s.fanout.Now())
 			return nil, err

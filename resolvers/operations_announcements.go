@@ -1,0 +1,84 @@
+package resolvers
+
+import (
+	"context"
+	"strings"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/notice"
+)
+
+var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
+	name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType,
+	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
+		return c.r.Notice.Publish(notice.Draft{
+			Title: in.Title, Content: in.Content, StartsAt: orZero(in.StartsAt), EndsAt: orZero(in.EndsAt), Segments: in.Segments,
+		})
+	},
+}
+
+var editAnnouncement = &operation[graph.EditAnnouncementInput]{
+	name: "editAnnouncement", by: forHost, makes: services.AnnouncementType,
+	command: func(_ context.Context, c *call, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
+		id, err := c.announcementID(in.AnnouncementID)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Notice.Edit(id, notice.Edit{
+			Title: in.Title, Content: in.Content, StartsAt: in.StartsAt, EndsAt: in.EndsAt, NoEnd: in.NoEnd,
+			Segments: in.Segments, ForEveryone: in.ForEveryone, ShowAgain: in.ShowAgain,
+		})
+	},
+}
+
+var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
+	name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType,
+	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
+		id, err := c.announcementID(in.AnnouncementID)
+		return c.r.Notice.Withdraw(id), err
+	},
+}
+
+// markAnnouncementsRead marks up to an announcement, named by its id, or up to a position, named by its cursor.
+var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
+	name: "markAnnouncementsRead",
+	command: func(_ context.Context, c *call, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {
+		var upTo notice.UpTo
+		var err error
+		switch {
+		case in.UpTo == nil:
+		case strings.Contains(*in.UpTo, ":"):
+			upTo.Announcement, err = services.ParseAnnouncementID("upTo", *in.UpTo)
+		default:
+			upTo.Position, err = announcementCursor.parse("upTo", c.actor, *in.UpTo)
+		}
+		return c.r.Notice.MarkRead(c.actor, upTo), err
+	},
+}
+
+var raiseDot = &operation[graph.RaiseDotInput]{
+	name: "raiseDot", by: forHost,
+	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {
+		return c.r.Notice.RaiseDot(in.Name, in.Segments)
+	},
+}
+
+var clearDot = &operation[graph.ClearDotInput]{
+	name: "clearDot",
+	command: func(_ context.Context, c *call, in *graph.ClearDotInput) (*jobs.Command, error) {
+		return c.r.Notice.ClearDot(c.actor, in.Name)
+	},
+}
+
+var setSegments = &operation[graph.SetSegmentsInput]{
+	name: "setSegments", by: forHost,
+	command: func(ctx context.Context, c *call, in *graph.SetSegmentsInput) (*jobs.Command, error) {
+		user, err := c.userID(ctx, in.UserID)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Notice.SetSegments(user, in.Segments)
+	},
+}

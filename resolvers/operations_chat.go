@@ -1,0 +1,148 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/chat"
+	"tidings/services/jobs"
+)
+
+var createConversation = &operation[graph.CreateConversationInput]{
+	name: "createConversation", makes: services.ConversationType,
+	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
+		others, err := c.r.numbers(ctx, "memberIds", in.MemberIds)
+		if err != nil {
+			return nil, err
+		}
+		in.Title = orNull(orEmpty(in.Title))
+		return c.r.Chat.Create(c.actor, in.Kind, orEmpty(in.Title), others)
+	},
+}
+
+var joinConversation = &operation[graph.JoinConversationInput]{
+	name: "joinConversation", makes: services.ConversationType,
+	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
+		id, err := c.conversationID(in.ConversationID)
+		return c.r.Chat.Join(c.actor, id), err
+	},
+}
+
+var quitConversation = &operation[graph.QuitConversationInput]{
+	name: "quitConversation", makes: services.ConversationType,
+	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
+		id, err := c.conversationID(in.ConversationID)
+		return c.r.Chat.Quit(c.actor, id), err
+	},
+}
+
+var addMembers = &operation[graph.AddMembersInput]{
+	name: "addMembers", makes: services.ConversationType,
+	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {
+		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Chat.AddMembers(c.actor, id, users)
+	},
+}
+
+var removeMembers = &operation[graph.RemoveMembersInput]{
+	name: "removeMembers", makes: services.ConversationType,
+	command: func(ctx context.Context, c *call, in *graph.RemoveMembersInput) (*jobs.Command, error) {
+		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Chat.RemoveMembers(c.actor, id, users)
+	},
+}
+
+var sendMessage = &operation[graph.SendMessageInput]{
+	name: "sendMessage", makes: services.MessageType,
+	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
+		id, mentioned, err := c.conversationAndUsers(ctx, in.ConversationID, "mentionIds", in.MentionIds)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Chat.Send(c.actor, id, in.Body, mentioned)
+	},
+}
+
+var recallMessage = &operation[graph.RecallMessageInput]{
+	name: "recallMessage", makes: services.MessageType,
+	command: func(_ context.Context, c *call, in *graph.RecallMessageInput) (*jobs.Command, error) {
+		id, err := c.messageID("messageId", in.MessageID)
+		return c.r.Chat.Recall(c.actor, id), err
+	},
+}
+
+var enterConversation = &operation[graph.EnterConversationInput]{
+	name: "enterConversation", ofDevice: true,
+	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
+		id, err := c.conversationID(in.ConversationID)
+		return c.r.Chat.Enter(c.actor, id, c.device), err
+	},
+}
+
+var leaveConversation = &operation[graph.LeaveConversationInput]{
+	name: "leaveConversation", ofDevice: true,
+	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
+		id, err := c.conversationID(in.ConversationID)
+		return c.r.Chat.Leave(c.actor, id, c.device), err
+	},
+}
+
+var markConversationRead = &operation[graph.MarkConversationReadInput]{
+	name: "markConversationRead",
+	command: func(_ context.Context, c *call, in *graph.MarkConversationReadInput) (*jobs.Command, error) {
+		id, err := c.conversationID(in.ConversationID)
+		if err != nil {
+			return nil, err
+		}
+		mark := chat.Mark{Token: orEmpty(in.ReadToken)}
+		if in.ReadToken != nil && mark.Token == "" {
+			return nil, services.Errorf(services.Invalid, "readToken: \"\" is not a token of a conversation")
+		}
+		if in.UpTo != nil {
+			if mark.UpTo, err = services.ParseMessageID("upTo", *in.UpTo); err != nil {
+				return nil, err
+			}
+		}
+		return c.r.Chat.MarkRead(c.actor, id, mark)
+	},
+}
+
+var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
+	name: "markConversationUnread",
+	command: func(_ context.Context, c *call, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {
+		from, err := c.messageID("fromMessageId", in.FromMessageID)
+		return c.r.Chat.MarkUnread(c.actor, from), err
+	},
+}
+
+var muteConversation = &operation[graph.MuteConversationInput]{
+	name: "muteConversation",
+	command: func(_ context.Context, c *call, in *graph.MuteConversationInput) (*jobs.Command, error) {
+		id, err := c.conversationID(in.ConversationID)
+		return c.r.Chat.Mute(c.actor, id, in.Muted), err
+	},
+}
+
+var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
+	name: "setGroupPolicy",
+	command: func(_ context.Context, c *call, in *graph.SetGroupPolicyInput) (*jobs.Command, error) {
+		return c.r.Chat.SetGroupPolicy(c.actor, in.Policy)
+	},
+}
+
+// conversationAndUsers reads what the command is about, and users of the field beside it.
+func (c *call) conversationAndUsers(ctx context.Context, id, field string, userIDs []string) (services.ConversationID, []services.UserNumber, error) {
+	conversation, err := c.conversationID(id)
+	if err != nil {
+		return 0, nil, err
+	}
+	users, err := c.r.numbers(ctx, field, userIDs)
+	return conversation, users, err
+}

@@ -1,0 +1,86 @@
+package resolvers
+
+import (
+	"context"
+	"time"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/jobs"
+)
+
+var scheduleShow = &operation[graph.ScheduleShowInput]{
+	name: "scheduleShow", makes: services.ShowType,
+	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
+		in.CoverURL = orNull(orEmpty(in.CoverURL))
+		draft := services.ShowDraft{Title: in.Title, PlannedAt: in.PlannedAt, CoverURL: orEmpty(in.CoverURL)}
+		return c.r.Live.Schedule(c.actor, draft), nil
+	},
+}
+
+var rescheduleShow = &operation[graph.RescheduleShowInput]{
+	name: "rescheduleShow", makes: services.ShowType,
+	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {
+		show, err := c.showID(in.ShowID)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Live.Reschedule(c.actor, show, services.ShowEdit{PlannedAt: in.PlannedAt, Title: in.Title, CoverURL: in.CoverURL})
+	},
+}
+
+var startShow = &operation[graph.StartShowInput]{
+	name: "startShow", makes: services.ShowType,
+	command: func(_ context.Context, c *call, in *graph.StartShowInput) (*jobs.Command, error) {
+		show, err := c.showID(in.ShowID)
+		return c.r.Live.Start(c.actor, show, orZero(in.At)), err
+	},
+}
+
+var endShow = &operation[graph.EndShowInput]{
+	name: "endShow", makes: services.ShowType,
+	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
+		in.ReplayURL = orNull(orEmpty(in.ReplayURL))
+		show, err := c.showID(in.ShowID)
+		return c.r.Live.End(c.actor, show, orZero(in.At), orEmpty(in.ReplayURL)), err
+	},
+}
+
+var cancelShow = &operation[graph.CancelShowInput]{
+	name: "cancelShow", makes: services.ShowType,
+	command: func(_ context.Context, c *call, in *graph.CancelShowInput) (*jobs.Command, error) {
+		show, err := c.showID(in.ShowID)
+		return c.r.Live.Cancel(c.actor, show), err
+	},
+}
+
+var setReplay = &operation[graph.SetReplayInput]{
+	name: "setReplay", makes: services.ShowType,
+	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
+		show, err := c.showID(in.ShowID)
+		return c.r.Live.SetReplay(c.actor, show, in.ReplayURL), err
+	},
+}
+
+var remindMe = &operation[graph.RemindMeInput]{
+	name: "remindMe", makes: services.ShowType,
+	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
+		show, err := c.showID(in.ShowID)
+		return c.r.Live.Remind(c.actor, show, in.Remind), err
+	},
+}
+
+var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
+	name: "markLiveBoardSeen",
+	command: func(ctx context.Context, c *call, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {
+		return c.r.Live.MarkSeen(ctx, c.actor, in.SessionID)
+	},
+}
+
+// orZero is a time that may be left out.
+func orZero(at *time.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return *at
+}

@@ -1,0 +1,92 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/notify"
+)
+
+var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
+	name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType,
+	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
+		if n := len(in.To); n == 0 || n > services.MaxMessageRecipients {
+			return nil, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", services.MaxMessageRecipients, n)
+		}
+		message := notify.NewMessage{Type: orEmpty(in.Type), Title: in.Title, Content: in.Content, To: make([]string, len(in.To))}
+		for i, id := range in.To {
+			var err error
+			if message.To[i], err = services.ParseUserID("to", id); err != nil {
+				return nil, err
+			}
+		}
+		if hosts(ctx) {
+			return c.r.Messages.Send(message) // to users who are made if there are none
+		}
+		known, err := c.r.Social.KnownAll(ctx, message.To)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range message.To {
+			if _, ok := known[key]; !ok {
+				return nil, services.NoUser("to", key)
+			}
+		}
+		return c.r.Messages.Send(message)
+	},
+}
+
+var editSiteMessage = &operation[graph.EditSiteMessageInput]{
+	name: "editSiteMessage", by: forHost,
+	command: func(_ context.Context, c *call, in *graph.EditSiteMessageInput) (*jobs.Command, error) {
+		id, err := c.siteMessageID(in.SiteMessageID)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Messages.Edit(id, in.Title, in.Content)
+	},
+}
+
+var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
+	name: "markSiteMessagesRead",
+	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {
+		in.ReadToken = orNull(orEmpty(in.ReadToken))
+		mark := notify.MessageMark{Type: in.Type, All: in.All, Token: orEmpty(in.ReadToken)}
+		in.All = false // which is to name nothing else
+		if mark.IDs, err = siteMessageIDs(in.Ids); err != nil {
+			return nil, err
+		}
+		if in.UpTo != nil {
+			if mark.UpTo, err = services.ParseSiteMessageID("upTo", *in.UpTo); err != nil {
+				return nil, err
+			}
+		}
+		return c.r.Messages.MarkRead(c.actor, mark)
+	},
+}
+
+var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
+	name: "markSiteMessagesUnread",
+	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesUnreadInput) (*jobs.Command, error) {
+		ids, err := siteMessageIDs(in.Ids)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Messages.MarkUnread(c.actor, ids)
+	},
+}
+
+func siteMessageIDs(texts []string) (ids []services.PostID, err error) {
+	if texts == nil {
+		return nil, nil
+	}
+	ids = make([]services.PostID, len(texts))
+	for i, text := range texts {
+		if ids[i], err = services.ParseSiteMessageID("ids", text); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,113 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/notify"
+)
+
+var likePost = &operation[graph.LikePostInput]{
+	name: "likePost",
+	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
+		id, err := c.postID(in.PostID)
+		return c.r.Notify.Like(c.actor, id), err
+	},
+}
+
+var unlikePost = &operation[graph.UnlikePostInput]{
+	name: "unlikePost",
+	command: func(_ context.Context, c *call, in *graph.UnlikePostInput) (*jobs.Command, error) {
+		id, err := c.postID(in.PostID)
+		return c.r.Notify.Unlike(c.actor, id), err
+	},
+}
+
+var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
+	name: "markNotificationsSeen",
+	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
+		place, err := notificationPlace(in.UpTo)
+		if err != nil {
+			return nil, err
+		}
+		if in.Categories, err = services.CheckCategories("categories", in.Categories); err != nil {
+			return nil, err
+		}
+		return c.r.Notify.MarkSeen(c.actor, in.Categories, place)
+	},
+}
+
+var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
+	name: "markNotificationsRead",
+	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
+		in.ReadToken = orNull(orEmpty(in.ReadToken))
+		read := notify.Reading{Categories: in.Categories, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
+		ids := make([]string, len(in.Ids))
+		for i, id := range in.Ids {
+			place, err := services.ParseNotificationID("ids", id)
+			if err != nil {
+				return nil, err
+			}
+			read.IDs, ids[i] = append(read.IDs, place), placeID(place)
+		}
+		in.Ids = ids
+		if read.UpTo, err = notificationPlace(in.UpTo); err != nil {
+			return nil, err
+		}
+		in.All = nil // which is to name all categories
+		if len(in.Ids) == 0 {
+			if in.Categories, err = services.CheckCategories("categories", in.Categories); err != nil {
+				return nil, err
+			}
+		}
+		return c.r.Notify.MarkRead(c.actor, read)
+	},
+}
+
+var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
+	name: "markNotificationUnread",
+	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
+		c.subject = in.ID
+		place, err := services.ParseNotificationID("id", in.ID)
+		in.ID = placeID(place)
+		return c.r.Notify.MarkUnread(c.actor, place), err
+	},
+}
+
+var markAllRead = &operation[graph.MarkAllReadInput]{
+	name: "markAllRead",
+	command: func(_ context.Context, c *call, in *graph.MarkAllReadInput) (*jobs.Command, error) {
+		in.ReadToken = orNull(orEmpty(in.ReadToken))
+		place, err := notificationPlace(in.UpTo)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Notify.MarkAllRead(c.actor, place, orEmpty(in.ReadToken))
+	},
+}
+
+var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
+	name: "undoMarkAllRead",
+	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
+		return c.r.Notify.UndoAllRead(c.actor), nil
+	},
+}
+
+// placeID is the global id of a notification without the reach that it has in a list.
+func placeID(place services.PostID) string {
+	return services.GlobalID(services.NotificationType, place.String())
+}
+
+// notificationPlace is the place up to which a mark reaches that names a notification in upTo, 0 without one.
+func notificationPlace(upTo *string) (services.PostID, error) {
+	if upTo == nil {
+		return 0, nil
+	}
+	place, reach, err := services.ParseNotificationReach("upTo", *upTo)
+	if err == nil && place == 0 {
+		err = services.Errorf(services.NotFound, "upTo: %s is not a notification of yours", *upTo)
+	}
+	return reach, err
+}

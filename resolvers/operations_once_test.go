@@ -1,0 +1,273 @@
+package resolvers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store"
+)
+
+// story does every operation once, each where the state lets it happen.
+type story struct {
+	*api
+	done []string
+}
+
+// once does an operation as an event with a key, and then again: as the same event, as the mutation, with fields that ask for
+// something else, and under a key that the version before remembered. It answers the id.
+func (s *story) once(name string, in, other event) string {
+	s.t.Helper()
+	s.done = append(s.done, name)
+	key := fmt.Sprint("key", len(s.done))
+	first := s.event(name, in, key, nil)
+	id, _ := first.at("ingest", "results", 0, "id").(string)
+	if first.at("ingest", "results", 0, "error") != nil {
+		s.t.Fatalf("%s: %v", name, first.Data)
+	}
+	if again := s.event(name, in, key, nil); fmt.Sprint(again) != fmt.Sprint(first) {
+		s.t.Errorf("%s again: %v, and first %v", name, again, first)
+	}
+	if as := s.mutation(name, in, key, nil); len(as.Errors) > 0 {
+		s.t.Errorf("%s as the mutation: %+v", name, as.Errors)
+	}
+	if other != nil {
+		got := s.event(name, in, key, other)
+		if message := fmt.Sprint(got.at("ingest", "results", 0, "error")); !strings.Contains(message, "CONFLICT") || !strings.Contains(message, "idempotencyKey") {
+			s.t.Errorf("%s, something else under the key: %v", name, got)
+		}
+		if _, ofEvents := other["device"]; !ofEvents {
+			if got := s.mutation(name, in, key, other); got.code() != services.Conflict || !strings.Contains(got.Errors[0].Message, "idempotencyKey") {
+				s.t.Errorf("%s, something else under the key, as the mutation: %+v", name, got)
+			}
+		}
+	}
+	s.rememberedBefore(in, key, "before"+key)
+	if before := s.event(name, in, "before"+key, nil); fmt.Sprint(before) != fmt.Sprint(first) {
+		s.t.Errorf("%s under a key of the version before: %v, and first %v", name, before, first)
+	}
+	return id
+}
+
+func (s *story) event(name string, in event, key string, other event) answer {
+	s.t.Helper()
+	said := maps.Clone(in)
+	maps.Copy(said, other)
+	said["key"] = key
+	return s.ingest(event{name: said})
+}
+
+func (s *story) mutation(name string, in event, key string, other event) answer {
+	s.t.Helper()
+	said := maps.Clone(in)
+	maps.Copy(said, other)
+	as, _ := said["as"].(string)
+	delete(said, "as")
+	said["idempotencyKey"] = key
+	_, _, _, input := operations[name].describe()
+	query := fmt.Sprintf(`mutation($input: %s!) { %s(input: $input) { __typename } }`, input.Name(), name)
+	scopes := []services.Scope{services.ScopeViewer}
+	if as == "" {
+		scopes = []services.Scope{services.ScopeIngest}
+	}
+	return s.ask(strings.TrimPrefix(as, "user:"), scopes, query, map[string]any{"input": said})
+}
+
+// rememberedBefore makes a key be remembered as another is, with a hash of the version before: one without a version, of a text
+// that is not known any more.
+func (s *story) rememberedBefore(in event, key, before string) {
+	s.t.Helper()
+	scope := "u0"
+	for _, field := range []string{"as", "userId"} { // the second of segments, which are the user's
+		id, names := in[field].(string)
+		if !names {
+			continue
+		}
+		user := strings.TrimPrefix(id, "user:")
+		numbers, err := s.Store.UserNumbers(s.t.Context(), []string{user})
+		s.Must(err)
+		scope = fmt.Sprintf("u%d", numbers[user])
+		break
+	}
+	s.Write(func(ctx context.Context, tx *store.Tx) error {
+		had, found, err := tx.Recall(ctx, scope, key)
+		if !found {
+			err = errors.Join(err, fmt.Errorf("the key %s of %s is not remembered", key, scope))
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Remember(ctx, scope, before, make([]byte, 32), had.IDs)
+	})
+}
+
+// altered is another id of the type.
+func altered(id string) string {
+	if last := len(id) - 1; id[last] != '1' {
+		return id[:last] + "1"
+	}
+	return id[:len(id)-1] + "2"
+}
+
+// Every operation happens once for its key, told as an event and as a mutation, also when the version before remembered the key.
+func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := &story{api: newAPIOn(t, w, 10, 5)}
+		s.ofPeople()
+		post := s.ofPosts()
+		s.ofNotifications(post)
+		s.ofMessages()
+		s.ofAnnouncements()
+		s.ofViews()
+		s.ofConversations()
+		s.ofShows()
+		s.once("setDisplayPolicy", event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED", "inTotal": false}, {"source": "ANNOUNCEMENTS", "style": "DOT"}}},
+			event{"sources": []event{{"source": "HOME_FEED", "inTotal": true}}})
+		s.once("deletePost", event{"as": "user:carol", "postId": post}, event{"postId": altered(post)})
+		for name := range operations {
+			if !slices.Contains(s.done, name) {
+				t.Errorf("%s is not in the story", name)
+			}
+		}
+	})
+}
+
+// What asks for the same is one request under a key, in whatever words and order.
+func TestOneRequestInOtherWords(t *testing.T) {
+	s := &story{api: newAPI(t)}
+	s.Named("dora")
+	place := "notification:0000000000001"
+	all := []services.Category{}
+	for i := range services.Categories {
+		all = append(all, services.Categories[len(services.Categories)-1-i])
+	}
+	at := s.World.Clock.Now().Add(time.Hour)
+	for i, same := range []struct {
+		name string
+		says []event
+	}{
+		{"markNotificationsSeen", []event{{"as": "user:bob"}, {"as": "user:bob", "categories": all}, {"as": "user:bob", "categories": []string{}}}},
+		{"markNotificationsRead", []event{{"as": "user:bob", "all": true}, {"as": "user:bob", "categories": all}, {"as": "user:bob", "categories": all, "all": false, "readToken": ""}}},
+		{"markAllRead", []event{{"as": "user:bob"}, {"as": "user:bob", "readToken": ""}}},
+		{"createConversation", []event{
+			{"as": "user:bob", "kind": "GROUP", "memberIds": []string{"user:alice", "user:dora"}},
+			{"as": "user:bob", "kind": "GROUP", "memberIds": []string{"user:dora", "user:alice", "user:dora"}, "title": ""},
+		}},
+		{"scheduleShow", []event{
+			{"as": "user:bob", "title": "t", "plannedAt": at.Format(time.RFC3339)},
+			{"as": "user:bob", "title": "t", "plannedAt": at.In(time.FixedZone("east", 3600)).Format(time.RFC3339), "coverUrl": ""},
+		}},
+		{"setSegments", []event{{"userId": "user:bob", "segments": []string{"a", "b"}}, {"userId": "user:bob", "segments": []string{"b", "a", "a"}}}},
+	} {
+		key := fmt.Sprint("key", i)
+		first := s.event(same.name, same.says[0], key, nil)
+		for _, said := range same.says {
+			if got := s.event(same.name, said, key, nil); got.at("ingest", "results", 0, "error") != nil || fmt.Sprint(got) != fmt.Sprint(first) {
+				t.Errorf("%s %v: %v, and first %v", same.name, said, got, first)
+			}
+		}
+	}
+	// What does not ask for the same is not.
+	s.event("markNotificationsRead", event{"as": "user:bob", "all": true}, "key", nil)
+	got := s.event("markNotificationsRead", event{"as": "user:bob", "upTo": place}, "key", nil)
+	if code := got.at("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
+		t.Errorf("a place under the key of all: %v", got)
+	}
+}
+
+func (s *story) ofPeople() {
+	for _, name := range []string{"follow", "mute", "unmute", "hideFrom", "unhideFrom", "unfollow", "block", "unblock"} {
+		s.once(name, event{"as": "user:bob", "userId": "user:carol"}, event{"userId": "user:alice"})
+	}
+	s.once("mute", event{"as": "user:carol", "userId": "user:bob", "until": "2099-01-01T00:00:00Z"}, event{"until": nil})
+	s.once("unmute", event{"as": "user:carol", "userId": "user:bob"}, nil)
+	s.once("setProfile", event{"as": "user:alice", "name": "Alice"}, event{"avatarUrl": ""})
+	s.once("setGroupPolicy", event{"as": "user:alice", "policy": "NOBODY"}, event{"policy": "EVERYONE"})
+}
+
+func (s *story) ofPosts() (post string) {
+	post = s.once("publishPost", event{"as": "user:carol", "body": "hello", "mentions": []string{"user:alice", "user:bob"}}, event{"mentions": []string{"user:bob"}})
+	s.once("editPost", event{"as": "user:carol", "postId": post, "body": "hello, all"}, event{"body": "hello"})
+	s.once("likePost", event{"as": "user:bob", "postId": post}, event{"postId": altered(post)})
+	s.once("unlikePost", event{"as": "user:bob", "postId": post}, event{"postId": altered(post)})
+	s.once("likePost", event{"as": "user:alice", "postId": post}, nil)
+	s.once("markHomeFeedSeen", event{"as": "user:bob"}, event{"upTo": post})
+	return post
+}
+
+func (s *story) ofNotifications(post string) {
+	_, ids := s.panel("carol")
+	s.once("markNotificationsSeen", event{"as": "user:carol"}, event{"categories": []string{"LIKE"}})
+	s.once("markNotificationsRead", event{"as": "user:carol", "ids": ids[:1]}, event{"ids": []string{altered(ids[0])}})
+	s.once("markNotificationUnread", event{"as": "user:carol", "id": ids[0]}, event{"id": altered(ids[0])})
+	s.once("markAllRead", event{"as": "user:carol"}, event{"upTo": ids[0]})
+	s.once("undoMarkAllRead", event{"as": "user:carol"}, nil)
+}
+
+func (s *story) ofMessages() {
+	to := []string{"user:alice", "user:bob"}
+	id := s.once("sendSiteMessage", event{"title": "t", "content": "c", "to": to}, event{"to": to[:1]})
+	s.once("editSiteMessage", event{"siteMessageId": id, "title": "u"}, event{"content": "d"})
+	s.Quiet(s.Fanout)
+	s.once("markSiteMessagesRead", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{altered(id)}})
+	s.once("markSiteMessagesUnread", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{altered(id)}})
+}
+
+func (s *story) ofAnnouncements() {
+	id := s.once("publishAnnouncement", event{"title": "t", "content": "c"}, event{"content": "d"})
+	s.once("editAnnouncement", event{"announcementId": id, "title": "u"}, event{"showAgain": true})
+	s.once("markAnnouncementsRead", event{"as": "user:bob", "upTo": id}, event{"upTo": nil})
+	s.once("withdrawAnnouncement", event{"announcementId": id}, event{"announcementId": altered(id)})
+	s.once("raiseDot", event{"name": "shop"}, event{"segments": []string{"a"}})
+	s.once("clearDot", event{"as": "user:bob", "name": "shop"}, event{"name": "else"})
+	s.once("setSegments", event{"userId": "user:bob", "segments": []string{"a", "b"}}, event{"segments": []string{"a"}})
+}
+
+func (s *story) ofViews() {
+	at := s.World.Clock.Now().Format(time.RFC3339)
+	s.once("addViewItem", event{"code": "c", "id": "v", "item": "i", "at": at}, event{"item": "j"})
+	s.once("touchView", event{"as": "user:bob", "code": "c", "id": "v"}, event{"upTo": at})
+	s.once("removeViewItem", event{"code": "c", "id": "v", "item": "i"}, event{"id": "w"})
+}
+
+func (s *story) ofConversations() {
+	group := s.once("createConversation", event{"as": "user:alice", "kind": "GROUP", "title": "T", "memberIds": []string{"user:bob"}}, event{"title": "U"})
+	room := s.once("createConversation", event{"as": "user:alice", "kind": "ROOM", "memberIds": []string{"user:bob"}}, event{"kind": "GROUP"})
+	s.once("joinConversation", event{"as": "user:carol", "conversationId": room}, event{"conversationId": group})
+	in := func(as string, more event) event {
+		more["as"], more["conversationId"] = "user:"+as, group
+		return more
+	}
+	carol := []string{"user:carol"}
+	s.once("addMembers", in("alice", event{"userIds": carol}), event{"userIds": []string{"user:bob"}})
+	message := s.once("sendMessage", in("alice", event{"body": "hello"}), event{"mentionIds": carol})
+	s.once("markConversationRead", in("bob", event{}), event{"upTo": message})
+	s.once("markConversationUnread", event{"as": "user:bob", "fromMessageId": message}, event{"fromMessageId": altered(message)})
+	s.once("muteConversation", in("bob", event{"muted": true}), event{"muted": false})
+	s.once("enterConversation", in("bob", event{}), event{"device": "phone"})
+	s.once("leaveConversation", in("bob", event{}), event{"device": "phone"})
+	s.once("recallMessage", event{"as": "user:alice", "messageId": message}, event{"messageId": altered(message)})
+	s.once("removeMembers", in("alice", event{"userIds": carol}), event{"userIds": []string{"user:bob"}})
+	s.once("quitConversation", in("bob", event{}), event{"conversationId": room})
+}
+
+func (s *story) ofShows() {
+	planned := s.World.Clock.Now().Add(time.Hour).Format(time.RFC3339)
+	show := s.once("scheduleShow", event{"as": "user:carol", "title": "t", "plannedAt": planned}, event{"coverUrl": "https://example.com/c"})
+	s.once("rescheduleShow", event{"as": "user:carol", "showId": show, "title": "u"}, event{"title": "v"})
+	s.once("remindMe", event{"as": "user:bob", "showId": show, "remind": true}, event{"remind": false})
+	s.once("startShow", event{"as": "user:carol", "showId": show}, event{"at": planned})
+	board := s.must("bob", `{ viewer { liveBoard { sessionId } } }`, nil)
+	s.once("markLiveBoardSeen", event{"as": "user:bob"}, event{"sessionId": board.at("viewer", "liveBoard", "sessionId")})
+	s.once("endShow", event{"as": "user:carol", "showId": show}, event{"replayUrl": "https://example.com/r"})
+	s.once("setReplay", event{"as": "user:carol", "showId": show, "replayUrl": "https://example.com/r"}, event{"replayUrl": ""})
+	show = s.once("scheduleShow", event{"as": "user:carol", "title": "w", "plannedAt": planned}, nil)
+	s.once("cancelShow", event{"as": "user:carol", "showId": show}, event{"showId": altered(show)})
+}

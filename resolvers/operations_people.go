@@ -1,0 +1,55 @@
+package resolvers
+
+import (
+	"context"
+	"time"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/social"
+)
+
+var (
+	follow = onUser("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
+
+	unfollow = onUser("unfollow", func(in *graph.UnfollowInput) string { return in.UserID }, (*social.Service).Unfollow)
+
+	unmute = onUser("unmute", func(in *graph.UnmuteInput) string { return in.UserID }, (*social.Service).Unmute)
+
+	block = onUser("block", func(in *graph.BlockInput) string { return in.UserID }, (*social.Service).Block)
+
+	unblock = onUser("unblock", func(in *graph.UnblockInput) string { return in.UserID }, (*social.Service).Unblock)
+
+	hideFrom = onUser("hideFrom", func(in *graph.HideFromInput) string { return in.UserID }, (*social.Service).HideFrom)
+
+	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
+)
+
+// onUser is what one user does about another and cannot be INVALID.
+func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserNumber) *jobs.Command) *operation[I] {
+	return &operation[I]{name: name, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
+		user, err := c.userID(ctx, userID(in))
+		return command(c.r.Social, c.actor, user), err
+	}}
+}
+
+var mute = &operation[graph.MuteInput]{
+	name: "mute",
+	command: func(ctx context.Context, c *call, in *graph.MuteInput) (*jobs.Command, error) {
+		user, err := c.userID(ctx, in.UserID)
+		until := time.Time{}
+		if in.Until != nil {
+			until = *in.Until
+		}
+		return c.r.Social.Mute(c.actor, user, until), err
+	},
+}
+
+var setProfile = &operation[graph.SetProfileInput]{
+	name: "setProfile",
+	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {
+		c.subject = c.as
+		return c.r.Social.SetProfile(c.actor, in.Name, in.AvatarURL)
+	},
+}

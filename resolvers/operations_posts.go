@@ -1,0 +1,82 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/feed"
+	"tidings/services/jobs"
+)
+
+var publishPost = &operation[graph.PublishPostInput]{
+	name: "publishPost", makes: services.PostType,
+	command: func(ctx context.Context, c *call, in *graph.PublishPostInput) (*jobs.Command, error) {
+		draft, err := c.draft(ctx, in.Body, in.ParentID, in.Mentions)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Feed.Publish(c.actor, draft)
+	},
+}
+
+var editPost = &operation[graph.EditPostInput]{
+	name: "editPost", makes: services.PostType,
+	command: func(ctx context.Context, c *call, in *graph.EditPostInput) (*jobs.Command, error) {
+		id, err := c.postID(in.PostID)
+		if err != nil {
+			return nil, err
+		}
+		draft, err := c.draft(ctx, in.Body, nil, in.Mentions)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Feed.Edit(c.actor, id, draft)
+	},
+}
+
+var deletePost = &operation[graph.DeletePostInput]{
+	name: "deletePost", makes: services.PostType,
+	command: func(_ context.Context, c *call, in *graph.DeletePostInput) (*jobs.Command, error) {
+		id, err := c.postID(in.PostID)
+		return c.r.Feed.Delete(c.actor, id), err
+	},
+}
+
+// markHomeFeedSeen without upTo covers everything that is in the feed when it is committed.
+var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
+	name: "markHomeFeedSeen",
+	command: func(_ context.Context, c *call, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
+		if in.UpTo == nil {
+			return c.r.Feed.MarkSeen(c.actor, 0), nil
+		}
+		place, err := services.ParsePostGlobalID("upTo", *in.UpTo)
+		if err == nil && place == 0 { // which stands for no place
+			err = services.Errorf(services.NotFound, "upTo: there is no %s", *in.UpTo)
+		}
+		return c.r.Feed.MarkSeen(c.actor, place), err
+	},
+}
+
+// draft is what an input says of a post. The host application makes those whom it mentions.
+func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
+	if hosts(ctx) {
+		if _, err := c.r.numbers(ctx, "mentions", mentions); err != nil {
+			return draft, err
+		}
+	}
+	draft.Body = body
+	if parentID != nil {
+		if draft.Parent, err = services.ParsePostGlobalID("parentId", *parentID); err != nil {
+			return draft, err
+		}
+	}
+	for _, id := range mentions {
+		key, err := services.ParseUserID("mentions", id)
+		if err != nil {
+			return draft, err
+		}
+		draft.Mentions = append(draft.Mentions, key)
+	}
+	return draft, nil
+}

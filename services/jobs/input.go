@@ -1,0 +1,133 @@
+package jobs
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tidings/services/store"
+)
+
+// hashVersion is the first byte of an input hash. The version before had none, and hashed a text of each mutation's own.
+const hashVersion = 2
+
+// inputHash tells the requests under one idempotency key apart: the version, then the hash of the command's name and canonical
+// input. A mutation and an event of ingest with the same name and input are one request.
+func (c *Command) inputHash() ([]byte, error) {
+	if c.Input == nil {
+		return nil, fmt.Errorf("jobs: %s has an idempotency key and no input", c.Name)
+	}
+	request, err := appendCanonical(append([]byte(c.Name), 0), reflect.ValueOf(c.Input))
+	if err != nil {
+		return nil, fmt.Errorf("jobs: the input of %s: %w", c.Name, err)
+	}
+	hash := sha256.Sum256(request)
+	return append([]byte{hashVersion}, hash[:]...), nil
+}
+
+// appendCanonical prints an input in its one form: much as JSON, with the fields sorted by their names in Go and without those that
+// are nil or empty lists. Lists are sorted too and name each element once, because every list in an input is a set: a client
+// may rebuild it in another order when it sends the request again.
+func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
+	switch value.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return appendCanonical(to, value.Elem())
+	case reflect.Invalid: // a nil
+		return append(to, "null"...), nil
+	case reflect.String:
+		return strconv.AppendQuote(to, value.String()), nil
+	case reflect.Bool:
+		return strconv.AppendBool(to, value.Bool()), nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return strconv.AppendInt(to, value.Int(), 10), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return strconv.AppendUint(to, value.Uint(), 10), nil
+	case reflect.Slice:
+		return appendSet(to, value)
+	case reflect.Struct:
+		if at, ok := value.Interface().(time.Time); ok {
+			return at.UTC().AppendFormat(to, `"`+time.RFC3339Nano+`"`), nil
+		}
+		return appendStruct(to, value)
+	}
+	return nil, fmt.Errorf("a %s cannot be told apart from others", value.Type())
+}
+
+func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
+	to = append(to, '{')
+	for _, field := range sortedFields(value.Type()) {
+		switch part := value.Field(field.position); part.Kind() {
+		case reflect.Pointer, reflect.Interface, reflect.Slice:
+			if part.IsNil() || part.Kind() == reflect.Slice && part.Len() == 0 {
+				continue
+			}
+		}
+		to = append(strconv.AppendQuote(to, field.name), ':')
+		if to, err = appendCanonical(to, value.Field(field.position)); err != nil {
+			return nil, err
+		}
+		to = append(to, ',')
+	}
+	return append(to, '}'), nil
+}
+
+func appendSet(to []byte, list reflect.Value) ([]byte, error) {
+	elements := make([]string, list.Len())
+	for i := range elements {
+		element, err := appendCanonical(nil, list.Index(i))
+		if err != nil {
+			return nil, err
+		}
+		elements[i] = string(element)
+	}
+	slices.Sort(elements)
+	to = append(to, '[')
+	for _, element := range slices.Compact(elements) {
+		to = append(append(to, element...), ',')
+	}
+	return append(to, ']'), nil
+}
+
+// inputField is a field of a struct and its position there.
+type inputField struct {
+	name     string
+	position int
+}
+
+// fieldsByType are the sorted fields of the inputs seen so far, by their reflect.Type.
+var fieldsByType sync.Map
+
+func sortedFields(of reflect.Type) []inputField {
+	if known, ok := fieldsByType.Load(of); ok {
+		return known.([]inputField)
+	}
+	fields := make([]inputField, of.NumField())
+	for i := range fields {
+		fields[i] = inputField{of.Field(i).Name, i}
+	}
+	slices.SortFunc(fields, func(a, b inputField) int { return strings.Compare(a.name, b.name) })
+	fieldsByType.Store(of, fields)
+	return fields
+}
+
+// fitsUnversioned says whether a memory can be of this command and was made by the version before, whose hash of the same request
+// is another. Such a memory tells requests apart by the type of what they made, and else trusts the key, for the 24 hours
+// that keys are remembered: a CONFLICT would make a client that repeats a request after an upgrade take it for refused.
+func (c *Command) fitsUnversioned(had store.Remembered) bool {
+	if len(had.BodyHash) != sha256.Size {
+		return false
+	}
+	made := ""
+	if len(had.IDs) > 0 {
+		made, _, _ = strings.Cut(had.IDs[0], ":")
+		if made == had.IDs[0] { // not a global id
+			made = ""
+		}
+	}
+	return had.Refusal != nil || made == c.Makes
+}

@@ -1,0 +1,104 @@
+package jobs
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+type part struct {
+	Name string
+	On   *bool
+}
+
+type input struct {
+	Text  *string
+	Other *string
+	Names []string
+	Parts []part
+	ID    uint64
+	Size  int
+	At    *time.Time
+}
+
+// One request has one hash however its lists are ordered, and every other has another.
+func TestInputsAreToldApart(t *testing.T) {
+	empty, minus, yes, no := "", "-", true, false
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	one, later := noon.In(time.FixedZone("east", 3600)), noon.Add(time.Microsecond)
+	hashes := map[string]string{}
+	for what, same := range map[string][]any{
+		"nothing":         {input{}, &input{}, input{Names: []string{}}},
+		"an empty text":   {input{Text: &empty}},
+		"a text":          {input{Text: &minus}},
+		"another's text":  {input{Other: &minus}},
+		"a size":          {input{Size: -1}},
+		"a time":          {input{At: &noon}, input{At: &one}},
+		"a later time":    {input{At: &later}},
+		"names":           {input{Names: []string{"a", "b"}}, input{Names: []string{"b", "a", "b"}}},
+		"other names":     {input{Names: []string{"a,b"}}},
+		"one name":        {input{Names: []string{"a"}}},
+		"parts":           {input{Parts: []part{{"a", &yes}, {"b", nil}}}, input{Parts: []part{{"b", nil}, {"a", &yes}}}},
+		"another part":    {input{Parts: []part{{"a", &no}, {"b", nil}}}},
+		"a great number":  {input{ID: 1<<63 + 1}},
+		"the next number": {input{ID: 1<<63 + 2}},
+	} {
+		for _, in := range same {
+			cmd := Command{Name: "n", Input: in}
+			hash, err := cmd.inputHash()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other, known := hashes[string(hash)]; known && other != what {
+				t.Errorf("%s is %s", what, other)
+			}
+			hashes[string(hash)] = what
+		}
+	}
+	if len(hashes) != 14 {
+		t.Errorf("14 inputs have %d hashes", len(hashes))
+	}
+	first, _ := (&Command{Name: "n", Input: 1}).inputHash()
+	if second, _ := (&Command{Name: "m", Input: 1}).inputHash(); bytes.Equal(first, second) {
+		t.Error("two operations have one hash")
+	}
+	if _, err := (&Command{Name: "n", Key: "k"}).inputHash(); err == nil {
+		t.Error("a command without an input has a hash")
+	}
+	if _, err := (&Command{Name: "n", Input: input{}, Key: "k"}).inputHash(); err != nil {
+		t.Error(err)
+	}
+	if _, err := (&Command{Name: "n", Input: map[string]int{}, Key: "k"}).inputHash(); err == nil {
+		t.Error("a map has a hash")
+	}
+}
+
+// What the version before remembered is of a command that makes the same, or that it refused; what this version remembered is not.
+func TestMemoriesOfTheVersionBefore(t *testing.T) {
+	before, now := make([]byte, 32), make([]byte, 33)
+	refusal := &services.Error{Code: services.Conflict}
+	for _, memory := range []struct {
+		had   store.Remembered
+		makes string
+		fits  bool
+	}{
+		{store.Remembered{BodyHash: before}, "", true},
+		{store.Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
+		{store.Remembered{BodyHash: before, IDs: []string{"1234"}}, "", true}, // no global id
+		{store.Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
+		{store.Remembered{BodyHash: before, IDs: []string{"post:1"}}, "", false},
+		{store.Remembered{BodyHash: before}, services.PostType, false},
+		{store.Remembered{BodyHash: before, Refusal: refusal}, services.PostType, true},
+		{store.Remembered{BodyHash: now}, "", false},
+		{store.Remembered{BodyHash: now, Refusal: refusal}, "", false},
+		{store.Remembered{}, "", false},
+	} {
+		cmd := Command{Makes: memory.makes}
+		if fits := cmd.fitsUnversioned(memory.had); fits != memory.fits {
+			t.Errorf("%+v for a command that makes %q: %t", memory.had, memory.makes, fits)
+		}
+	}
+}
