@@ -1,0 +1,49 @@
+// Package command is the command line: serve, import, export, help, version. It reads flags and the environment into the
+// settings of a node, reports every fault of them at once, and maps what happened to an exit code.
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"tidings/services/node"
+)
+
+// Run does what the command line asks for and answers the exit code: 0 done, 1 failed, 2 not understood.
+func Run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
+	command, err := ParseArgs(args, env, stdout)
+	if err != nil {
+		fmt.Fprintln(stderr, "tidings:", err)
+		return 2
+	}
+	switch command.Name {
+	case "serve":
+		node.SpareProcessors(env)
+		log := newLog(command.Config, stderr)
+		node.TuneMemory(ctx, env, memlimit.FromCgroup, log)
+		log.LogAttrs(ctx, slog.LevelInfo, "configuration", Masked(command.Config)...)
+		err = node.Serve(ctx, command.Config, stdout, log)
+	case "import follows", "import messages", "import posts", "import shows":
+		return runImport(ctx, command, os.Stdin, stdout)
+	case "export":
+		err = runExport(ctx, command, stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "tidings:", err)
+		return 1
+	}
+	return 0
+}
+
+func newLog(cfg node.Config, out io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.LogLevel}
+	if cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(out, options))
+	}
+	return slog.New(slog.NewTextHandler(out, options))
+}

@@ -1,0 +1,214 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"tidings/services"
+	"tidings/services/node"
+)
+
+// Command is what the command line asks for. Help and version have been printed when parseArgs returns; nothing is left
+// to do.
+type Command struct {
+	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "help" or "version"
+	Config node.Config   `embed:""` // for an import or an export only the settings that it takes are checked
+	Import ImportOptions `embed:""`
+	Export ExportOptions `embed:""`
+}
+
+// grammar is the command line as kong reads it. All flags stand at the root, so they may come before their command.
+type grammar struct {
+	Command `embed:""`
+
+	Serve   struct{}    `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
+	Imports importWords `cmd:"" name:"import" help:"Take in follows from a CSV file, or site messages, posts or shows from a file of JSON Lines."`
+	Exports exportWords `cmd:"" name:"export" help:"Write down everything that is held of one user, as JSON Lines."`
+	Version struct{}    `cmd:"" help:"Print the version, as --version does."`
+}
+
+type importWords struct {
+	What string `arg:"" help:"follows, messages, posts or shows"`
+	File string `arg:"" help:"the file, gzipped or not; - is the standard input"`
+}
+
+type exportWords struct {
+	User string `arg:"" help:"the host application's key of the user"`
+}
+
+// importable is what can be imported.
+var importable = []string{"follows", "messages", "posts", "shows"}
+
+// newParser makes a parser into g. r takes what cannot be read.
+func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
+	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(describe),
+		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
+	for _, readable := range readableTypes {
+		options = append(options, kong.TypeMapper(readable, r))
+	}
+	k := kong.Must(g, options...)
+	var group *kong.Group
+	for _, flag := range k.Model.Flags {
+		group = cmp.Or(flag.Group, group)
+		flag.Group = group
+	}
+	return k
+}
+
+// usageError is a command line or an environment that cannot be used: every fault, and where to read on. The process
+// ends with exit code 2.
+type usageError struct {
+	faults []error
+	hint   string
+}
+
+func (e *usageError) Error() string {
+	if len(e.faults) == 1 {
+		return e.faults[0].Error() + "\n" + e.hint
+	}
+	lines := []string{fmt.Sprintf("%d faults:", len(e.faults))}
+	for _, fault := range e.faults {
+		lines = append(lines, "  "+fault.Error())
+	}
+	return strings.Join(append(lines, e.hint), "\n")
+}
+
+// Unwrap gives the faults.
+func (e *usageError) Unwrap() []error { return e.faults }
+
+// ParseArgs reads the command line (without the program's name) and the environment. It prints help and version
+// to out. An error is for the person who typed: print it and exit with 2.
+func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, error) {
+	var g grammar
+	unread := reader{}
+	helped := false
+	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environment(env)), kong.Exit(func(int) { helped = true }))
+	args = twoDashes(args)
+	switch {
+	case slices.Contains(args, "--help") || slices.Contains(args, "-h") || len(args) > 0 && args[0] == "help":
+		return Command{Name: "help"}, helpOn(k, args)
+	case slices.Contains(args, "--version"):
+		args = []string{"version"}
+	}
+	line, err := k.Parse(args)
+	if helped { // by a form that is not looked for above: --help=true, -hh
+		return Command{Name: "help"}, nil
+	}
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
+		return Command{}, &usageError{[]error{parse.Unwrap()}, hintFor(parse.Context)}
+	}
+	g.Name = commandOf(line)
+	if g.Name == "version" {
+		_, err := fmt.Fprintf(out, "tidings %s %s %s/%s\n", node.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return Command{Name: "version"}, err
+	}
+	if faults := g.complete(line, unread); len(faults) > 0 {
+		return Command{}, &usageError{faults, hintFor(line)}
+	}
+	g.Config.Node = cmp.Or(g.Config.Node, node.NodeName(rand.Uint32()))
+	return g.Command, nil
+}
+
+// twoDashes writes --name where -name was given: a flag may have one dash or two.
+func twoDashes(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break // what follows is no flag
+		}
+		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' {
+			args[i] = "-" + arg
+		}
+	}
+	return args
+}
+
+// environment gives the flags of the command their variables. An empty one counts as not set.
+func environment(env func(string) string) kong.ResolverFunc {
+	return func(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if name := variable(flag); name != "" && takes(commandOf(line), flag) && env(name) != "" {
+			return env(name), nil
+		}
+		return nil, nil
+	}
+}
+
+// commandOf is the command that the words name: serve without any.
+func commandOf(line *kong.Context) string {
+	if selected := line.Selected(); selected != nil {
+		return selected.Name
+	}
+	return "serve"
+}
+
+func hintFor(line *kong.Context) string {
+	program := "tidings"
+	if command := commandOf(line); command != "serve" {
+		program += " " + command
+	}
+	return program + " --help lists every command and flag."
+}
+
+// complete finishes what kong has read, and returns every fault of it.
+func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
+	switch g.Name {
+	case "import":
+		if !slices.Contains(importable, g.Imports.What) {
+			return []error{fmt.Errorf("%s cannot be imported: follows, messages, posts and shows can", services.Quote(g.Imports.What))}
+		}
+		g.Name += " " + g.Imports.What
+		g.Import.File = g.Imports.File
+		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix) != nil {
+			faults = append(faults, fmt.Errorf("--prefix is %s: 1 to 64 of letters, digits, '.', '_' and '-' are allowed", services.Quote(g.Import.Prefix)))
+		}
+	case "export":
+		g.Export.User = g.Exports.User
+		if err := services.CheckUserKey(g.Export.User); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	given := map[*kong.Flag]bool{}
+	for _, word := range line.Path {
+		given[word.Flag] = !word.Resolved // and not by the environment
+	}
+	for _, flag := range line.Model.Flags {
+		var fault error
+		text, bad := unread[flag.Value]
+		switch {
+		case !takes(g.Name, flag) && given[flag]:
+			fault = fmt.Errorf("--%s is not a flag of tidings %s", flag.Name, g.Name)
+		case !takes(g.Name, flag):
+		case bad:
+			fault = unreadable(flag, text)
+		default:
+			fault = checkSetting(flag, g.Config)
+		}
+		if fault != nil {
+			faults = append(faults, fault)
+		}
+	}
+	return faults
+}
+
+// ImportOptions is what "tidings import" is told beside the database.
+type ImportOptions struct {
+	File   string `kong:"-"` // a path, or "-" for the standard input
+	Both   bool   `group:"Import:" for:"import follows" help:"each row is two follows, there and back"`
+	Prefix string `for:"import" placeholder:"TEXT" help:"put before every key of the file: with u, 17 is the user u17"`
+	Factor int    `for:"import shows" default:"0" placeholder:"TIMES" min:"0" max:"1000000" help:"let shows happen once more from now on, so many times as fast as they did; 0: take them in at once"`
+	Quiet  bool   `for:"import" help:"print faults and the result only, no progress"`
+}
+
+// ExportOptions is what "tidings export" is told beside the database.
+type ExportOptions struct {
+	User string `kong:"-"` // the user's key
+	Out  string `group:"Export:" for:"export" placeholder:"FILE" help:"where to write; empty: the standard output; the file is there when it is whole, and what it held before until then"`
+}

@@ -1,0 +1,321 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services/node"
+)
+
+// parse reads a command line, written as one text, in an environment of NAME=value items.
+func parse(t *testing.T, line string, environment ...string) (Command, error) {
+	t.Helper()
+	return ParseArgs(strings.Fields(line), environmentOf(environment), io.Discard)
+}
+
+func environmentOf(items []string) func(string) string {
+	return func(name string) string {
+		for _, item := range items {
+			if key, value, _ := strings.Cut(item, "="); key == name {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+func mustParse(t *testing.T, line string, environment ...string) Command {
+	t.Helper()
+	command, err := parse(t, line, environment...)
+	if err != nil {
+		t.Fatalf("%q %v: %v", line, environment, err)
+	}
+	return command
+}
+
+const signingSecret = "0123456789-0123456789-0123456789"
+
+func TestDefaults(t *testing.T) {
+	got := mustParse(t, "")
+	if got.Config.Node == "" {
+		t.Error("the node got no name")
+	}
+	got.Config.Node = ""
+	want := Command{Name: "serve", Config: node.Config{
+		Listen: "127.0.0.1:8080", Data: "./data", Redis: "auto",
+		Introspection: "development", LogLevel: slog.LevelInfo, LogFormat: "text",
+		OperationTimeout: 5 * time.Second, BodyLimit: 64 << 10, IngestBodyLimit: 1 << 20, QueryTokens: 1000, QueryDepth: 12, QueryFields: 300, QueryAliases: 30, QueryDirectives: 30, QueryRootFields: 10, QueryCache: 32 << 20, AnswerLimit: 4 << 20, RequestDeadline: 10 * time.Second, AnswerDeadline: 30 * time.Second, ConnectionsPerAddress: 3000,
+		SocketSubscriptions: 20, SocketsPerUser: 50, QueryCost: 30_000, SocketsPerAddress: 2000, SocketWriteDeadline: 10 * time.Second, Drain: 8 * time.Second,
+		Workers: 4, ActiveFor: 30 * 24 * time.Hour, MaxFollowees: 2000, MaxMutes: 10_000, MaxBlocks: 10_000, MaxHides: 10_000, FeedKinds: []string{"POST"},
+		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute,
+		IdleAfter: 7 * 24 * time.Hour, BigFollowers: 5000, HugeFollowers: 1_000_000,
+		SiteMessageTypes: []string{"general"}, BoardSessions: "request", BoardSessionFor: 30 * time.Minute,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                 "serve",
+		"serve":                            "serve",
+		"serve --workers 2":                "serve",
+		"--workers=2 serve":                "serve",
+		"version":                          "version",
+		"--version":                        "version",
+		"help":                             "help",
+		"-h":                               "help",
+		"serve --help":                     "help",
+		"--help=true --data d":             "help",
+		"-version":                         "version",
+		"help import":                      "help",
+		"import --help":                    "help",
+		"import follows f.csv --help":      "help",
+		"import follows f.csv":             "import follows",
+		"import follows -":                 "import follows",
+		"import posts p.jsonl":             "import posts",
+		"import shows s.jsonl":             "import shows",
+		"export alice --out f":             "export",
+		"help export":                      "help",
+		"--quiet import follows -- --both": "import follows",
+	} {
+		if got := mustParse(t, line); got.Name != want {
+			t.Errorf("%q: got the command %q, want %q", line, got.Name, want)
+		}
+	}
+}
+
+func TestFlagBeforeEnvironmentBeforeDefault(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		env  []string
+		want int
+	}{
+		{"", nil, 4},
+		{"", []string{"TIDINGS_WORKERS=7"}, 7},
+		{"", []string{"TIDINGS_WORKERS="}, 4},
+		{"--workers 9", []string{"TIDINGS_WORKERS=7"}, 9},
+		{"-workers=9", []string{"TIDINGS_WORKERS=not a number, but not looked at"}, 9},
+		{"--workers 8 --workers 9", nil, 9},
+	} {
+		if got := mustParse(t, c.line, c.env...).Config.Workers; got != c.want {
+			t.Errorf("%q %v: %d workers, want %d", c.line, c.env, got, c.want)
+		}
+	}
+	if got := mustParse(t, "--redis=", "REDIS_URL=redis://cache:6379").Config.Redis; got != "" {
+		t.Errorf("an empty flag leaves %q of the environment", got)
+	}
+}
+
+// Every setting can be given by its flag and by its variable, and arrives in its field and in Masked.
+func TestEverySettingArrives(t *testing.T) {
+	given := map[string]string{
+		"listen": "localhost:0", "operations-listen": "localhost:0", "data": "d", "database": "sqlite:x.db", "redis": "embedded", "node": "n-1",
+		"jwt-secret": signingSecret, "jwt-public-key": "key.pem", "jwks": "https://id.example.com/jwks", "jwt-audience": "app", "jwt-issuer": "id",
+		"origins": "https://a.example.com,http://b.example.com:8081", "display-caps": "TOTAL=9,HOME_FEED=9999", "feed-kinds": "POST,REPLY", "notification-expiry": "LIKE=2,MENTION=never", "badge-expiry": "CONVERSATIONS=7,HOME_FEED=never", "introspection": "always", "log-level": "debug", "log-format": "json",
+		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "query-depth": "11", "query-fields": "200", "query-aliases": "12", "query-directives": "13", "query-root-fields": "9", "query-cache": "65537", "answer-limit": "65538", "request-deadline": "4s", "answer-deadline": "5s", "connections-per-address": "0", "socket-subscriptions": "3",
+		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
+		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",
+		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "board-sessions": "device", "board-session-for": "10m0s",
+		"query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
+	}
+	for _, flag := range settingsOf(node.Config{}) {
+		value, known := given[flag.Name]
+		if !known {
+			t.Errorf("--%s: this test gives it no value", flag.Name)
+			continue
+		}
+		line, environment := []string{"--" + flag.Name, value}, []string{variable(flag) + "=" + value}
+		if flag.IsBool() {
+			line = []string{"--" + flag.Name + "=" + value}
+		}
+		if flag.Name == "jwt-audience" || flag.Name == "jwt-issuer" { // not without a key
+			line, environment = append(line, "--jwt-secret", signingSecret), append(environment, "TIDINGS_JWT_SECRET="+signingSecret)
+		}
+		byFlag := mustParse(t, strings.Join(line, " ")).Config
+		byVariable := mustParse(t, "", environment...).Config
+		for way, config := range map[string]node.Config{"flag": byFlag, "variable": byVariable} {
+			if got := textOf(config, flag.Name); got != value {
+				t.Errorf("--%s by %s: the field holds %q, want %q", flag.Name, way, got, value)
+			}
+		}
+	}
+}
+
+func textOf(config node.Config, name string) string {
+	for _, flag := range settingsOf(config) {
+		if flag.Name == name {
+			return text(flag)
+		}
+	}
+	return ""
+}
+
+// The faults: each line is wrong in one way, and its message must hold each of the words.
+func TestFaults(t *testing.T) {
+	for line, words := range map[string][]string{
+		"--workers 0":                          {"--workers (TIDINGS_WORKERS)", `"0"`, "1 to 256"},
+		"--workers 257":                        {`"257"`, "1 to 256"},
+		"--workers many":                       {`"many"`, "whole number"},
+		"--push-interval 1ms":                  {"TIDINGS_PUSH_INTERVAL", `"1ms"`, "10ms to 10s"},
+		"--drain 13s":                          {"0s to 12s"},
+		"--drain 8":                            {`"8"`, "duration with its unit"},
+		"--log-level loud":                     {`"loud"`, "debug, info, warn or error"},
+		"--log-format xml":                     {`"xml"`, "text, json"},
+		"--introspection on":                   {"development, always, never"},
+		"--listen 127.0.0.1":                   {"HOST:PORT"},
+		"--listen 127.0.0.1:70000":             {"0 to 65535"},
+		"--listen 127.0.0.1:http":              {"0 to 65535"},
+		"--listen :8080":                       {"development mode", "loopback only", "--jwt-secret", "--jwt-public-key", "--jwks"},
+		"--listen 0.0.0.0:8080":                {`"0.0.0.0:8080"`, "loopback only"},
+		"--listen example.com:80":              {"loopback only"},
+		"--data=":                              {"TIDINGS_DATA", "folder"},
+		"--database mysql://h/n":               {"DATABASE_URL", "postgres://", "sqlite:FILE"},
+		"--database sqlite:":                   {"sqlite:FILE"},
+		"--database postgres:n":                {"postgres://"},
+		"--redis cache:6379":                   {"REDIS_URL", "redis+cluster://"},
+		"--redis redis://":                     {"redis://"},
+		"--node a/b":                           {"TIDINGS_NODE", `"a/b"`, "1 to 64"},
+		"--origins https://a/path":             {"TIDINGS_ORIGINS", `"https://a/path"`, "scheme://host"},
+		"--origins https://ok,*":               {`"*" is not an origin`},
+		"--feed-kinds SONG":                    {"TIDINGS_FEED_KINDS", `"SONG" is no kind`, "COMMENT"},
+		"--feed-kinds=,":                       {"at least one kind"},
+		"--notification-expiry SONG=2":         {"TIDINGS_NOTIFICATION_EXPIRY", `"SONG=2" is no category`, "LIKE"},
+		"--notification-expiry LIKE=8":         {`"LIKE=8": 1 to 7 or never`},
+		"--notification-expiry LIKE=0":         {`"LIKE=0": 1 to 7 or never`},
+		"--notification-expiry LIKE":           {`"LIKE": 1 to 7 or never`},
+		"--notification-expiry LIKE=1,LIKE=2":  {"LIKE is named twice"},
+		"--display-caps WEATHER=5":             {"TIDINGS_DISPLAY_CAPS", `"WEATHER=5" is no source`, "HOME_FEED"},
+		"--display-caps TOTAL":                 {`"TOTAL": 1 to 9999`},
+		"--display-caps TOTAL=0":               {`"TOTAL=0": 1 to 9999`},
+		"--display-caps TOTAL=9,TOTAL=8":       {"TOTAL is named twice"},
+		"--body-limit 1000":                    {"1024 to 16777216"},
+		"--big-followers 7 --huge-followers 6": {"--huge-followers", "at least --big-followers, 7"},
+		"--body-limit 2097152":                 {"--ingest-body-limit", "at least --body-limit, 2097152"},
+		"--jwt-secret short":                   {"TIDINGS_JWT_SECRET", "at least 32 bytes", "got 5"},
+		"--jwt-audience app":                   {"without a key", "--jwks"},
+		"--jwt-issuer id":                      {"without a key"},
+		"--jwks ftp://h/jwks":                  {"https://"},
+		"--jwks k --jwt-public-key p":          {"--jwks (TIDINGS_JWKS)", "only one key"},
+		"--lisen x":                            {"unknown flag --lisen", `did you mean "--listen"?`, "tidings --help"},
+		"--nothing-like-it":                    {"unknown flag --nothing-like-it"},
+		"--data":                               {"--data: a value is needed"},
+		"--data --workers 3":                   {"--data: a value is needed"},
+		"--both":                               {"--both is not a flag of tidings serve"},
+		"srve":                                 {"unexpected argument srve", `did you mean "serve"?`, "tidings --help"},
+		"serve now":                            {"unexpected argument now"},
+		"import":                               {`expected "<what> <file>"`, "tidings import --help"},
+		"import likes f":                       {`"likes" cannot be imported`, "follows, messages, posts and shows can"},
+		"import posts":                         {`expected "<file>"`, "tidings import --help"},
+		"import posts a --both":                {"--both is not a flag of tidings import posts"},
+		"import posts a --factor 5":            {"--factor is not a flag of tidings import posts"},
+		"import posts a --feed-kinds NEWS":     {"--feed-kinds", "NEWS"},
+		"import follows":                       {`expected "<file>"`},
+		"import follows a b":                   {"unexpected argument b"},
+		"import follows a --listen :1":         {"--listen is not a flag of tidings import follows"},
+		"import follows a --prefix a:":         {"--prefix", `"a:"`, "letters, digits"},
+		"import follows a --both=maybe":        {"--both", `"maybe"`, "true", "false"},
+	} {
+		_, err := parse(t, line)
+		if err == nil {
+			t.Errorf("%q was taken", line)
+			continue
+		}
+		if usage, ok := errors.AsType[*usageError](err); !ok || len(usage.faults) != 1 {
+			t.Errorf("%q: want one fault, got %v", line, err)
+		}
+		for _, word := range words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%q: the message lacks %q:\n%v", line, word, err)
+			}
+		}
+	}
+}
+
+func TestAllFaultsAtOnce(t *testing.T) {
+	_, err := parse(t, "--workers x --drain 1h", "TIDINGS_LISTEN=:1", "REDIS_URL=what", "TIDINGS_QUERY_TOKENS=5")
+	for _, flag := range []string{"--workers", "--drain", "--listen", "--redis", "--query-tokens"} {
+		if err == nil || !strings.Contains(err.Error(), "\n  "+flag+" (") {
+			t.Errorf("%s is not reported: %v", flag, err)
+		}
+	}
+	if !strings.HasPrefix(err.Error(), "5 faults:\n") || !strings.HasSuffix(err.Error(), "\ntidings --help lists every command and flag.") {
+		t.Errorf("the frame of the message: %v", err)
+	}
+}
+
+// A variable that only the server reads does not stop an import.
+func TestImport(t *testing.T) {
+	got := mustParse(t, "import follows f.csv --both --prefix u --database sqlite:x.db --quiet", "TIDINGS_LISTEN=:80", "TIDINGS_WORKERS=x", "TIDINGS_DATA=d")
+	if want := (ImportOptions{File: "f.csv", Both: true, Prefix: "u", Quiet: true}); got.Import != want {
+		t.Errorf("got %+v, want %+v", got.Import, want)
+	}
+	if got.Config.DatabaseURL() != "sqlite:x.db" || got.Config.Data != "d" {
+		t.Errorf("database %q, data %q", got.Config.DatabaseURL(), got.Config.Data)
+	}
+	if got := mustParse(t, "import follows -- --both"); got.Import.File != "--both" || got.Import.Both {
+		t.Errorf("a file after --: %+v", got.Import)
+	}
+	if got := mustParse(t, "import follows f --data d").Config.DatabaseURL(); got != "sqlite:d/tidings.db" {
+		t.Errorf("the database in the data folder is %q", got)
+	}
+}
+
+func TestDevelopmentAndIntrospection(t *testing.T) {
+	for _, c := range []struct {
+		line                 string
+		development, allowed bool
+	}{
+		{"", true, true},
+		{"--introspection never", true, false},
+		{"--listen [::1]:0", true, true},
+		{"--listen :8080 --jwt-secret " + signingSecret, false, false},
+		{"--listen :8080 --jwt-public-key k.pem --introspection always", false, true},
+		{"--listen example.com:443 --jwks k.json", false, false},
+	} {
+		got := mustParse(t, c.line).Config
+		if got.Development() != c.development || got.AllowIntrospection() != c.allowed {
+			t.Errorf("%q: development %t, introspection %t", c.line, got.Development(), got.AllowIntrospection())
+		}
+	}
+}
+
+// No password may come out: not at the start, not in a fault.
+func TestSecretsAreHidden(t *testing.T) {
+	const password = "s3cr/t@x"
+	for _, value := range []string{
+		"redis://user:" + password + "@cache:6379/0", "redis+cluster://:" + password + "@h1:1,h2:2", "rediss://h:1?password=" + password,
+		"h:1?token=" + password, "user:" + password + "@cache", "redis://u:" + password + "\n@h",
+	} {
+		config := node.Config{JWTSecret: password, Redis: value, Database: value, JWKS: value}
+		shown := fmt.Sprint(Masked(config))
+		for _, flag := range settingsOf(config) {
+			shown += fmt.Sprint(checkSetting(flag, config))
+		}
+		if strings.Contains(shown, "s3cr") || strings.Contains(shown, "t@x") {
+			t.Errorf("%q comes out: %s", value, shown)
+		}
+		if !strings.Contains(shown, hidden) {
+			t.Errorf("%q: nothing is hidden in %s", value, shown)
+		}
+	}
+	masked := fmt.Sprint(Masked(node.Config{Listen: "127.0.0.1:1", Redis: "redis://u:p@cache:6379/0"}))
+	if !strings.Contains(masked, "listen=127.0.0.1:1") || !strings.Contains(masked, "redis=redis://u:***@cache:6379/0") {
+		t.Errorf("what is no secret is not shown: %s", masked)
+	}
+}
+
+func TestNodeNames(t *testing.T) {
+	first, second := node.NodeName(1), node.NodeName(2)
+	if first == second || node.CheckNode(node.Config{Node: first}) != "" {
+		t.Errorf("the nodes %q and %q", first, second)
+	}
+}

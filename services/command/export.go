@@ -1,0 +1,89 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tidings/services"
+	"tidings/services/store"
+)
+
+// runExport does what "tidings export" asks for: the lines go to out or into a file, and what went wrong is the error.
+func runExport(ctx context.Context, command Command, out io.Writer) (err error) {
+	if file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:"); ofSQLite {
+		// Opening it would make an empty one.
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return services.Errorf(services.NotFound, "there is no database %s: see --data and --database", services.Quote(file))
+		}
+	}
+	db, err := store.Open(ctx, store.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	key := command.Export.User
+	numbers, err := db.UserNumbers(ctx, []string{key})
+	if err != nil {
+		return err
+	}
+	user, known := numbers[key]
+	if !known {
+		return services.Errorf(services.NotFound, "there is no user %s", services.Quote(key))
+	}
+	write := func(out io.Writer) error {
+		buffered := bufio.NewWriterSize(out, 64<<10)
+		err := db.Export(ctx, user, func(line []byte) error {
+			_, err := buffered.Write(line)
+			return err
+		})
+		if err == nil {
+			err = buffered.Flush()
+		}
+		return err
+	}
+	if command.Export.Out == "" {
+		if err := write(out); err != nil {
+			return fmt.Errorf("the export broke off: %w", err)
+		}
+		return nil
+	}
+	return writeWhole(command.Export.Out, write)
+}
+
+// writeWhole writes a file that is there, under its name, when it is whole and on disk, and not before: what had the name
+// stays until then. It is for its owner alone.
+func writeWhole(path string, write func(io.Writer) error) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return services.Errorf(services.Invalid, "--out %s: it is there and no file", path)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-*")
+	if err != nil {
+		return fmt.Errorf("--out %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name()) // or it was never there under this name
+		}
+	}()
+	err = write(file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if fault := file.Close(); err == nil {
+		err = fault
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("--out %s: nothing was kept: %w", path, err)
+	}
+	return nil
+}

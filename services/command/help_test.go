@@ -1,0 +1,112 @@
+package command
+
+import (
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"tidings/services/node"
+)
+
+func helpOf(t *testing.T, line string) string {
+	t.Helper()
+	var out strings.Builder
+	if _, err := ParseArgs(strings.Fields(line), environmentOf(nil), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// The tags are the documentation: they must be whole, and right.
+func TestEverySettingIsDocumented(t *testing.T) {
+	help := map[string]string{"serve": helpOf(t, "--help"), "import": helpOf(t, "import --help"), "export": helpOf(t, "export --help")}
+	if fields, tagged := reflect.TypeFor[node.Config]().NumField(), len(settingsOf(node.Config{})); fields != tagged {
+		t.Errorf("Config has %d fields and %d settings", fields, tagged)
+	}
+	k := newParser(&grammar{}, nil)
+	names, groups := map[string]bool{}, map[string]bool{}
+	for _, flag := range k.Model.Flags[1:] { // the first is --help
+		if env := variable(flag); names[flag.Name] || env != "" && names[env] {
+			t.Errorf("--%s: its flag or variable has two settings", flag.Name)
+		}
+		names[flag.Name], names[variable(flag)] = true, true
+		groups[flag.Group.Title] = true
+		if flag.Help == "" || flag.PlaceHolder == "" && !flag.IsBool() {
+			t.Errorf("--%s: help %q, placeholder %q", flag.Name, flag.Help, flag.PlaceHolder)
+		}
+		for command, text := range help {
+			taken := takes(command, flag) || command == "import" && (takes("import follows", flag) || takes("import shows", flag))
+			if listed := strings.Contains(text, "  "+flag.String()+" ") || strings.Contains(text, "  "+flag.String()+"\n"); taken != listed {
+				t.Errorf("--%s: in the help of %s is %t", flag.Name, command, !taken)
+			}
+		}
+		if !strings.Contains(help["serve"], variable(flag)+"]") {
+			t.Errorf("%s is not in the help", variable(flag))
+		}
+		if flag.HasDefault {
+			if err := read(flag.Default, flag.Target); err != nil {
+				t.Errorf("the default of --%s: %v", flag.Name, err)
+			}
+		}
+		if flag.Target.CanInt() && flag.Name != "log-level" && limit(flag, flag.Tag.Get("min")) >= limit(flag, flag.Tag.Get("max")) {
+			t.Errorf("--%s: no value lies between %s and %s", flag.Name, flag.Tag.Get("min"), flag.Tag.Get("max"))
+		}
+	}
+	for name := range node.Checks {
+		if !names[name] {
+			t.Errorf("there is a check for --%s, which is no setting", name)
+		}
+	}
+	for title := range groups {
+		if !strings.Contains(help["serve"]+help["import"]+help["export"], "\n"+title+"\n") {
+			t.Errorf("the group %q is not in the help", title)
+		}
+	}
+}
+
+// The variables that are not made of their flag's name keep the names that hosts give them.
+func TestVariablesOfTheEnvironment(t *testing.T) {
+	got := map[string]string{}
+	for _, flag := range settingsOf(node.Config{}) {
+		got[flag.Name] = variable(flag)
+	}
+	for name, want := range map[string]string{"database": "DATABASE_URL", "redis": "REDIS_URL", "jwt-secret": "TIDINGS_JWT_SECRET", "notification-expiry": "TIDINGS_NOTIFICATION_EXPIRY"} {
+		if got[name] != want {
+			t.Errorf("--%s: the variable is %q, want %q", name, got[name], want)
+		}
+	}
+}
+
+func TestHelpAndVersionArePrinted(t *testing.T) {
+	for line, words := range map[string][]string{
+		"--help":         {"Usage:", "Examples:", "import <what> <file>", "--listen=HOST:PORT", "[default 100ms; 10ms to 10s; TIDINGS_PUSH_INTERVAL]"},
+		"export --help":  {"tidings export <user> [flags]", "--out=FILE", "--database=URL", "the exit code is 1"},
+		"import --help":  {"tidings import <what> <file> [flags]", "--both", "FILE.bad", "exit code is 1", "follows, messages, posts or shows", "Nobody is notified", "--feed-kinds"},
+		"help import":    {"--prefix=TEXT"},
+		"--version":      {"tidings ", "go1."},
+		"--help --bogus": {"Usage:"},
+	} {
+		var out strings.Builder
+		if _, err := ParseArgs(strings.Fields(line), environmentOf(nil), &out); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		for _, word := range words {
+			if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), word) {
+				t.Errorf("%q does not print %q", line, word)
+			}
+		}
+		for row := range strings.Lines(out.String()) {
+			if len(row) > 121 {
+				t.Errorf("%q prints a line of %d letters: %s", line, len(row), row)
+			}
+		}
+	}
+	if _, err := ParseArgs([]string{"--help"}, environmentOf(nil), brokenWriter{}); err == nil {
+		t.Error("help that could not be printed is no error")
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -1,0 +1,106 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/jobs"
+	"tidings/services/live"
+	"tidings/services/node"
+	"tidings/services/social"
+	"tidings/services/store"
+)
+
+// runImport does what "tidings import" asks for. It tells everything to out and answers the exit code: 1 when it
+// failed, or when lines were bad.
+func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer) (exit int) {
+	tell := func(err error) int {
+		_, _ = fmt.Fprintf(out, "tidings: %v\n", err)
+		return 1
+	}
+	if err := os.MkdirAll(command.Config.Data, 0o700); err != nil && command.Config.Database == "" {
+		return tell(fmt.Errorf("the data folder: %w", err))
+	}
+	db, err := store.Open(ctx, store.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	if err != nil {
+		return tell(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			exit = tell(err)
+		}
+	}()
+	// A second Ctrl-C ends the process at once: nobody can call a read of the standard input off.
+	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
+	file, _ := out.(*os.File)
+	opts := social.ImportOptions{
+		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,
+		Input: in, Out: out, Terminal: isTerminal(file),
+	}
+	report, err := importFile(ctx, db, command, opts)
+	if report.Lines > 0 || err == nil {
+		_, _ = fmt.Fprintln(out, report)
+	}
+	if err != nil {
+		return tell(err)
+	}
+	if report.Bad > 0 {
+		return 1
+	}
+	return 0
+}
+
+// importFile does what the command says to the file.
+func importFile(ctx context.Context, db *store.Store, command Command, opts social.ImportOptions) (report social.ImportReport, err error) {
+	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
+	refill := func(err error) error {
+		// Feeds that stand in a Redis of their own do not know of what is new.
+		thresholds, set, failed := db.ActivityThresholds(ctx)
+		if failed != nil || !set {
+			thresholds.DormantAfter = command.Config.ActiveFor
+		}
+		active := thresholds.DormantSince(services.SystemClock{}.Now())
+		_, queued := fanout.QueueRefills(context.WithoutCancel(ctx), db, active)
+		return errors.Join(err, queued)
+	}
+	switch command.Name {
+	case "import messages":
+		return social.ImportMessages(ctx, db, ids, command.Config.SiteMessageTypes, opts)
+	case "import posts":
+		kinds, _ := node.FeedKinds(command.Config.FeedKinds) // checked with the settings
+		report, err = social.ImportPosts(ctx, db, ids, kinds, opts)
+		if report.New > 0 || report.ResumedAfter > 0 {
+			err = refill(err)
+		}
+		return report, err
+	case "import shows":
+		if command.Import.Factor == 0 {
+			return social.ImportShows(ctx, db, ids, opts)
+		}
+		// Nothing but facts and jobs is written here: nodes that run on the same database carry them.
+		carrying := fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{Store: db}), Store: db, Clock: services.SystemClock{}, IDs: ids})
+		service := live.New(live.Config{Store: db, Fanout: carrying, IDs: ids, Clock: services.SystemClock{}})
+		return social.ReplayShows(ctx, db, service, command.Import.Factor, opts)
+	}
+	report, err = social.ImportFollows(ctx, db, ids, opts)
+	if report.New > 0 || report.ResumedAfter > 0 {
+		err = errors.Join(refill(err), fanout.QueueModes(context.WithoutCancel(ctx), db))
+	}
+	return report, err
+}
+
+// isTerminal says whether a bar can be drawn: on a character device, which may also be /dev/null, where it does no harm.
+func isTerminal(file *os.File) bool {
+	if file == nil {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

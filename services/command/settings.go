@@ -1,0 +1,172 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tidings/services"
+	"tidings/services/node"
+)
+
+// Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden.
+func Masked(c node.Config) []slog.Attr {
+	var attrs []slog.Attr
+	for _, flag := range settingsOf(c) {
+		attrs = append(attrs, slog.String(flag.Name, shown(flag, text(flag))))
+	}
+	return attrs
+}
+
+// settingsOf lists the settings of the server as flags that hold the values of c.
+func settingsOf(c node.Config) []*kong.Flag {
+	return slices.DeleteFunc(newParser(&grammar{Command: Command{Config: c}}, nil).Model.Flags, func(flag *kong.Flag) bool { return variable(flag) == "" })
+}
+
+// variable is the environment variable of a flag, "" without one.
+func variable(flag *kong.Flag) string {
+	if flag.Name == "help" || !takes("serve", flag) {
+		return ""
+	}
+	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
+}
+
+// takes says whether a command has the flag.
+func takes(command string, flag *kong.Flag) bool {
+	return slices.ContainsFunc(strings.Split(cmp.Or(flag.Tag.Get("for"), "serve"), ","), func(name string) bool {
+		return command == name || strings.HasPrefix(command, name+" ")
+	})
+}
+
+// reader decodes values for kong. What cannot be read is kept here and is no error yet, so that all faults of a command line
+// are reported at once.
+type reader map[*kong.Value]string
+
+// Decode reads the next value of the command line into target.
+func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+		return fmt.Errorf("a value is needed: %s", ctx.Value.Flag)
+	}
+	if read(text, target) != nil {
+		r[ctx.Value] = text
+	}
+	return nil
+}
+
+// PlaceHolder is the form of a flag's value in the help.
+func (reader) PlaceHolder(flag *kong.Flag) string { return flag.PlaceHolder }
+
+// readableTypes are the types that a reader decodes. kong itself reads switches.
+var readableTypes = []reflect.Type{
+	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
+}
+
+// read sets target, of one of readableTypes, to what the text says.
+func read(text string, target reflect.Value) (err error) {
+	switch field := target.Addr().Interface().(type) {
+	case *string:
+		*field = text
+	case *[]string:
+		*field = nil
+		for item := range strings.SplitSeq(text, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*field = append(*field, item)
+			}
+		}
+	case *int:
+		*field, err = strconv.Atoi(text)
+	case *time.Duration:
+		*field, err = time.ParseDuration(text)
+	case *slog.Level:
+		err = field.UnmarshalText([]byte(text))
+	}
+	return err
+}
+
+// text is a flag's value as it could be given.
+func text(flag *kong.Flag) string {
+	switch value := flag.Target.Interface().(type) {
+	case []string:
+		return strings.Join(value, ",")
+	case slog.Level:
+		return strings.ToLower(value.String())
+	default:
+		return fmt.Sprint(value)
+	}
+}
+
+const hidden = "***"
+
+var (
+	urlPassword   = regexp.MustCompile(`(?s)(://[^:@/]*:).*@`)
+	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
+)
+
+// shown is a flag's value as it may be printed. An address in which no scheme can be seen is hidden wholly: it may hold
+// its password anywhere.
+func shown(flag *kong.Flag, text string) string {
+	secret := flag.Tag.Get("secret")
+	switch {
+	case text == "" || secret == "":
+		return text
+	case secret == "all" || strings.ContainsAny(text, "@=") && !strings.Contains(text, "://"):
+		return hidden
+	}
+	return queryPassword.ReplaceAllString(urlPassword.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}"+hidden)
+}
+
+func fault(flag *kong.Flag, text, format string, args ...any) error {
+	name := "--" + flag.Name
+	if env := variable(flag); env != "" {
+		name += " (" + env + ")"
+	}
+	return fmt.Errorf("%s is %s: %s", name, services.Quote(shown(flag, text)), fmt.Sprintf(format, args...))
+}
+
+// unreadable is the fault of a text that its type does not allow.
+func unreadable(flag *kong.Flag, text string) error {
+	form := "a whole number"
+	switch flag.Target.Interface().(type) {
+	case slog.Level:
+		return fault(flag, text, "debug, info, warn or error is allowed")
+	case time.Duration:
+		form = "a duration with its unit (300ms, 5s, 720h)"
+	}
+	return fault(flag, text, "%s from %s to %s is allowed", form, flag.Tag.Get("min"), flag.Tag.Get("max"))
+}
+
+// checkSetting returns the fault of a value that was read: outside its bounds or its list of words, or not what its own check asks for.
+func checkSetting(flag *kong.Flag, c node.Config) error {
+	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
+		if value := flag.Target.Int(); value < limit(flag, least) || value > limit(flag, most) {
+			return fault(flag, text(flag), "%s to %s is allowed", least, most)
+		}
+	}
+	if words := strings.Fields(flag.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, text(flag)) {
+		return fault(flag, text(flag), "one of these is allowed: %s", strings.Join(words, ", "))
+	}
+	if special := node.Checks[flag.Name]; special != nil {
+		if reason := special(c); reason != "" {
+			return fault(flag, text(flag), "%s", reason)
+		}
+	}
+	return nil
+}
+
+// limit reads a bound of the tags, which are right or the tests fail.
+func limit(flag *kong.Flag, text string) int64 {
+	bound := reflect.New(flag.Target.Type()).Elem()
+	if err := read(text, bound); err != nil {
+		panic(err)
+	}
+	return bound.Int()
+}

@@ -1,0 +1,228 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidings/services"
+	"tidings/services/badge"
+	"tidings/services/ratelimit"
+	"tidings/transport"
+)
+
+// keyFlag names the setting that holds the key for tokens.
+func (c Config) keyFlag() string {
+	switch {
+	case c.JWTSecret != "":
+		return "--jwt-secret (TIDINGS_JWT_SECRET)"
+	case c.JWTPublicKey != "":
+		return "--jwt-public-key (TIDINGS_JWT_PUBLIC_KEY)"
+	}
+	return "--jwks (TIDINGS_JWKS)"
+}
+
+const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
+
+// Checks holds what a setting asks for beyond bounds: each answers why the value cannot be, or "".
+var Checks = map[string]func(c Config) string{
+	"listen":             func(c Config) string { return c.checkAddress(c.Listen) },
+	"operations-listen":  checkOperations,
+	"data":               func(c Config) string { return when(c.Data == "", "the name of a folder is needed") },
+	"database":           checkDatabase,
+	"redis":              checkRedis,
+	"node":               CheckNode,
+	"origins":            checkOrigins,
+	"site-message-types": checkMessageTypes,
+	"display-caps": func(c Config) string {
+		_, reason := displayCaps(c.DisplayCaps)
+		return reason
+	},
+	"rate-limits": func(c Config) string {
+		_, reason := ratelimit.Parse(c.RateLimits)
+		return reason
+	},
+	"trusted-proxies": func(c Config) string {
+		_, wrong := transport.ParseProxies(c.TrustedProxies)
+		return when(wrong != "", services.Quote(wrong)+" is not an address or a network: 10.0.0.1 or 10.0.0.0/8 is needed")
+	},
+	"feed-kinds": func(c Config) string {
+		_, reason := FeedKinds(c.FeedKinds)
+		return reason
+	},
+	"notification-expiry": func(c Config) string {
+		_, reason := notificationExpiry(c.NotifyFor)
+		return reason
+	},
+	"badge-expiry": func(c Config) string {
+		_, reason := services.ParseSourceExpiry(c.BadgeExpiry)
+		return reason
+	},
+	"ingest-body-limit": func(c Config) string {
+		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("at least --body-limit, %d, is needed", c.BodyLimit))
+	},
+	"huge-followers": func(c Config) string {
+		return when(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("at least --big-followers, %d, is needed", c.BigFollowers))
+	},
+	"jwt-secret": func(c Config) string {
+		return when(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
+	},
+	"jwt-public-key": func(c Config) string {
+		return when(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set")
+	},
+	"jwks": checkJWKS,
+	"jwt-audience": func(c Config) string {
+		return when(c.JWTAudience != "" && c.Development(), "without a key no token is looked at; "+keyNeeded)
+	},
+	"jwt-issuer": func(c Config) string {
+		return when(c.JWTIssuer != "" && c.Development(), "without a key no token is looked at; "+keyNeeded)
+	},
+}
+
+func when(fault bool, reason string) string {
+	if fault {
+		return reason
+	}
+	return ""
+}
+
+func checkOperations(c Config) string {
+	switch {
+	case c.Operations == "":
+		return ""
+	case c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
+		return "another address than that of --listen is needed"
+	}
+	return c.checkAddress(c.Operations)
+}
+
+// checkAddress looks at where a listener is to serve.
+func (c Config) checkAddress(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "HOST:PORT is needed, like 127.0.0.1:8080"
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(number, 10) != port {
+		return "the port is a number from 0 to 65535"
+	}
+	address := net.ParseIP(host)
+	if c.Development() && host != "localhost" && (address == nil || !address.IsLoopback()) {
+		return "without a key for tokens the server is in development mode, which serves loopback only (127.0.0.1, ::1, localhost); " + keyNeeded
+	}
+	return ""
+}
+
+func checkDatabase(c Config) string {
+	scheme, rest, found := strings.Cut(c.Database, ":")
+	known := scheme == "sqlite" && rest != "" || (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//")
+	return when(c.Database != "" && !(found && known), "postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE is needed")
+}
+
+func checkRedis(c Config) string {
+	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "redis+cluster"} {
+		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {
+			return ""
+		}
+	}
+	known := slices.Contains([]string{"", "auto", "private", "embedded"}, c.Redis)
+	return when(!known, "auto, private, embedded or an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// is needed")
+}
+
+func CheckNode(c Config) string {
+	return when(c.Node != "" && services.CheckUserKey(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
+}
+
+func checkJWKS(c Config) string {
+	if c.JWKS != "" && (c.JWTSecret != "" || c.JWTPublicKey != "") {
+		return "only one key for tokens is allowed, and --jwt-secret or --jwt-public-key is set"
+	}
+	scheme, _, address := strings.Cut(c.JWKS, "://")
+	return when(address && scheme != "https" && scheme != "http", "a file or an address with http:// or https:// is needed")
+}
+
+func checkOrigins(c Config) string {
+	for _, origin := range c.Origins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
+			return services.Quote(origin) + " is not an origin: scheme://host or scheme://host:port is needed"
+		}
+	}
+	return ""
+}
+
+// displayCaps reads SOURCE=CAP items, or answers why they cannot be.
+func displayCaps(items []string) (caps badge.Caps, reason string) {
+	caps = badge.Caps{}
+	for _, item := range items {
+		name, text, _ := strings.Cut(item, "=")
+		source := services.Source(name)
+		if source != badge.CapTotal && !slices.Contains(services.Sources, source) {
+			return nil, fmt.Sprintf("%s is no source: %s or one of %v is needed, then = and the cap", services.Quote(item), badge.CapTotal, services.Sources)
+		}
+		limit, err := strconv.Atoi(text)
+		if err != nil || limit < 1 || limit > 9999 {
+			return nil, fmt.Sprintf("%s: 1 to 9999 is allowed after the =", services.Quote(item))
+		}
+		if _, twice := caps[source]; twice {
+			return nil, fmt.Sprintf("%s is named twice", source)
+		}
+		caps[source] = limit
+	}
+	return caps, ""
+}
+
+// FeedKinds reads the kinds of posts that enter home feeds, or answers why they cannot be.
+func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
+	for _, item := range items {
+		kind := services.PostKind(item)
+		if !slices.Contains(services.PostKinds, kind) {
+			return nil, fmt.Sprintf("%s is no kind of posts: one of %v is needed", services.Quote(item), services.PostKinds)
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, when(len(kinds) == 0, "at least one kind is needed")
+}
+
+// notificationExpiry reads CATEGORY=DAYS items, or answers why they cannot be.
+func notificationExpiry(items []string) (expiry services.Expiry, reason string) {
+	expiry = services.Expiry{}
+	for _, item := range items {
+		name, text, _ := strings.Cut(item, "=")
+		category := services.Category(name)
+		if !slices.Contains(services.Categories, category) {
+			return nil, fmt.Sprintf("%s is no category: one of %v is needed, then = and the days", services.Quote(item), services.Categories)
+		}
+		days, reason := services.ParseExpiryDays(item, text)
+		if reason != "" {
+			return nil, reason
+		}
+		if _, twice := expiry[category]; twice {
+			return nil, fmt.Sprintf("%s is named twice", category)
+		}
+		expiry[category] = days
+	}
+	return expiry, ""
+}
+
+// messageType is the form of a type of site messages: it is a field of every badge document.
+var messageType = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+
+func checkMessageTypes(c Config) string {
+	const most = 8
+	if n := len(c.SiteMessageTypes); n == 0 || n > most {
+		return fmt.Sprintf("1 to %d types are allowed, got %d", most, n)
+	}
+	for i, kind := range c.SiteMessageTypes {
+		if !messageType.MatchString(kind) {
+			return services.Quote(kind) + " is not a type: 1 to 32 of a-z, 0-9, '_' and '-' are allowed"
+		}
+		if slices.Contains(c.SiteMessageTypes[:i], kind) {
+			return services.Quote(kind) + " is named twice"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,334 @@
+// Package node is a whole server: its settings, the wiring of all parts, run and drain, readiness, metrics.
+//
+// A node shares SQL and Redis with the other nodes and can be killed at any moment: what it answered is on disk.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/resolvers"
+	"tidings/services"
+	"tidings/services/badge"
+	"tidings/services/chat"
+	"tidings/services/fanout"
+	"tidings/services/feed"
+	"tidings/services/jobs"
+	"tidings/services/live"
+	"tidings/services/mirror"
+	"tidings/services/notice"
+	"tidings/services/notify"
+	"tidings/services/push"
+	"tidings/services/ratelimit"
+	"tidings/services/rdb"
+	"tidings/services/social"
+	"tidings/services/store"
+	"tidings/services/views"
+	"tidings/transport"
+	"tidings/web"
+)
+
+// Server is every part of a running node.
+type Server struct {
+	Config  Config
+	Log     *slog.Logger
+	clock   services.Clock
+	Store   *store.Store
+	Redis   *rdb.Client
+	Memory  *mirror.Memories
+	Jobs    *jobs.Engine
+	Fanout  *fanout.Fanout
+	audit   *fanout.Audit
+	cleaner *fanout.Cleaner
+	Badge   *badge.Service
+	Live    *live.Service
+	Hub     *push.Hub
+	Limiter *ratelimit.Limiter
+	sockets *transport.Sockets
+	HTTP    *http.Server // for everybody
+
+	operations  *http.Server // for operators; not started without a listener
+	Connections *transport.Connections
+	Ready       readiness
+}
+
+// Serve runs a node until ctx ends, and then drains it.
+func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) error {
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return fmt.Errorf("--data %s: the folder cannot be made: %w", cfg.Data, err)
+	}
+	at, err := listen(cfg)
+	if err != nil {
+		return err
+	}
+	defer at.close() // closed by http.Server by then, except when the start failed
+	s, err := NewServer(ctx, cfg, services.SystemClock{}, log)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "Tidings serves "+at.text(cfg.Development()))
+	if cfg.Development() {
+		log.Warn("development mode: tokens like dev:alice are taken, and only loopback is served; configure a key for production")
+	}
+	return s.runUntilGone(ctx, at)
+}
+
+// goneWithin is how long after SIGTERM the process ends whatever it waits for still. What was acknowledged is on disk by then,
+// and what it holds is freed by the others, or by the next start.
+const goneWithin = 14 * time.Second
+
+// runUntilGone is run, but for a drain that does not come to its end: a job or a request that an engine holds up.
+func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(goneWithin, end) })()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, at) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-over.Done():
+	}
+	s.Log.Warn("the drain has taken too long: what is under way is cut off", "after", goneWithin)
+	closed := make(chan error, 1)
+	go func() { closed <- s.Redis.Close() }() // a private server is not to be left behind
+	select {
+	case <-closed:
+	case <-time.After(goneWithin / 50):
+	}
+	return nil
+}
+
+// NewServer opens the engines and wires the parts. What was opened is closed again when a later part fails. changes are for
+// tests, which want of a few followers what takes thousands.
+func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *Server, err error) {
+	s = &Server{Config: cfg, Log: log, clock: clock}
+	// Keys come first: one that cannot be read leaves no database behind.
+	identity, err := transport.NewIdentity(ctx, transport.IdentityConfig{
+		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
+		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.keyFlag(), err)
+	}
+	if s.Store, err = store.Open(ctx, store.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
+		return nil, err
+	}
+	ages, _ := services.ParseSourceExpiry(cfg.BadgeExpiry) // checked with the settings
+	s.Redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Late: true, Node: cfg.Node, DataDir: cfg.Data, MessageTypes: cfg.SiteMessageTypes, Expiry: ages, Clock: s.clock, Log: log})
+	if err != nil {
+		return nil, errors.Join(err, s.Store.Close())
+	}
+	s.Ready.refuses = s.Store.RefusesWrites
+	s.Ready.remark = func() string {
+		if s.Redis.RefusesWrites() {
+			return "Redis refuses writes: counts and feeds are read from SQL, and counts are STALE\n"
+		}
+		return ""
+	}
+	root := s.wire(changes)
+	if err = s.Fanout.BeginActivity(ctx); err == nil && cfg.Development() {
+		_, err = root.Social.Make(ctx, web.People)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Redis.Close(), s.Store.Close())
+	}
+	s.Ready.knows = s.Memory.Shows.Loaded
+	s.Ready.ahead = s.Fanout.ClockAhead
+	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
+	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
+	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.Redis, Clock: s.clock, Log: log})
+	s.sockets = transport.NewSockets(transport.SocketConfig{
+		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
+		Identity: identity, Ready: s.Memory.Shows.Loaded, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
+		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline,
+		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
+	})
+	graphql := transport.Handler(transport.Config{
+		Schema: resolvers.Hot(graph.NewExecutableSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
+		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
+		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: resolvers.Around(root.Sources),
+		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
+		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,
+		Shape: transport.Shape{
+			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
+		},
+		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, QueryCacheBytes: int64(cfg.QueryCache), AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
+	})
+	s.Connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
+	s.HTTP, s.operations = s.httpServer(s.routes(graphql, cfg.Development())), s.httpServer(s.routes(graphql, true))
+	return s, nil
+}
+
+// wire makes the services, from the bottom up.
+func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
+	caps, _ := displayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
+	expiry, _ := notificationExpiry(s.Config.NotifyFor)
+	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
+	kinds, _ := FeedKinds(s.Config.FeedKinds)
+	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
+	sessions := live.SessionLives * s.Config.BoardSessionFor // how long one lives at most
+	s.Memory = mirror.New(mirror.Config{
+		Facts: s.Store, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
+		ShowHistory: sessions + time.Hour, // clocks differ
+	})
+	s.Jobs = jobs.New(jobs.Config{Store: s.Store, Clock: s.clock, Log: s.Log})
+	carrying := fanout.Config{
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Announcements: s.Memory.Announcements, ShowMemory: s.Memory.Shows, Clock: s.clock, IDs: ids, Log: s.Log, ActiveFor: s.Config.ActiveFor,
+		IdleAfter: s.Config.IdleAfter, Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers}, MuteMentions: s.Config.MuteMentions, Expiry: ages,
+		Shows: services.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest}, KeepBoards: sessions,
+	}
+	for _, change := range changes {
+		change(&carrying)
+	}
+	s.Fanout = fanout.New(carrying)
+	s.audit, s.cleaner = s.Fanout.Audit(s.Config.AuditEvery), s.Fanout.Cleaner(s.Config.CleanEvery)
+	s.Badge = badge.New(badge.Config{
+		Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Announcements: s.Memory.Announcements, Pulled: s.Memory.Pulled, Conversations: s.Memory.Conversations, Shows: s.Memory.Shows, Clock: s.clock, Log: s.Log, Caps: caps,
+		Expiry: expiry,
+	})
+	s.Hub = push.New(push.Config{
+		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
+		Learned: s.Memory.Log.Learned, Raise: s.Badge.Raise, Held: s.Badge.Holds,
+		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
+	})
+	s.Memory.Log.OnShared(s.Hub.HintShared)
+	s.Memory.Log.OnMoved(s.Hub.HintSharedOf)
+	s.Store.OnLog(func() {
+		s.Memory.Log.Wake() // a job's change is nobody's own
+		s.Redis.HintLog()
+	})
+	s.Live = live.New(live.Config{
+		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Shows: s.Memory.Shows, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
+	})
+	return &resolvers.Resolver{
+		Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Memory.Shows},
+		Social: social.New(social.Config{
+			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, MaxFollowees: s.Config.MaxFollowees,
+			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides,
+		}),
+		Feed: feed.New(feed.Config{
+			Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
+		}),
+		Notice:   notice.New(notice.Config{Store: s.Store, Redis: s.Redis, Announcements: s.Memory.Announcements, Fanout: s.Fanout, IDs: ids, Clock: s.clock}),
+		Messages: notify.NewMessages(notify.MessagesConfig{Store: s.Store, Fanout: s.Fanout, IDs: ids, Types: s.Config.SiteMessageTypes}),
+		Views:    views.New(views.Config{Store: s.Store, Redis: s.Redis, Fanout: s.Fanout, Log: s.Log}),
+		Chat: chat.New(chat.Config{
+			Store: s.Store, Conversations: s.Memory.Conversations, Fanout: s.Fanout, Clock: s.clock, MaxGroup: s.Config.MaxGroup,
+			MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
+		}),
+		Badge: s.Badge, Notify: notify.New(notify.Config{Store: s.Store, Fanout: s.Fanout, IDs: ids, Expiry: expiry}), Fanout: s.Fanout, Hub: s.Hub, Queue: s.Store, Clock: s.clock, Log: s.Log,
+	}
+}
+
+// deviceGone ends what a device had open once its last socket is closed.
+func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
+	return func(viewer services.Viewer) {
+		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)
+		defer cancel()
+		number, known, err := root.Social.Known(ctx, viewer.Key)
+		if err == nil && known {
+			err = root.Chat.DeviceGone(ctx, number, viewer.Device)
+		}
+		if err != nil {
+			s.Log.Warn("a device that is gone stays inside its conversations until its lease ends", "error", err)
+		}
+	}
+}
+
+// leave forgets users who are watched here no longer: in this node's memory and in Redis.
+func (s *Server) leave(ctx context.Context, users []services.UserNumber) error {
+	s.Memory.Log.Unfollow(users)
+	return s.Redis.Leave(ctx, users)
+}
+
+// Run serves until ctx ends or a part fails for good, and drains in this order: what brings new work first, what
+// finishes work next, the engines last.
+//
+//	not ready; workers stop claiming and finish what they hold; subscriptions are refused and sockets closed with 1012,
+//	spread over the drain time; HTTP requests on both listeners end; the hub takes this node out of Redis; SQL is flushed and closed; Redis,
+//	with the private server, is last.
+func (s *Server) Run(ctx context.Context, at Listeners) error {
+	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorkers()
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	failed := s.serveAt(at)
+	heart := s.Jobs.Heartbeat()
+	if err := heart.Begin(ctx); err != nil {
+		s.Log.Warn("jobs of the process before may wait until their leases end", "error", err)
+	}
+	working := Start(workers, s.workerLoops()...)
+	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Fanout.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints)
+	s.Ready.Set(true)
+	var failure error
+	select {
+	case <-ctx.Done():
+		s.Log.Info("draining", "sockets", s.sockets.Stats().Open)
+	case failure = <-failed:
+	}
+	s.Ready.Set(false)
+	stopWorkers()
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.Config.Drain+4*time.Second, goneWithin-time.Second))
+	defer cancel()
+	s.sockets.Drain(deadline, s.Config.Drain)
+	s.Hub.Drain()
+	if err := s.shutdown(deadline); err != nil {
+		s.Log.Warn("requests were cut off", "error", err)
+	}
+	<-working
+	stopLoops()
+	<-looping
+	failure = errors.Join(failure, s.Store.Close(), s.Redis.Close())
+	s.Log.Info("gone")
+	return failure
+}
+
+func (s *Server) workerLoops() []func(context.Context) error {
+	var loops []func(context.Context) error
+	for _, worker := range s.Jobs.Workers(s.Config.Workers) {
+		loops = append(loops, worker.Run)
+	}
+	return loops
+}
+
+func (s *Server) runHints(ctx context.Context) error {
+	return s.Redis.RunHints(ctx, rdb.HintReceiver{
+		Documents: func(hints []rdb.Hint) {
+			for _, hint := range hints {
+				s.Hub.Hint(hint.User, hint.N)
+			}
+		},
+		Log: s.Memory.Log.Wake,
+		Resync: func() {
+			s.Hub.HintAll()
+			s.Memory.Log.Wake()
+		},
+	})
+}
+
+// Start runs loops that end with ctx; the channel is closed when all have.
+func Start(ctx context.Context, loops ...func(context.Context) error) <-chan struct{} {
+	done := make(chan struct{})
+	var group errgroup.Group
+	for _, loop := range loops {
+		group.Go(func() error { return loop(ctx) })
+	}
+	go func() {
+		_ = group.Wait() // loops end with their context and log their own failures
+		close(done)
+	}()
+	return done
+}

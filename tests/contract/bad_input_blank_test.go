@@ -1,0 +1,89 @@
+package contract
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+)
+
+// blank is a text of nothing but white space, that of other alphabets too.
+const blank = " \t\n\u00a0\u2003\u3000"
+
+// worded is an input with a text that may not be empty.
+type worded struct {
+	does   string // the mutation, and the event of an ingest
+	as     string // who does it; "" is the host application, as nobody
+	field  string
+	fields map[string]any // the others
+}
+
+// wordeds are all of them, each one good but for its text.
+func (c *crowd) wordeds() []worded {
+	var made struct {
+		Conversation struct{ Conversation struct{ ID string } }
+		Show         struct{ Show struct{ ID string } }
+	}
+	planned := c.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	c.Must("bob", `mutation($p:Time!){
+		conversation:createConversation(input:{kind:GROUP,memberIds:["user:alice"]}){conversation{id}}
+		show:scheduleShow(input:{title:"t",plannedAt:$p}){show{id}}}`, map[string]any{"p": planned}, &made)
+	var told struct {
+		Message      struct{ Message struct{ ID string } }
+		Announcement struct{ Announcement struct{ ID string } }
+	}
+	c.Must("host:ingest", `mutation{
+		message:sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id}}
+		announcement:publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, &told)
+	c.Settle()
+	return []worded{
+		{"publishPost", "bob", "body", nil},
+		{"editPost", "bob", "body", map[string]any{"postId": c.post}},
+		{"sendMessage", "bob", "body", map[string]any{"conversationId": made.Conversation.Conversation.ID}},
+		{"scheduleShow", "bob", "title", map[string]any{"plannedAt": planned}},
+		{"rescheduleShow", "bob", "title", map[string]any{"showId": made.Show.Show.ID}},
+		{"sendSiteMessage", "", "title", map[string]any{"to": []string{"user:bob"}}},
+		{"editSiteMessage", "", "title", map[string]any{"siteMessageId": told.Message.Message.ID}},
+		{"publishAnnouncement", "", "title", nil},
+		{"editAnnouncement", "", "title", map[string]any{"announcementId": told.Announcement.Announcement.ID}},
+	}
+}
+
+// What people are to read has something in it: a text that may not be empty may not be blank either, whoever sends it and on
+// whichever way.
+func TestBlankTexts(t *testing.T) {
+	c := newCrowd(t, nil)
+	for _, w := range c.wordeds() {
+		kind := strings.ToUpper(w.does[:1]) + w.does[1:] + "Input"
+		query := `mutation($v:` + kind + `!){` + w.does + `(input:$v){__typename}}`
+		as := w.as
+		if as == "" {
+			as = "host:ingest"
+		}
+		input := func(text string) map[string]any {
+			all := map[string]any{w.field: text}
+			maps.Copy(all, w.fields)
+			return all
+		}
+		for text, says := range map[string]string{"": "got 0", blank: "nothing but white space"} {
+			want := refused{"INVALID", []string{w.field + ": 1 to ", " characters are allowed", says}}
+			t.Run(w.does+" of "+says, func(t *testing.T) {
+				c.untouched(t, func(t *testing.T) {
+					want.check(t, c.Ask(as, query, map[string]any{"v": input(text)}))
+					event := input(text)
+					if w.as != "" {
+						event["as"] = "user:" + w.as
+					}
+					got := c.ingest(t, map[string]any{w.does: event})[0]
+					if got.Error == nil || got.Error.Code != want.code || !strings.Contains(got.Error.Message, w.field+": 1 to ") ||
+						!strings.Contains(got.Error.Message, says) {
+						t.Errorf("as an event: id %v, error %+v, want %+v", got.ID, got.Error, want)
+					}
+				})
+			})
+		}
+		if got := c.Ask(as, query, map[string]any{"v": input(blank + "a" + blank)}); len(got.Errors) > 0 {
+			t.Errorf("%s of a letter between blanks: %+v", w.does, got.Errors)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package contract
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/live"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// Sessions and places of live boards that are none, or somebody else's, are refused with a word on what is wrong; and the
+// session goes on.
+func TestBadPlacesOfABoard(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+	n.Follow("alice", "host")
+	n.Follow("bob", "host")
+	var shows []string
+	plan := func(host, title string) string {
+		shows = append(shows, n.Schedule(host, title, n.Clock.Now().Add(time.Duration(len(shows)+1)*time.Hour)))
+		return shows[len(shows)-1]
+	}
+	shown, cancelled, strange := plan("host", "one"), plan("host", "two"), plan("stranger", "three")
+	own := plan("alice", "four")
+	n.OnShow("host", "cancelShow", cancelled)
+	world.Eventually(t, world.Convergence, "the board has the show", func() bool { return len(n.Board("alice", 5, world.BoardPlace{}).Edges) == 1 })
+	page := n.Board("alice", 5, world.BoardPlace{})
+	later := plan("host", "five")
+	session, cursor := page.SessionID, page.Edges[0].Cursor
+	forged := func(change func(*live.Session)) string {
+		viewer := n.NumbersOf("alice")[0]
+		parsed, err := live.ParseSession("sessionId", viewer, session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&parsed)
+		return parsed.String()
+	}
+	future := forged(func(s *live.Session) { s.Made = services.PostIDAt(n.Clock.Now().Add(time.Hour)) })
+	beyond := forged(func(s *live.Session) { s.Version += 1000 })
+	for _, bad := range []struct {
+		what, as string
+		from     world.BoardPlace
+		says     []string
+	}{
+		{"no session", "alice", world.BoardPlace{Session: "no session"}, []string{"sessionId", "no session"}},
+		{"a cursor as a session", "alice", world.BoardPlace{Session: cursor}, []string{"sessionId"}},
+		{"half a session", "alice", world.BoardPlace{Session: session[:20]}, []string{"sessionId"}},
+		{"a long session", "alice", world.BoardPlace{Session: strings.Repeat("A", 50_000)}, []string{"sessionId"}},
+		{"another user's session", "bob", world.BoardPlace{Session: session}, []string{"sessionId", "another user"}},
+		{"a session of the future", "alice", world.BoardPlace{Session: future}, []string{"sessionId", "future"}},
+		{"a session of a version that is not there", "alice", world.BoardPlace{Session: beyond}, []string{"sessionId"}},
+		{"no cursor", "alice", world.BoardPlace{After: "no cursor"}, []string{"after", "no cursor"}},
+		{"a session as a cursor", "alice", world.BoardPlace{After: session}, []string{"after"}},
+		{"another user's cursor", "bob", world.BoardPlace{After: cursor}, []string{"after", "another user"}},
+		{"after and a session", "alice", world.BoardPlace{After: cursor, Session: session}, []string{"after", "sessionId"}},
+		{"after and a last id", "alice", world.BoardPlace{After: cursor, Last: shown}, []string{"after", "lastId"}},
+		{"a last id without a session", "alice", world.BoardPlace{Last: shown}, []string{"lastId", "sessionId"}},
+		{"a last id of another type", "alice", world.BoardPlace{Session: session, Last: "user:host"}, []string{"lastId", "user:host", "show"}},
+		{"a last id that is none", "alice", world.BoardPlace{Session: session, Last: "show:1"}, []string{"lastId", "show:1"}},
+		{"a show that never was", "alice", world.BoardPlace{Session: session, Last: "show:0000000000001"}, []string{"lastId", "never in the session"}},
+		{"a show of somebody not followed", "alice", world.BoardPlace{Session: session, Last: strange}, []string{"lastId", strange, "never in the session"}},
+		{"a show that was cancelled before", "alice", world.BoardPlace{Session: session, Last: cancelled}, []string{"lastId", cancelled}},
+		{"a show that was planned later", "alice", world.BoardPlace{Session: session, Last: later}, []string{"lastId", later}},
+		{"one's own show", "alice", world.BoardPlace{Session: session, Last: own}, []string{"lastId", own}},
+	} {
+		t.Run(bad.what, func(t *testing.T) {
+			refused{"INVALID", bad.says}.check(t, n.Ask(bad.as, world.BoardQuery, bad.from.Variables(5)))
+		})
+	}
+	for first, says := range map[int]string{0: "got 0", 101: "got 101", -1: "got -1"} {
+		refused{"INVALID", []string{"first: 1 to 100", says}}.check(t, n.Ask("alice", world.BoardQuery, world.BoardPlace{}.Variables(first)))
+	}
+	const seen = `mutation($s:String){markLiveBoardSeen(input:{sessionId:$s}){badges{version}}}`
+	for what, text := range map[string]string{"none": "no session", "of the future": future, "beyond the log": beyond} {
+		t.Run("seen: "+what, func(t *testing.T) {
+			refused{"INVALID", []string{"sessionId"}}.check(t, n.Ask("alice", seen, map[string]any{"s": text}))
+		})
+	}
+	refused{"INVALID", []string{"sessionId", "another user"}}.check(t, n.Ask("bob", seen, map[string]any{"s": session}))
+	if again := n.Board("alice", 5, world.BoardPlace{Session: session}); again.NewSession || len(again.Edges) != 1 || again.SessionID != session {
+		t.Errorf("the session afterwards: %+v", again)
+	}
+	if end := n.Board("alice", 5, world.BoardPlace{Session: session, Last: shown}); len(end.Edges) != 0 || end.PageInfo.HasNextPage {
+		t.Errorf("after its only show: %+v", end)
+	}
+}

@@ -1,0 +1,284 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/services/node"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+func jsonHeader(token string, more ...string) http.Header {
+	header := http.Header{"Content-Type": {"application/json"}}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(more); i += 2 {
+		header.Set(more[i], more[i+1])
+	}
+	return header
+}
+
+// padded is a request of so many bytes, which does something if it is taken.
+func padded(bytes int) string {
+	const request = `{"query":"mutation{publishPost(input:{body:\"too long\"}){post{id}}}","variables":{"padding":"%s"}}`
+	return fmt.Sprintf(request, strings.Repeat("x", bytes-len(request)+len("%s")))
+}
+
+// Requests that are no requests, and tokens that are none or do not reach so far.
+func TestBadRequests(t *testing.T) {
+	c := newCrowd(t, nil)
+	publish := `{"query":"mutation{publishPost(input:{body:\"b\"}){post{id}}}"}`
+	ingest := `{"query":"mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}","variables":{"e":[{"publishPost":{"as":"user:bob","body":"b"}}]}}`
+	alice := jsonHeader("dev:alice")
+	with := func(name, value string) http.Header { return jsonHeader("dev:alice", name, value) }
+	for _, bad := range []struct {
+		name   string
+		header http.Header
+		body   string
+		status int
+		want   refused
+	}{
+		{"no JSON", alice, `query{viewer{user{id}}}`, 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
+		{"half of it", alice, publish[:len(publish)-1], 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
+		{"two of them", alice, publish + publish, 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
+		{"a list", alice, `[` + publish + `]`, 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
+		{"nothing", alice, ``, 400, refused{"INVALID", []string{"body", "not a JSON object"}}},
+		{"no query", alice, `{}`, 400, refused{"INVALID", []string{"query"}}},
+		{"variables in a list", alice, `{"query":"{viewer{user{id}}}","variables":[]}`, 400, refused{"INVALID", []string{"variables", "JSON object"}}},
+		{"broken UTF-8", alice, strings.Replace(publish, `\"b\"`, "\\\"\xff\\\"", 1), 400, refused{"INVALID", []string{"body", "not valid UTF-8"}}},
+		{"half an emoji", alice, strings.Replace(publish, `\"b\"`, `\"\ud83d\"`, 1), 400, refused{"INVALID", []string{"body", `\ud83d is half a character`}}},
+		{"half an emoji in the query's own way", alice, strings.Replace(publish, `\"b\"`, `\"\\uDE00\"`, 1), 400, refused{"INVALID", []string{"query", `\uDE00 is half a character`}}},
+		{"half an emoji in a variable", jsonHeader("dev:host:ingest"), strings.Replace(ingest, `"body":"b"`, `"body":"\ud83d\u0041"`, 1), 400, refused{"INVALID", []string{"body", `\ud83d is half a character`}}},
+		{"a form", with("Content-Type", "application/x-www-form-urlencoded"), publish, 415, refused{"INVALID", []string{"Content-Type", "application/json"}}},
+		{"plain text", with("Content-Type", "text/plain"), publish, 415, refused{"INVALID", []string{"Content-Type"}}},
+		{"another alphabet", with("Content-Type", "application/json; charset=latin1"), publish, 415, refused{"INVALID", []string{"Content-Type", "UTF-8"}}},
+		{"64 KB and one", alice, padded(65537), 413, refused{"INVALID", []string{"body", "65536 bytes"}}},
+		{"10 MB", alice, padded(10 << 20), 413, refused{"INVALID", []string{"body", "65536 bytes"}}},
+		{"1 MB and one to ingest", jsonHeader("dev:host:ingest"), padded(1<<20 + 1), 413, refused{"INVALID", []string{"body", "1048576 bytes"}}},
+
+		{"no token", jsonHeader(""), publish, 200, refused{"UNAUTHENTICATED", []string{"Authorization: Bearer"}}},
+		{"no Bearer", with("Authorization", "dev:alice"), publish, 401, refused{"UNAUTHENTICATED", []string{"Authorization", "Bearer TOKEN"}}},
+		{"a token of another kind", jsonHeader("eyJhbGciOiJub25lIn0.e30."), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "dev:KEY"}}},
+		{"a user who cannot be", jsonHeader("dev:a b"), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "1 to 64"}}},
+		{"a user of 65 letters", jsonHeader("dev:" + strings.Repeat("k", 65)), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "1 to 64"}}},
+		{"a scope that is none", jsonHeader("dev:alice:root"), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "viewer, ingest and admin"}}},
+		{"a token of 9 KB", jsonHeader("dev:" + strings.Repeat("k", 9000)), publish, 401, refused{"UNAUTHENTICATED", []string{"token", "8192", "9004"}}},
+		{"ingest without its scope", alice, ingest, 200, refused{"FORBIDDEN", []string{"scope ingest"}}},
+		{"ingest as an admin", jsonHeader("dev:alice:admin"), ingest, 200, refused{"FORBIDDEN", []string{"scope ingest"}}},
+		{"admin without its scope", alice, `{"query":"{admin{jobs{waiting}}}"}`, 200, refused{"FORBIDDEN", []string{"scope admin"}}},
+		{"admin with ingest", jsonHeader("dev:host:ingest"), `{"query":"{admin{jobs{waiting}}}"}`, 200, refused{"FORBIDDEN", []string{"scope admin"}}},
+		{"acting without the scope", with("Tidings-Act-As", "bob"), publish, 403, refused{"FORBIDDEN", []string{"Tidings-Act-As", "scope ingest"}}},
+		{"acting as nobody", jsonHeader("dev:host:ingest", "Tidings-Act-As", "b ob"), publish, 400, refused{"INVALID", []string{"Tidings-Act-As", "letters, digits"}}},
+		{"a device of 65 letters", with("Tidings-Device", strings.Repeat("d", 65)), publish, 400, refused{"INVALID", []string{"Tidings-Device", "1 to 64", "65"}}},
+		{"a page of another site", with("Origin", "https://evil.example"), publish, 403, refused{"FORBIDDEN", []string{"Origin"}}},
+	} {
+		t.Run(bad.name, func(t *testing.T) {
+			c.untouched(t, func(t *testing.T) {
+				got := c.raw(t, bad.header, bad.body)
+				bad.want.check(t, got)
+				if got.Status != bad.status {
+					t.Errorf("status %d, want %d", got.Status, bad.status)
+				}
+			})
+		})
+	}
+	t.Run("what is just allowed", func(t *testing.T) { c.takesWhatIsJustAllowed(t, publish, ingest) })
+}
+
+// takesWhatIsJustAllowed sends requests at the bounds of what is taken.
+func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
+	t.Helper()
+	alice := jsonHeader("dev:alice")
+	for _, good := range []struct {
+		header http.Header
+		body   string
+	}{
+		{alice, padded(65536)},
+		{jsonHeader("dev:host:ingest"), padded(1 << 20)},
+		{jsonHeader("dev:host:ingest", "Tidings-Act-As", "bob"), publish},
+		{jsonHeader("dev:host:ingest"), ingest},
+	} {
+		if got := c.raw(t, good.header, good.body); len(got.Errors) > 0 || got.Status != 200 {
+			t.Errorf("%d bytes with %v: %+v", len(good.body), good.header, got.Errors)
+		}
+	}
+	var data struct {
+		Viewer struct{ HomeFeed world.FeedPage }
+	}
+	c.Must("bob", `{viewer{homeFeed{edges{node{id}}}}}`, nil, &data)
+	if got := len(data.Viewer.HomeFeed.Edges); got != 3 { // one from before, acting as him, ingest
+		t.Errorf("bob has %d posts, want 3", got)
+	}
+}
+
+// With a key configured nothing but a good token gets in: neither a forged one, nor one that was good once, nor those of
+// the development mode; on sockets too.
+func TestForgedTokens(t *testing.T) {
+	const secret = "0123456789abcdef0123456789abcdef"
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
+		cfg.JWTSecret, cfg.JWTAudience = secret, "tidings"
+	}})
+	n.Tail() // ready for sockets
+	now := n.Clock.Now()
+	signed := func(method jwt.SigningMethod, key any, change jwt.MapClaims) string {
+		t.Helper()
+		claims := jwt.MapClaims{"sub": "alice", "aud": "tidings", "exp": now.Add(time.Hour).Unix()}
+		maps.Copy(claims, change)
+		token, err := jwt.NewWithClaims(method, claims).SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	good := signed(jwt.SigningMethodHS256, []byte(secret), nil)
+	ask := func(token string) world.Answer {
+		t.Helper()
+		return n.Post("Bearer "+token, []byte(`{"query":"{viewer{user{key}}}"}`))
+	}
+	if got := ask(good); string(got.Data) != `{"viewer":{"user":{"key":"alice"}}}` {
+		t.Fatalf("a good token: %s %+v", got.Data, got.Errors)
+	}
+	for name, bad := range map[string]struct {
+		token, says string
+	}{
+		"signed by another":       {signed(jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), nil), "signature"},
+		"signed by nobody":        {signed(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil), "algorithm"},
+		"of another algorithm":    {signed(jwt.SigningMethodHS512, []byte(secret), nil), "algorithm"},
+		"changed":                 {good[:strings.IndexByte(good, '.')+1] + "eyJzdWIiOiJib2IifQ" + good[strings.LastIndexByte(good, '.'):], "signature"},
+		"expired":                 {signed(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"exp": now.Add(-time.Hour).Unix()}), "has expired"},
+		"never expiring":          {signed(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"exp": nil}), "exp"},
+		"not valid yet":           {signed(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"nbf": now.Add(time.Hour).Unix()}), "not valid yet"},
+		"for another":             {signed(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"aud": "others"}), "another audience"},
+		"without a user":          {signed(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": ""}), "sub"},
+		"of the development mode": {"dev:alice", "development tokens are refused"},
+		"no token at all":         {"x.y.z", "not a JSON Web Token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(bad.token)
+			refused{"UNAUTHENTICATED", []string{"token", bad.says}}.check(t, got)
+			if got.Status != http.StatusUnauthorized {
+				t.Errorf("status %d, want 401", got.Status)
+			}
+			if strings.Contains(got.Errors[0].Message, bad.token) {
+				t.Errorf("the token is repeated in %q", got.Errors[0].Message)
+			}
+			if code := n.ClosedAtInit(t, bad.token); code != 4403 {
+				t.Errorf("a socket was closed with %d, want 4403", code)
+			}
+		})
+	}
+	t.Run("of a scope of others", func(t *testing.T) {
+		got := ask(signed(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"scope": "openid email"}))
+		refused{"FORBIDDEN", []string{"token", "scope"}}.check(t, got)
+	})
+}
+
+// A subscription that cannot be ends with an error of its own, and the socket goes on.
+func TestBadSubscriptions(t *testing.T) {
+	c := newCrowd(t, nil)
+	conn := c.Dial(t)
+	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"dev:alice"}}`)
+	receive := func() (message struct {
+		Type    string
+		ID      string
+		Payload json.RawMessage
+	}) {
+		t.Helper()
+		_, text, err := conn.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		world.Decode(t, text, &message)
+		return message
+	}
+	if got := receive(); got.Type != "connection_ack" {
+		t.Fatalf("got %+v", got)
+	}
+	for id, since := range []string{"", "x", "0", strings.Repeat("1", 33), "0000000000000001.000000000000000x", "post:0000000000001"} {
+		world.Send(t, conn, fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"subscription($s:String){badgesChanged(since:$s){version}}","variables":{"s":%q}}}`, id, since))
+		got := receive()
+		var problem world.Answer
+		if got.Type == "error" {
+			world.Decode(t, got.Payload, &problem.Errors)
+		} else {
+			world.Decode(t, got.Payload, &problem)
+			if end := receive(); end.Type != "complete" {
+				t.Errorf("after the error: %+v", end)
+			}
+		}
+		refused{"INVALID", []string{"since", "version"}}.check(t, problem)
+	}
+	world.Send(t, conn, `{"type":"ping"}`)
+	if got := receive(); got.Type != "pong" {
+		t.Errorf("afterwards the socket says %+v, want a pong", got)
+	}
+}
+
+// A key has its effect once, also when it comes many times at the same moment; it belongs to one user and to one
+// input.
+func TestIdempotencyKeys(t *testing.T) {
+	c := newCrowd(t, nil)
+	const query = `mutation($b:String!,$k:String){publishPost(input:{body:$b,idempotencyKey:$k}){post{id}}}`
+	publish := func(as, body, key string) (string, world.Answer) {
+		got := c.Ask(as, query, map[string]any{"b": body, "k": key})
+		return string(got.Data), got
+	}
+	first, _ := publish("alice", "once", "k1")
+	var same sync.WaitGroup
+	answers := make([]string, 20)
+	for i := range answers {
+		same.Go(func() {
+			if i%2 == 0 {
+				answers[i], _ = publish("alice", "at once", "k2")
+			} else {
+				answers[i], _ = publish("alice", "once", "k1")
+			}
+		})
+	}
+	same.Wait()
+	second := answers[0]
+	for i, got := range answers {
+		if want := []string{second, first}[i%2]; got != want || got == "null" {
+			t.Errorf("%d: the answer is %s, want %s", i, got, want)
+		}
+	}
+	if first == second {
+		t.Errorf("two keys made one post: %s", first)
+	}
+	c.untouched(t, func(t *testing.T) {
+		_, got := publish("alice", "twice", "k1")
+		refused{"CONFLICT", []string{"idempotencyKey", `"k1"`, "24h"}}.check(t, got)
+		got = c.Ask("alice", `mutation{markHomeFeedSeen(input:{idempotencyKey:"k1"}){badges{version}}}`, nil)
+		refused{"CONFLICT", []string{"idempotencyKey", `"k1"`}}.check(t, got)
+	})
+	if other, got := publish("bob", "once", "k1"); len(got.Errors) > 0 || other == first {
+		t.Errorf("bob's key: %s %+v", other, got.Errors)
+	}
+	// A refusal is remembered like any answer.
+	const follow = `mutation($u:ID!,$k:String!){follow(input:{userId:$u,idempotencyKey:$k}){user{key}}}`
+	for range 2 {
+		refused{"CONFLICT", []string{"userId"}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:bob", "k": "k3"}))
+	}
+	refused{"CONFLICT", []string{"idempotencyKey", `"k3"`}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:carol", "k": "k3"}))
+	for range 3 {
+		c.Must("alice", follow, map[string]any{"u": "user:carol", "k": "k4"}, nil)
+	}
+	c.Settle()
+	if got := c.Walk("alice", 10); len(got) != 5 { // bob's two, her three
+		t.Errorf("alice's feed has %d posts, want 5: %v", len(got), got)
+	}
+	c.Clock.Advance(25 * time.Hour)
+	if again, got := publish("alice", "twice", "k1"); len(got.Errors) > 0 || again == first {
+		t.Errorf("after a day: %s %+v", again, got.Errors)
+	}
+}

@@ -1,0 +1,190 @@
+package contract
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const mutIngest = `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{code message}}}}`
+
+// ingested is what became of one event.
+type ingested struct {
+	ID    *string
+	Error *struct{ Code, Message string }
+}
+
+func (c *crowd) ingest(t *testing.T, events ...any) []ingested {
+	t.Helper()
+	var data struct{ Ingest struct{ Results []ingested } }
+	c.Must("host:ingest", mutIngest, map[string]any{"e": events}, &data)
+	if len(data.Ingest.Results) != len(events) {
+		t.Fatalf("%d results for %d events", len(data.Ingest.Results), len(events))
+	}
+	return data.Ingest.Results
+}
+
+func event(name string, fields ...any) map[string]any {
+	values := map[string]any{}
+	for i := 0; i < len(fields); i += 2 {
+		values[fields[i].(string)] = fields[i+1]
+	}
+	return map[string]any{name: values}
+}
+
+// What cannot be read as a list of events is refused as a whole.
+func TestBadIngest(t *testing.T) {
+	c := newCrowd(t, nil)
+	good := event("publishPost", "as", "user:bob", "body", "b")
+	many := make([]any, 501)
+	for i := range many {
+		many[i] = good
+	}
+	for _, bad := range []struct {
+		name   string
+		events any
+		says   []string
+	}{
+		{"no events", []any{}, []string{"events", "1 to 500", "got 0"}},
+		{"501 events", many, []string{"events", "1 to 500", "got 501"}},
+		{"null in one", []any{good, event("publishPost")}, []string{"$e[1]", "as"}},
+		{"a thing that is none", []any{event("explode", "as", "user:bob")}, []string{"$e[0]", "explode"}},
+		{"a field that is none", []any{event("publishPost", "as", "user:bob", "body", "b", "extra", 1)}, []string{"$e[0]", "extra"}},
+		{"a category that is none", []any{event("markNotificationsSeen", "as", "user:bob", "categories", []string{"NOISE"})}, []string{"$e[0]", "categories", "NotificationCategory"}},
+		{"null for an event", []any{good, nil}, []string{"$e[1]"}},
+	} {
+		t.Run(bad.name, func(t *testing.T) {
+			c.untouched(t, func(t *testing.T) {
+				refused{"INVALID", bad.says}.check(t, c.Ask("host:ingest", mutIngest, map[string]any{"e": bad.events}))
+			})
+		})
+	}
+}
+
+// badEvent is an event that is wrong by itself.
+type badEvent struct {
+	event      map[string]any
+	code, says string
+}
+
+func (c *crowd) badEvents() []badEvent {
+	long, future := strings.Repeat("k", 65), "post:7ZZZZZZZZZZZZ"
+	both := event("publishPost", "as", "user:bob", "body", "b")
+	both["follow"] = map[string]any{"as": "user:bob", "userId": "user:carol"}
+	return []badEvent{
+		{both, "INVALID", "events: an event names exactly one thing that happened, got 2"},
+		{map[string]any{}, "INVALID", "events: an event names exactly one thing that happened, got 0"},
+		{map[string]any{"publishPost": nil}, "INVALID", "events: an event names exactly one thing that happened, got 0"},
+		{event("publishPost", "as", "bob", "body", "b"), "INVALID", `as: "bob" is not the id of a user`},
+		{event("publishPost", "as", "user:", "body", "b"), "INVALID", "as: a user key has 1 to 64 characters, got 0"},
+		{event("publishPost", "as", "user:"+long, "body", "b"), "INVALID", "as: a user key has 1 to 64 characters, got 65"},
+		{event("publishPost", "as", c.post, "body", "b"), "INVALID", "as: "},
+		{event("publishPost", "as", "user:bob", "body", ""), "INVALID", "body: 1 to 5000 characters are allowed, got 0"},
+		{event("publishPost", "as", "user:bob", "body", strings.Repeat("x", 5001)), "INVALID", "body: 1 to 5000 characters are allowed, got 5001"},
+		{event("publishPost", "as", "user:bob", "body", "b", "key", long), "INVALID", "1 to 64 characters are allowed, got 65"},
+		{event("editPost", "as", "user:alice", "postId", c.post, "body", "b"), "FORBIDDEN", "postId: " + c.post + " is not your post"},
+		{event("editPost", "as", "user:bob", "postId", c.deleted, "body", "b"), "NOT_FOUND", "postId: " + c.deleted + " is deleted"},
+		{event("editPost", "as", "user:bob", "postId", "post:x", "body", "b"), "INVALID", `postId: "post:x"`},
+		{event("editPost", "as", "user:bob", "postId", c.post, "body", ""), "INVALID", "body: 1 to 5000 characters are allowed, got 0"},
+		{event("deletePost", "as", "user:alice", "postId", c.post), "FORBIDDEN", "postId: " + c.post + " is not your post"},
+		{event("deletePost", "as", "user:bob", "postId", c.deleted), "CONFLICT", "postId: " + c.deleted + " is deleted already"},
+		{event("deletePost", "as", "user:bob", "postId", "post:x"), "INVALID", `postId: "post:x"`},
+		{event("likePost", "as", "user:alice", "postId", c.deleted), "NOT_FOUND", "postId: " + c.deleted + " is deleted"},
+		{event("likePost", "as", "user:carol", "postId", c.post), "CONFLICT", "postId: liked already"},
+		{event("likePost", "as", "user:carol", "postId", "post:0000000000001"), "NOT_FOUND", "no post"},
+		{event("unlikePost", "as", "user:alice", "postId", c.post), "CONFLICT", "postId: not liked"},
+		{event("follow", "as", "user:alice", "userId", "user:alice"), "INVALID", "userId: one cannot follow oneself"},
+		{event("follow", "as", "user:alice", "userId", "user:bob"), "CONFLICT", "userId: followed already"},
+		{event("follow", "as", "user:alice", "userId", "bob"), "INVALID", `userId: "bob"`},
+		{event("unfollow", "as", "user:alice", "userId", "user:carol"), "CONFLICT", "userId: not followed"},
+		{event("setProfile", "as", "user:alice", "name", strings.Repeat("n", 101)), "INVALID", "name: up to 100 characters are allowed, got 101"},
+		{event("setProfile", "as", "user:alice", "avatarUrl", "ftp://x/y"), "INVALID", "avatarUrl: "},
+		{event("markHomeFeedSeen", "as", "user:alice", "upTo", future), "INVALID", "upTo: " + future + " is in the future"},
+		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000001"), "NOT_FOUND", "upTo: there is no post:0000000000001"},
+		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000000"), "NOT_FOUND", "upTo: there is no post:0000000000000"},
+		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "user:bob"), "INVALID", `upTo: "user:bob"`},
+		{event("markLiveBoardSeen", "as", "user:bob", "sessionId", "none"), "INVALID", `sessionId: "none"`},
+		{event("markNotificationsSeen", "as", "user:bob", "upTo", c.post), "INVALID", "upTo: "},
+		{event("markNotificationsSeen", "as", "user:bob", "upTo", "notification:7ZZZZZZZZZZZZ"), "INVALID", "upTo: "},
+	}
+}
+
+// An event that is wrong by itself fails alone: those before it and after it are done.
+func TestBadEventsAmongGoodOnes(t *testing.T) {
+	c := newCrowd(t, nil)
+	bad := c.badEvents()
+	check := func(t *testing.T, i int, got ingested) {
+		t.Helper()
+		if got.Error == nil || got.Error.Code != bad[i].code || !strings.Contains(got.Error.Message, bad[i].says) || got.ID != nil {
+			t.Errorf("event %v: id %v, error %+v, want %s %q", bad[i].event, got.ID, got.Error, bad[i].code, bad[i].says)
+		}
+	}
+	t.Run("alone together", func(t *testing.T) {
+		c.untouched(t, func(t *testing.T) {
+			events := make([]any, len(bad))
+			for i := range bad {
+				events[i] = bad[i].event
+			}
+			for i, got := range c.ingest(t, events...) {
+				check(t, i, got)
+			}
+		})
+	})
+	t.Run("between good ones", func(t *testing.T) {
+		var events []any
+		for i := range bad {
+			events = append(events, event("publishPost", "as", "user:dave", "body", fmt.Sprint(i)), bad[i].event)
+		}
+		before, published := c.facts(), []string{}
+		for i, got := range c.ingest(t, events...) {
+			if i%2 == 1 {
+				check(t, i/2, got)
+			} else if got.Error != nil || got.ID == nil {
+				t.Errorf("good event %d: %+v", i/2, got.Error)
+			} else {
+				published = append([]string{*got.ID}, published...)
+			}
+		}
+		c.Settle()
+		if diff := cmp.Diff(published, c.Walk("dave", 100)); diff != "" {
+			t.Errorf("dave's posts (-want +got):\n%s", diff)
+		}
+		after := c.facts()
+		if diff := cmp.Diff(before, after); diff != "" { // nobody here follows dave
+			t.Errorf("the bad events changed the facts (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// One batch of 500 is done, in its order, and repeated under its keys it is done once.
+func TestWholeBatchTwice(t *testing.T) {
+	c := newCrowd(t, nil)
+	events := []any{event("follow", "as", "user:reader", "userId", "user:writer", "key", "f"), event("setProfile", "as", "user:writer", "name", "W", "key", "p")}
+	for i := len(events); i < 500; i++ {
+		events = append(events, event("publishPost", "as", "user:writer", "body", fmt.Sprint(i), "key", fmt.Sprint("k", i)))
+	}
+	first := c.ingest(t, events...)
+	for i, result := range first {
+		if result.Error != nil {
+			t.Fatalf("event %d: %+v", i, result.Error)
+		}
+	}
+	c.Settle()
+	before := c.facts()
+	if diff := cmp.Diff(first, c.ingest(t, events...)); diff != "" {
+		t.Errorf("the second answer differs (-first +second):\n%s", diff)
+	}
+	c.Settle()
+	if diff := cmp.Diff(before, c.facts()); diff != "" {
+		t.Errorf("the second time changed the facts (-before +after):\n%s", diff)
+	}
+	if got := c.Badges("reader").HomeFeed; got.Value != 300 || got.Precision != "AT_LEAST" {
+		t.Errorf("498 posts count as %+v, want 300 at least", got)
+	}
+	feed := c.Walk("reader", 100)
+	if len(feed) < 300 || feed[0] != *first[499].ID || feed[299] != *first[200].ID {
+		t.Errorf("the feed has %d posts from %s", len(feed), feed[0])
+	}
+}

@@ -1,0 +1,65 @@
+package contract
+
+import (
+	"testing"
+	"time"
+)
+
+// What people cannot put between each other, and what they cannot do once it stands there: refused with its reason, and
+// nothing of it is done.
+func TestBadRestrictions(t *testing.T) {
+	c := newCrowd(t, nil)
+	const (
+		mutMute      = `mutation($v:ID!){mute(input:{userId:$v}){user{id}}}`
+		mutMuteUntil = `mutation($v:Time){mute(input:{userId:"user:bob",until:$v}){user{id}}}`
+		mutUnmute    = `mutation($v:ID!){unmute(input:{userId:$v}){user{id}}}`
+		mutBlock     = `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
+		mutUnblock   = `mutation($v:ID!){unblock(input:{userId:$v}){user{id}}}`
+		mutHide      = `mutation($v:ID!){hideFrom(input:{userId:$v}){user{id}}}`
+		mutUnhide    = `mutation($v:ID!){unhideFrom(input:{userId:$v}){user{id}}}`
+		mutAnswer    = `mutation($v:ID!){publishPost(input:{body:"b",parentId:$v}){post{id}}}`
+		mutDirect    = `mutation($v:ID!){createConversation(input:{kind:DIRECT,memberIds:[$v]}){conversation{id}}}`
+		queryMutes   = `query($v:String){viewer{mutes(after:$v){edges{cursor}}}}`
+		queryMany    = `query($v:Int){viewer{blocks(first:$v){edges{cursor}}}}`
+	)
+	yesterday := c.Clock.Now().Add(-24 * time.Hour).UTC()
+	// bob blocks alice, who followed him; carol mutes bob and hides from him.
+	c.Must("bob", mutBlock, map[string]any{"v": "user:alice"}, nil)
+	c.Must("carol", mutMute, map[string]any{"v": "user:bob"}, nil)
+	c.Must("carol", mutHide, map[string]any{"v": "user:bob"}, nil)
+	c.Settle()
+	for name, bad := range map[string]struct {
+		as, query string
+		value     any
+		want      refused
+	}{
+		"following who blocks one":        {"alice", mutFollow, "user:bob", refused{"NOT_FOUND", []string{`userId: there is no user "bob"`}}},
+		"following whom one blocks":       {"bob", mutFollow, "user:alice", refused{"FORBIDDEN", []string{"userId", "unblock him"}}},
+		"liking a post of who blocks one": {"alice", mutLike, c.post, refused{"NOT_FOUND", []string{"postId: there is no " + c.post}}},
+		"answering it":                    {"alice", mutAnswer, c.post, refused{"NOT_FOUND", []string{"parentId: there is no " + c.post}}},
+		"talking with who blocks one":     {"alice", mutDirect, "user:bob", refused{"NOT_FOUND", []string{`memberIds: there is no user "bob"`}}},
+		"talking with whom one blocks":    {"bob", mutDirect, "user:alice", refused{"NOT_FOUND", []string{`memberIds: there is no user "alice"`}}},
+		"blocking oneself":                {"alice", mutBlock, "user:alice", refused{"INVALID", []string{"userId", "block oneself"}}},
+		"muting oneself":                  {"alice", mutMute, "user:alice", refused{"INVALID", []string{"userId", "mute oneself"}}},
+		"hiding from oneself":             {"alice", mutHide, "user:alice", refused{"INVALID", []string{"userId", "hide posts from oneself"}}},
+		"muting until yesterday":          {"alice", mutMuteUntil, yesterday.Format(time.RFC3339), refused{"INVALID", []string{"until", yesterday.Format("2006-01-02T15:04:05"), "past"}}},
+		"muting until some time":          {"alice", mutMuteUntil, "soon", refused{"INVALID", []string{"soon", "RFC 3339"}}},
+		"blocking twice":                  {"bob", mutBlock, "user:alice", refused{"CONFLICT", []string{"userId", "blocked already"}}},
+		"hiding twice":                    {"carol", mutHide, "user:bob", refused{"CONFLICT", []string{"userId", "hidden from already"}}},
+		"unmuting who is not muted":       {"alice", mutUnmute, "user:bob", refused{"CONFLICT", []string{"userId", "not muted"}}},
+		"unblocking who blocks one":       {"alice", mutUnblock, "user:bob", refused{"CONFLICT", []string{"userId", "not blocked"}}},
+		"unhiding from nobody":            {"alice", mutUnhide, "user:bob", refused{"CONFLICT", []string{"userId", "not hidden"}}},
+		"muting a post":                   {"alice", mutMute, c.post, refused{"INVALID", []string{"userId"}}},
+		"blocking no id":                  {"alice", mutBlock, "bob", refused{"INVALID", []string{"userId"}}},
+		"a cursor of a feed":              {"bob", queryMutes, c.cursor, refused{"INVALID", []string{"after", "the mutes"}}},
+		"no cursor":                       {"bob", queryMutes, "x", refused{"INVALID", []string{"after", "the mutes"}}},
+		"a page of none":                  {"bob", queryMany, 0, refused{"INVALID", []string{"first", "1 to 100", "0"}}},
+		"a page of too many":              {"bob", queryMany, 101, refused{"INVALID", []string{"first", "1 to 100", "101"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.untouched(t, func(t *testing.T) {
+				bad.want.check(t, c.Ask(bad.as, bad.query, map[string]any{"v": bad.value}))
+			})
+		})
+	}
+}

@@ -1,0 +1,306 @@
+package contract
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/mirror"
+	"tidings/services/node"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// crowd is a node with a few facts to be spoiled: alice follows bob, who has one post that carol likes and one that he
+// deleted. No worker runs, so that whatever is written stays to be seen.
+type crowd struct {
+	*world.Node
+	post, deleted, own string // bob's, bob's, alice's
+	cursor             string // of a place in bob's feed
+}
+
+var crowdMembers = []string{"alice", "bob", "carol"}
+
+func newCrowd(t *testing.T, change func(*node.Config)) *crowd {
+	t.Helper()
+	c := &crowd{Node: world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: change})}
+	c.Follow("alice", "bob")
+	c.post, c.deleted, c.own = c.Publish("bob", "stays"), c.Publish("bob", "goes"), c.Publish("alice", "hers")
+	c.Must("bob", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": c.deleted}, nil)
+	c.Must("carol", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.post}, nil)
+	c.Settle()
+	c.cursor = c.Page("bob", 1, "", "").Edges[0].Cursor
+	return c
+}
+
+// facts is everything that a request of these tests could have changed in SQL.
+func (c *crowd) facts() map[string]any {
+	c.TB.Helper()
+	ctx, all := c.TB.Context(), map[string]any{}
+	put := func(name string, value any, err error) {
+		if err != nil {
+			c.TB.Fatalf("%s: %v", name, err)
+		}
+		all[name] = fmt.Sprintf("%+v", value)
+	}
+	waiting, dead, _, err := c.Store.JobCounts(ctx)
+	put("jobs", []int{waiting, dead}, err)
+	for _, kind := range []string{mirror.LogPost, mirror.LogProfile, mirror.LogShow} {
+		head, _, err := c.Store.LogHead(ctx, kind)
+		put("log "+kind, head, err)
+	}
+	numbers, err := c.Store.UserNumbers(ctx, crowdMembers)
+	put("numbers", numbers, err)
+	for key, number := range numbers {
+		feed, err := c.Store.HomeFeed(ctx, number, services.MaxPostID, 10)
+		put("feed of "+key, feed, err)
+		seen, err := c.Store.Position(ctx, number, store.HomePage, "")
+		put("mark of "+key, seen, err)
+		states, err := c.Store.NotificationStates(ctx, number)
+		put("notifications of "+key, states, err)
+		users, err := c.Store.Users(ctx, []services.UserNumber{number})
+		put("profile of "+key, users, err)
+		var shows []string
+		err = c.Store.Export(ctx, number, func(line []byte) error {
+			if strings.HasPrefix(string(line), `{"type":"show"`) || strings.HasPrefix(string(line), `{"type":"reminder"`) {
+				shows = append(shows, string(line))
+			}
+			return nil
+		})
+		put("shows of "+key, shows, err)
+		for other, followee := range numbers {
+			edge, follows, err := c.Store.Edge(ctx, number, followee)
+			put(key+" and "+other, []any{edge, follows}, err)
+		}
+	}
+	return all
+}
+
+// untouched runs a bad request and wants the facts as they were.
+func (c *crowd) untouched(t *testing.T, request func(t *testing.T)) {
+	t.Helper()
+	before := c.facts()
+	request(t)
+	if diff := cmp.Diff(before, c.facts()); diff != "" {
+		t.Errorf("it changed the facts (-before +after):\n%s", diff)
+	}
+}
+
+// refused is how a request must be answered.
+type refused struct {
+	code string
+	says []string // parts of the message
+}
+
+func (r refused) check(t *testing.T, got world.Answer) {
+	t.Helper()
+	if len(got.Errors) != 1 || got.ErrorCode() != r.code {
+		t.Fatalf("got %+v (data %s), want one error with the code %s", got.Errors, got.Data, r.code)
+	}
+	for _, part := range r.says {
+		if !strings.Contains(got.Errors[0].Message, part) {
+			t.Errorf("the message is %q, want %q in it", got.Errors[0].Message, part)
+		}
+	}
+}
+
+const (
+	mutFollow   = `mutation($v:ID!){follow(input:{userId:$v}){user{id}}}`
+	mutUnfollow = `mutation($v:ID!){unfollow(input:{userId:$v}){user{id}}}`
+	mutPublish  = `mutation($v:String!){publishPost(input:{body:$v}){post{id}}}`
+	mutDelete   = `mutation($v:ID!){deletePost(input:{postId:$v}){postId}}`
+	mutLike     = `mutation($v:ID!){likePost(input:{postId:$v}){post{id}}}`
+	mutUnlike   = `mutation($v:ID!){unlikePost(input:{postId:$v}){post{id}}}`
+	mutSeen     = `mutation($v:ID){markHomeFeedSeen(input:{upTo:$v}){badges{version}}}`
+	mutPanel    = `mutation($v:ID){markNotificationsSeen(input:{upTo:$v}){badges{version}}}`
+	mutName     = `mutation($v:String){setProfile(input:{name:$v}){user{id}}}`
+	mutAvatar   = `mutation($v:String){setProfile(input:{avatarUrl:$v}){user{id}}}`
+	mutKey      = `mutation($v:String){publishPost(input:{body:"b",idempotencyKey:$v}){post{id}}}`
+	queryNode   = `query($v:ID!){node(id:$v){id}}`
+	queryNodes  = `query($v:[ID!]!){nodes(ids:$v){id}}`
+	queryFirst  = `query($v:Int){viewer{homeFeed(first:$v){lastId}}}`
+	queryAfter  = `query($v:String){viewer{homeFeed(after:$v){lastId}}}`
+	queryLastID = `query($v:ID){viewer{homeFeed(lastId:$v){lastId}}}`
+)
+
+// badValue is a request of alice's with a bad value for its variable v, and how it must be answered.
+type badValue struct {
+	name, query string
+	value       any
+	want        refused
+}
+
+func (c *crowd) badIDs() []badValue {
+	unknown, long := "post:0000000000001", strings.Repeat("k", 65)
+	return []badValue{
+		{"user without a key", mutFollow, "user:", refused{"INVALID", []string{"userId", "1 to 64", "got 0"}}},
+		{"user of 65 letters", mutFollow, "user:" + long, refused{"INVALID", []string{"userId", "1 to 64", "got 65"}}},
+		{"user with a blank", mutFollow, "user:a b", refused{"INVALID", []string{"userId", `"a b"`, "letters, digits"}}},
+		{"user with an accent", mutUnfollow, "user:zoë", refused{"INVALID", []string{"userId", "letters, digits"}}},
+		{"key without a type", mutFollow, "bob", refused{"INVALID", []string{"userId", `"bob"`, "user:KEY"}}},
+		{"another type", mutFollow, "foo:bar", refused{"INVALID", []string{"userId", `"foo:bar"`, "user:KEY"}}},
+		{"post for a user", mutFollow, c.post, refused{"INVALID", []string{"userId", "user:KEY"}}},
+		{"number for a user", mutFollow, 5, refused{"INVALID", []string{"userId", `"5"`, "user:KEY"}}},
+		{"truth for a user", mutFollow, true, refused{"INVALID", []string{"$v", "an ID is a text", "true"}}},
+		{"list for a user", mutFollow, []string{"user:bob"}, refused{"INVALID", []string{"$v"}}},
+		{"null for a user", mutFollow, nil, refused{"INVALID", []string{"$v", "null"}}},
+		{"a very long id", mutFollow, "user:" + strings.Repeat("x", 9000), refused{"INVALID", []string{"userId", "got 9000"}}},
+		{"oneself", mutFollow, "user:alice", refused{"INVALID", []string{"userId", "oneself"}}},
+		{"follow twice", mutFollow, "user:bob", refused{"CONFLICT", []string{"userId", "already"}}},
+		{"unfollow nobody", mutUnfollow, "user:carol", refused{"CONFLICT", []string{"userId", "not followed"}}},
+
+		{"short post", mutDelete, "post:xyz", refused{"INVALID", []string{"postId", `"post:xyz"`, "13 letters"}}},
+		{"post in small letters", mutLike, strings.ToLower("post:0ABCDEFGHJKMN"), refused{"INVALID", []string{"postId", "13 letters"}}},
+		{"post too great", mutLike, "post:8000000000000", refused{"INVALID", []string{"postId", "13 letters"}}},
+		{"user for a post", mutLike, "user:bob", refused{"INVALID", []string{"postId", `"user:bob"`, "post:"}}},
+		{"another type for a post", mutUnlike, "foo:bar", refused{"INVALID", []string{"postId", "post:"}}},
+		{"delete another's post", mutDelete, c.post, refused{"FORBIDDEN", []string{"postId", c.post, "not your post"}}},
+		{"delete another's deleted post", mutDelete, c.deleted, refused{"FORBIDDEN", []string{"postId"}}},
+		{"delete no post", mutDelete, unknown, refused{"NOT_FOUND", []string{"no post", "0000000000001"}}},
+		{"like no post", mutLike, unknown, refused{"NOT_FOUND", []string{"no post", "0000000000001"}}},
+		{"like a deleted post", mutLike, c.deleted, refused{"NOT_FOUND", []string{"postId", c.deleted, "deleted"}}},
+		{"unlike a deleted post", mutUnlike, c.deleted, refused{"NOT_FOUND", []string{"postId", c.deleted, "deleted"}}},
+		{"unlike what was not liked", mutUnlike, c.post, refused{"CONFLICT", []string{"postId", "not liked"}}},
+	}
+}
+
+func (c *crowd) badTexts() []badValue {
+	long := strings.Repeat("k", 65)
+	future := services.GlobalID(services.PostType, services.PostIDAt(c.Clock.Now().Add(time.Hour)).String())
+	return []badValue{
+		{"empty body", mutPublish, "", refused{"INVALID", []string{"body", "1 to 5000", "got 0"}}},
+		{"body of 5,001", mutPublish, strings.Repeat("é", 5001), refused{"INVALID", []string{"body", "1 to 5000", "got 5001"}}},
+		{"body of blanks", mutPublish, " \n\t", refused{"INVALID", []string{"body", "white space"}}},
+		{"NUL in a body", mutPublish, "a\x00b", refused{"INVALID", []string{"body", "NUL"}}},
+		{"object for a body", mutPublish, map[string]any{"text": "b"}, refused{"INVALID", []string{"$v"}}},
+		{"name of 101", mutName, strings.Repeat("n", 101), refused{"INVALID", []string{"name", "up to 100", "got 101"}}},
+		{"NUL in a name", mutName, "\x00", refused{"INVALID", []string{"name", "NUL"}}},
+		{"avatar of a script", mutAvatar, "javascript:alert(1)", refused{"INVALID", []string{"avatarUrl", "http or https"}}},
+		{"avatar of 2,049", mutAvatar, "https://a/" + strings.Repeat("a", 2039), refused{"INVALID", []string{"avatarUrl", "up to 2048", "got 2049"}}},
+
+		{"mark up to a user", mutSeen, "user:bob", refused{"INVALID", []string{"upTo", "post:"}}},
+		{"mark up to a post that never was", mutSeen, "post:0000000000001", refused{"NOT_FOUND", []string{"upTo", "post:0000000000001"}}},
+		{"mark in the future", mutSeen, future, refused{"INVALID", []string{"upTo", future, "in the future"}}},
+		{"panel up to a post", mutPanel, c.post, refused{"INVALID", []string{"upTo", "notification:"}}},
+		{"panel beyond the newest", mutPanel, "notification:" + strings.TrimPrefix(future, "post:"), refused{"INVALID", []string{"upTo", "beyond the newest"}}},
+
+		{"no posts at once", queryFirst, 0, refused{"INVALID", []string{"first", "1 to 100", "got 0"}}},
+		{"101 posts at once", queryFirst, 101, refused{"INVALID", []string{"first", "1 to 100", "got 101"}}},
+		{"-1 posts at once", queryFirst, -1, refused{"INVALID", []string{"first", "1 to 100", "got -1"}}},
+		{"more than a number holds", queryFirst, 1e15, refused{"INVALID", []string{"$v", "2147483647", "1000000000000000"}}},
+		{"text for a number", queryFirst, "five", refused{"INVALID", []string{"$v"}}},
+		{"broken cursor", queryAfter, "?", refused{"INVALID", []string{"after", `"?"`, "cursor"}}},
+		{"cursor cut off", queryAfter, c.cursor[:len(c.cursor)-2], refused{"INVALID", []string{"after", "cursor"}}},
+		{"empty cursor", queryAfter, "", refused{"INVALID", []string{"after", "cursor"}}},
+		{"another's cursor", queryAfter, c.cursor, refused{"INVALID", []string{"after", "another user"}}},
+		{"lastId of no post", queryLastID, "post:0000000000007", refused{"NOT_FOUND", []string{"lastId", "post:0000000000007"}}},
+		{"the last of all ids as lastId", queryLastID, "post:7ZZZZZZZZZZZZ", refused{"NOT_FOUND", []string{"lastId", "post:7ZZZZZZZZZZZZ"}}},
+		{"lastId of a user", queryLastID, "user:bob", refused{"INVALID", []string{"lastId", "post:"}}},
+		{"node of no type", queryNode, "foo:bar", refused{"INVALID", []string{`"foo:bar"`, "type of user, post"}}},
+		{"node of a short post", queryNode, "post:1", refused{"INVALID", []string{"id", "13 letters"}}},
+		{"no nodes", queryNodes, []string{}, refused{"INVALID", []string{"ids", "1 to 100", "got 0"}}},
+		{"101 nodes", queryNodes, make([]string, 101), refused{"INVALID", []string{"ids", "1 to 100", "got 101"}}},
+
+		{"empty key", mutKey, "", refused{"INVALID", []string{"idempotencyKey", "1 to 64", "got 0"}}},
+		{"key of 65", mutKey, long, refused{"INVALID", []string{"idempotencyKey", "1 to 64", "got 65"}}},
+		{"NUL in a key", mutKey, "\x00", refused{"INVALID", []string{"idempotencyKey", "NUL"}}},
+
+		{"field that is none", `query($v:ID){viewer{badges{totall{value}} homeFeed(lastId:$v){lastId}}}`, nil, refused{"INVALID", []string{"totall"}}},
+		{"argument that is none", `query($v:ID){viewer{homeFeed(last:5,lastId:$v){lastId}}}`, nil, refused{"INVALID", []string{"last"}}},
+		{"no syntax", `query($v:ID){viewer{`, nil, refused{"INVALID", nil}},
+		{"1,001 tokens", `query($v:ID){viewer{homeFeed(lastId:$v){lastId}` + strings.Repeat(` user{id}`, 300) + `}}`, nil, refused{"INVALID", []string{"1000"}}},
+	}
+}
+
+// Every bad value of every argument gets its code and a message that names the field and what is allowed, and nothing
+// is half-done.
+func TestBadValues(t *testing.T) {
+	c := newCrowd(t, nil)
+	for _, bad := range slices.Concat(c.badIDs(), c.badTexts()) {
+		t.Run(bad.name, func(t *testing.T) {
+			c.untouched(t, func(t *testing.T) {
+				bad.want.check(t, c.Ask("alice", bad.query, map[string]any{"v": bad.value}))
+			})
+		})
+	}
+	t.Run("after and lastId", func(t *testing.T) {
+		query := fmt.Sprintf(`{viewer{homeFeed(after:%q,lastId:%q){lastId}}}`, c.cursor, c.post)
+		refused{"INVALID", []string{"after", "lastId", "only one"}}.check(t, c.Ask("bob", query, nil))
+	})
+	t.Run("deleted twice", func(t *testing.T) {
+		c.untouched(t, func(t *testing.T) {
+			refused{"CONFLICT", []string{"postId", c.deleted, "already"}}.check(t, c.Ask("bob", mutDelete, map[string]any{"v": c.deleted}))
+		})
+	})
+	t.Run("liked twice", func(t *testing.T) {
+		c.untouched(t, func(t *testing.T) {
+			refused{"CONFLICT", []string{"postId", "already"}}.check(t, c.Ask("carol", mutLike, map[string]any{"v": c.post}))
+		})
+	})
+}
+
+// What is just within the limits works, whatever the alphabet.
+func TestValuesAtTheLimits(t *testing.T) {
+	c := newCrowd(t, nil)
+	for _, key := range []string{"a", strings.Repeat("k", 64), "A.b_c-9"} {
+		c.Follow("alice", key)
+		for _, body := range []string{"x", "👩‍👩‍👧‍👦 שלום 你好\u202e", strings.Repeat("𝄞", 5000), "line\nline\t\"quoted\" \\ </script>"} {
+			id := c.Publish(key, body)
+			var data struct {
+				Node struct {
+					Body   string
+					Author struct{ Key string }
+				}
+			}
+			c.Must("alice", `query($v:ID!){node(id:$v){... on Post{body author{key}}}}`, map[string]any{"v": id}, &data)
+			if data.Node.Body != body || data.Node.Author.Key != key {
+				t.Errorf("%d bytes of %s came back as %d of %s", len(body), key, len(data.Node.Body), data.Node.Author.Key)
+			}
+		}
+	}
+	c.Settle()
+	for _, first := range []int{1, 100} {
+		if got := c.Walk("alice", first); len(got) != 14 {
+			t.Errorf("first %d: %d posts, want 14", first, len(got))
+		}
+	}
+	if got := c.Badges("alice").HomeFeed.Value; got != 13 {
+		t.Errorf("%d posts count, want 13", got)
+	}
+	c.Must("alice", mutKey, map[string]any{"v": strings.Repeat("é", 64)}, nil)
+	c.Must("alice", mutName, map[string]any{"v": strings.Repeat("名", 100)}, nil)
+	c.Must("alice", mutAvatar, map[string]any{"v": "https://a/" + strings.Repeat("a", 2038)}, nil)
+	c.Must("alice", queryNodes, map[string]any{"v": append(make([]string, 0, 100), strings.Split(strings.Repeat("user:bob ", 99)+"user:bob", " ")...)}, nil)
+	refused{"INVALID", []string{"ids"}}.check(t, c.Ask("alice", queryNodes, map[string]any{"v": strings.Split(strings.Repeat("user:bob ", 100)+"user:bob", " ")}))
+}
+
+// raw sends a request as it is, and answers its status with the GraphQL answer.
+func (c *crowd) raw(t *testing.T, header http.Header, body string) world.Answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = header
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got world.Answer
+	world.Decode(t, text, &got)
+	got.Status = response.StatusCode
+	return got
+}

@@ -1,0 +1,85 @@
+package contract
+
+import (
+	"testing"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// Values are taken as the specification coerces them and no other way, in documents and in variables, and the message
+// says what is needed in place of the very value that was sent.
+func TestValuesOfAnotherKind(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+	const (
+		whole    = "whole number from -2147483648 to 2147483647"
+		page     = `query($v:Int){viewer{homeFeed(first:$v){edges{node{id}}}}}`
+		policy   = `mutation($v:SetDisplayPolicyInput!){setDisplayPolicy(input:$v){policy{sources{source}}}}`
+		seen     = `mutation($v:[NotificationCategory!]){markNotificationsSeen(input:{categories:$v}){badges{version}}}`
+		nodes    = `query($v:[ID!]!){nodes(ids:$v){id}}`
+		messages = `query($v:Boolean!){viewer{siteMessages(unreadOnly:$v){edges{node{id}}}}}`
+	)
+	for _, c := range []struct {
+		query, value string // the value as JSON; "" for a document without variables
+		says         []string
+	}{
+		{page, `1.5`, []string{"$v: ", whole, "got 1.5"}},
+		{page, `1e1`, []string{"$v: ", whole, "got 1e1"}},
+		{page, `"5"`, []string{"$v: ", whole, "got a text"}},
+		{page, `true`, []string{"$v: ", whole, "got true"}},
+		{page, `[5]`, []string{"$v: ", whole, "got a list"}},
+		{page, `{}`, []string{"$v: ", whole, "got an object"}},
+		{page, `2147483648`, []string{"$v: ", whole, "got 2147483648"}},
+		{page, `1000000000000000000000000000000`, []string{"$v: ", whole, "got 1000000000000000000000000000000"}},
+		{page, `1000000000000000000000000000000000000000000`, []string{"$v: ", whole, "got a number of 43 characters"}},
+		{page, `101`, []string{"first: 1 to 100"}},
+		{policy, `{"quietHours":{"from":"22:00","to":"07:00","offsetMinutes":"60"}}`, []string{"$v.quietHours.offsetMinutes: ", whole, "got a text"}},
+		{policy, `{"quietHours":{"from":22,"to":"07:00"}}`, []string{"$v.quietHours.from: ", "a String is a text", "got 22"}},
+		{policy, `{"sources":[{"source":"HOME_FEED"},{"source":"home_feed"}]}`, []string{"$v.sources[1].source: ", "a BadgeSource is one of its names"}},
+		{policy, `{"sources":{"source":7}}`, []string{"$v.sources.source: ", "a BadgeSource is one of its names", "got 7"}},
+		{policy, `{"sources":[{"source":"HOME_FEED","inTotal":1}]}`, []string{"$v.sources[0].inTotal: ", "true or false", "got 1"}},
+		{seen, `["LIKE","like"]`, []string{"$v[1]: ", "a NotificationCategory is one of its names"}},
+		{nodes, `["user:a",true]`, []string{"$v[1]: ", "an ID is a text", "got true"}},
+		{messages, `"true"`, []string{"$v: ", "a Boolean is true or false", "got a text"}},
+		{`{viewer{homeFeed(first:1.5){edges{node{id}}}}}`, "", []string{"Int", "1.5"}},
+		{`{viewer{homeFeed(first:"5"){edges{node{id}}}}}`, "", []string{"Int", `"5"`}},
+		{`{viewer{homeFeed(first:2147483648){edges{node{id}}}}}`, "", []string{whole, "2147483648"}},
+		{`{viewer{homeFeed(first:1000000000000000000000000000000){edges{node{id}}}}}`, "", []string{"Int", "1000000000000000000000000000000"}},
+	} {
+		t.Run(c.query+c.value, func(t *testing.T) {
+			variables := "{}"
+			if c.value != "" {
+				variables = `{"v":` + c.value + `}`
+			}
+			got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(c.query)+`,"variables":`+variables+`}`))
+			refused{"INVALID", c.says}.check(t, got)
+		})
+	}
+	for _, good := range []struct{ query, value string }{
+		{page, `5`}, {page, `null`}, {seen, `"LIKE"`}, {seen, `[]`}, {nodes, `["user:a"]`},
+		{policy, `{"quietHours":{"from":"22:00","to":"07:00","offsetMinutes":-60}}`},
+	} {
+		got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(good.query)+`,"variables":{"v":`+good.value+`}}`))
+		if len(got.Errors) > 0 {
+			t.Errorf("%s with %s: %+v", good.query, good.value, got.Errors)
+		}
+	}
+}
+
+// A document of several operations is run when it is said which, and else told what is missing.
+func TestWhichOperation(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: rdbtest.Redis(t), Manual: true})
+	const two = `query A{viewer{user{id}}} query B{viewer{user{id}}}`
+	for _, c := range []struct{ body, says string }{
+		{`{"query":` + world.Quoted(two) + `}`, "operationName: the document has 2 operations, so that it must name the one to run"},
+		{`{"query":` + world.Quoted(two) + `,"operationName":""}`, "operationName: the document has 2 operations"},
+		{`{"query":` + world.Quoted(two) + `,"operationName":"C"}`, "operationName: the document has no operation of this name"},
+		{`{"query":"{viewer{user{id}}}","operationName":"C"}`, "operationName: the document has no operation of this name"},
+	} {
+		refused{"INVALID", []string{c.says}}.check(t, n.Post("Bearer dev:alice", []byte(c.body)))
+	}
+	if got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(two)+`,"operationName":"B"}`)); len(got.Errors) > 0 {
+		t.Errorf("B: %+v", got.Errors)
+	}
+}

@@ -1,0 +1,261 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// pagedList is a field of an object that answers a page of a list.
+type pagedList struct {
+	object string
+	field  shapeField
+}
+
+func (l pagedList) name() string { return l.object + "." + l.field.Name }
+
+// lists are all paginated lists of the schema: what takes `after`, and what answers a pageInfo. One is not without the other.
+func (s schemaShape) lists(t *testing.T) (found []pagedList) {
+	t.Helper()
+	for name, object := range s.types {
+		for _, field := range object.Fields {
+			takes := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "after" })
+			pages := slices.ContainsFunc(s.types[field.Type.named()].Fields, func(f shapeField) bool { return f.Name == "pageInfo" })
+			if takes != pages {
+				t.Errorf("%s.%s takes after: %t, answers a pageInfo: %t", name, field.Name, takes, pages)
+			}
+			if takes || pages {
+				found = append(found, pagedList{name, field})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b pagedList) int { return strings.Compare(a.name(), b.name()) })
+	return found
+}
+
+// pagers is a node on which alice and bob have a life each: lists of several entries, in which each has words of their own.
+type pagers struct {
+	*world.Node
+	shape schemaShape
+	talks map[string][]string // the conversations of each; both are in the last
+}
+
+// wordOf is in every text and key of what concerns a user alone.
+func wordOf(user string) string { return "canary-" + user }
+
+func newPagers(t *testing.T) *pagers {
+	t.Helper()
+	p := &pagers{Node: world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true}), talks: map[string][]string{}}
+	p.shape = shape(p.Node)
+	p.People("alice", "bob")
+	for _, user := range []string{"alice", "bob"} {
+		p.live(t, user)
+	}
+	shared := p.talk("alice", "", "user:bob", "user:"+wordOf("alice")+"-0", "user:"+wordOf("bob")+"-0")
+	for _, user := range []string{"alice", "bob"} {
+		p.talks[user] = append(p.talks[user], shared)
+		p.say(user, shared, "for both")
+		p.say(user, shared, "again for both")
+	}
+	p.Settle()
+	return p
+}
+
+// live gives a user three of everything that is listed.
+func (p *pagers) live(t *testing.T, user string) {
+	t.Helper()
+	const restricts = `mutation($v:ID!){%s(input:{userId:$v}){user{id}}}`
+	word, id := wordOf(user), "user:"+user
+	p.People(word, word+"-0", word+"-1", word+"-2")
+	p.Follow(user, word)
+	p.Must("host:ingest", `mutation($u:ID!,$s:[String!]!){setSegments(input:{userId:$u,segments:$s}){user{id}}}`, map[string]any{"u": id, "s": []string{user}}, nil)
+	for i := range 3 {
+		parted := fmt.Sprint(word, "-parted-", i)
+		p.People(parted)
+		p.Publish(word, word)
+		p.Must(word, mutLike, map[string]any{"v": p.Publish(user, word)}, nil)
+		at := p.Clock.Now().Add(time.Duration(i+1) * time.Hour).UTC().Format(time.RFC3339)
+		p.Must(word, `mutation($t:String!,$at:Time!){scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`, map[string]any{"t": word, "at": at}, nil)
+		p.Must("host:ingest", `mutation($v:ID!,$t:String!,$s:[String!],$c:String!,$i:String!,$at:Time!){
+			sendSiteMessage(input:{to:[$v],title:$t,content:$t}){message{id}} publishAnnouncement(input:{title:$t,content:$t,segments:$s}){announcement{id}}
+			addViewItem(input:{code:$c,id:$i,item:"1",at:$at}){__typename}}`,
+			map[string]any{"v": id, "t": word, "s": []string{user}, "c": "news", "i": fmt.Sprint(word, i), "at": p.Clock.Now().UTC().Format(time.RFC3339)}, nil)
+		p.Must(user, `mutation($i:String!){touchView(input:{code:"news",id:$i}){__typename}}`, map[string]any{"i": fmt.Sprint(word, i)}, nil)
+		conversation := p.talk(user, word, "user:"+word+"-0", "user:"+word+"-1", "user:"+word+"-2")
+		p.talks[user] = append(p.talks[user], conversation)
+		for range 3 {
+			p.say(user, conversation, word)
+		}
+		for _, verb := range []string{"mute", "block", "hideFrom"} {
+			p.Must(user, fmt.Sprintf(restricts, verb), map[string]any{"v": "user:" + parted}, nil)
+		}
+		p.Settle()
+	}
+}
+
+func (p *pagers) talk(user, title string, members ...string) string {
+	p.TB.Helper()
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	p.Must(user, `mutation($t:String,$m:[ID!]!){createConversation(input:{kind:GROUP,title:$t,memberIds:$m}){conversation{id}}}`, map[string]any{"t": title, "m": members}, &data)
+	return data.CreateConversation.Conversation.ID
+}
+
+func (p *pagers) say(user, conversation, body string) {
+	p.TB.Helper()
+	p.Must(user, `mutation($c:ID!,$b:String!){sendMessage(input:{conversationId:$c,body:$b}){message{id}}}`, map[string]any{"c": conversation, "b": body}, nil)
+}
+
+// objects are those of a user's that have a list: "" stands for the viewer. A type that is not known here fails the test.
+func (p *pagers) objects(t *testing.T, l pagedList, user string) []string {
+	t.Helper()
+	switch l.object {
+	case "Viewer":
+		return []string{""}
+	case "Conversation":
+		return p.talks[user]
+	}
+	t.Fatalf("%s is paginated: say how a user gets to a %s", l.name(), l.object)
+	return nil
+}
+
+// page asks for a page of a list of an object, after a cursor unless it is "".
+func (p *pagers) page(t *testing.T, l pagedList, user, object, after string) (got world.Answer, shown connection) {
+	t.Helper()
+	arguments, variables := "first:2", map[string]any{}
+	declared := ""
+	if after != "" {
+		arguments, declared, variables["a"] = arguments+",after:$a", "$a:String", after
+	}
+	for _, argument := range l.field.Args {
+		switch {
+		case argument.Name == "codes":
+			arguments += `,codes:["news"]`
+		case argument.Type.required() && argument.DefaultValue == nil:
+			t.Fatalf("%s: say which %s to send", l.name(), argument.Name)
+		}
+	}
+	text := fmt.Sprintf("list:%s(%s)%s", l.field.Name, arguments, p.shape.selection(l.field.Type.named(), 2))
+	if object == "" {
+		text = "object:viewer{" + text + "}"
+	} else {
+		declared, variables["id"] = declared+" $id:ID!", object
+		text = fmt.Sprintf("object:node(id:$id){... on %s{%s}}", l.object, text)
+	}
+	if declared != "" {
+		text = "query(" + declared + "){" + text + "}"
+	} else {
+		text = "{" + text + "}"
+	}
+	got = p.Ask(user, text, variables)
+	var data struct{ Object struct{ List connection } }
+	if len(got.Data) > 0 && string(got.Data) != "null" {
+		world.Decode(t, got.Data, &data)
+	}
+	return got, data.Object.List
+}
+
+// connection is a page, whatever it is of.
+type connection struct {
+	Edges []struct {
+		Cursor string
+		Node   json.RawMessage
+	}
+	PageInfo struct {
+		HasNextPage bool
+		EndCursor   *string
+	}
+}
+
+// walk reads a whole list: its nodes, and the cursors of its places. It has to have several pages.
+func (p *pagers) walk(t *testing.T, l pagedList, user, object string) (nodes, cursors []string) {
+	t.Helper()
+	for after, pages := "", 1; ; pages++ {
+		got, shown := p.page(t, l, user, object, after)
+		if len(got.Errors) > 0 || len(shown.Edges) == 0 {
+			t.Fatalf("%s of %s %s: %+v", l.name(), user, object, got)
+		}
+		for _, edge := range shown.Edges {
+			nodes, cursors = append(nodes, string(edge.Node)), append(cursors, edge.Cursor)
+		}
+		if !shown.PageInfo.HasNextPage {
+			if pages < 2 {
+				t.Fatalf("%s of %s %s has one page: there is no place to go on from", l.name(), user, object)
+			}
+			return nodes, cursors
+		}
+		after = *shown.PageInfo.EndCursor
+	}
+}
+
+// placeOf is a cursor and the list that it was got from.
+type placeOf struct{ list, object, cursor string }
+
+// A cursor is of one user's list: sent by somebody else, into any paginated list of the schema, it is refused. Only in the very
+// list that it is of, where two users share that, it may be taken, and shows what the other is shown anyway. The lists are
+// found by introspection.
+func TestAnotherUsersCursorShowsNothing(t *testing.T) {
+	p := newPagers(t)
+	lists := p.shape.lists(t)
+	if len(lists) < 12 {
+		t.Fatalf("introspection shows %d paginated lists", len(lists))
+	}
+	var alices []placeOf
+	for _, l := range lists {
+		for _, object := range p.objects(t, l, "alice") {
+			_, cursors := p.walk(t, l, "alice", object)
+			alices = append(alices, placeOf{l.name(), object, cursors[0]}, placeOf{l.name(), object, cursors[len(cursors)-2]})
+		}
+	}
+	for _, l := range lists {
+		for _, object := range p.objects(t, l, "bob") {
+			own, cursors := p.walk(t, l, "bob", object)
+			if got, shown := p.page(t, l, "bob", object, cursors[0]); len(got.Errors) > 0 || len(shown.Edges) == 0 || string(shown.Edges[0].Node) != own[1] {
+				t.Errorf("%s after bob's own cursor: %+v", l.name(), got)
+			}
+			for _, at := range alices {
+				p.wantNothing(t, l, object, at, own)
+			}
+		}
+		for _, object := range p.objects(t, l, "alice") {
+			if object == "" || slices.Contains(p.talks["bob"], object) {
+				continue
+			}
+			for _, at := range alices {
+				p.wantNothing(t, l, object, at, nil)
+			}
+		}
+	}
+}
+
+// wantNothing asks as bob for a page after a cursor of alice's. own is what bob is shown of the list without it, nil for a list
+// that is not bob's.
+func (p *pagers) wantNothing(t *testing.T, l pagedList, object string, at placeOf, own []string) {
+	t.Helper()
+	got, shown := p.page(t, l, "bob", object, at.cursor)
+	what := fmt.Sprintf("%s %s after %s of alice's %s %s", l.name(), object, at.cursor, at.list, at.object)
+	refused := got.ErrorCode() == "INVALID" && strings.HasPrefix(got.Errors[0].Message, "after: ")
+	shared := own != nil && object != "" && at.list == l.name() && at.object == object
+	switch {
+	case len(got.Errors) > 0 && !refused:
+		t.Errorf("%s: %+v, want INVALID about after", what, got.Errors)
+	case own != nil && !shared && !refused:
+		t.Errorf("%s is taken from bob: %s", what, got.Data)
+	case (refused || own == nil) && len(shown.Edges) > 0:
+		t.Errorf("%s is shown to bob: %s", what, got.Data)
+	case !shared && strings.Contains(string(got.Data), wordOf("alice")):
+		t.Errorf("%s tells bob %s", what, got.Data)
+	}
+	for _, edge := range shown.Edges {
+		if !slices.Contains(own, string(edge.Node)) {
+			t.Errorf("%s shows bob what is not in the list: %s", what, edge.Node)
+		}
+	}
+}

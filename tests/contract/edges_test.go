@@ -1,0 +1,98 @@
+package contract
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/node"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// A body that does not arrive is waited for no longer than the deadline, whatever it is sent to and however it is framed.
+func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
+		cfg.RequestDeadline = 300 * time.Millisecond
+	}})
+	for name, head := range map[string]string{
+		"a length": "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{",
+		"chunks":   "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+		"refused":  "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 60000\r\n\r\n{",
+		"no place": "POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{",
+		"health":   "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{",
+		"headers":  "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := n.Raw()
+			if _, err := io.WriteString(conn, head); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("still open after %q", answer)
+			}
+		})
+	}
+	t.Run("what arrives in time is not hurried", func(t *testing.T) { // the deadline was for the request alone
+		n.Must("alice", `mutation{publishPost(input:{body:"b"}){post{id}}}`, nil, nil)
+	})
+}
+
+// The bound of an answer holds for compiled selections as for others.
+func TestCompiledAnswersAreBounded(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.AnswerLimit = 4000 }})
+	n.Publish("bob", strings.Repeat("long ", 999))
+	for _, query := range []string{
+		`{viewer{homeFeed{edges{node{body}}}}}`,                 // compiled
+		`{viewer{user{id} homeFeed{edges{node{body}}}}}`,        // not
+		`{viewer{badges{version} homeFeed{edges{node{body}}}}}`, // compiled, in two parts
+	} {
+		if got := n.Ask("bob", query, nil); got.ErrorCode() != "INVALID" || got.Data != nil || !strings.Contains(got.Errors[0].Message, "up to 4000 are allowed") {
+			t.Errorf("%s: %+v", query, got)
+		}
+	}
+}
+
+// In production an address has so many connections at a time, and a place comes free with each that is closed.
+func TestConnectionsPerAddress(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
+		cfg.JWTSecret, cfg.ConnectionsPerAddress = world.TestSecret, 3
+	}})
+	healthy := func(conn net.Conn) bool {
+		if _, err := fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: tidings\r\n\r\n"); err != nil {
+			return false
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = response.Body.Close() }()
+		_, err = io.Copy(io.Discard, response.Body)
+		return err == nil && response.StatusCode == http.StatusOK
+	}
+	var held []net.Conn
+	for i := range 3 {
+		conn := n.Raw()
+		if !healthy(conn) {
+			t.Fatalf("connection %d is refused", i+1)
+		}
+		held = append(held, conn)
+	}
+	if healthy(n.Raw()) {
+		t.Error("a fourth connection is served")
+	}
+	if got := n.Connections.Refused(); got != 1 {
+		t.Errorf("%d connections are counted as refused, want 1", got)
+	}
+	if err := held[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	world.Eventually(t, 30*time.Second, "the place of a closed connection is free", func() bool { return healthy(n.Raw()) })
+}

@@ -1,0 +1,126 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/tests/world"
+)
+
+// setSeen is a mutation that anybody may repeat.
+const setSeen = `mutation{markHomeFeedSeen(input:{}){badges{version}}}`
+
+// A viewer who asks too much hears so, with the time to wait, and nobody else does.
+func TestOverspendingIsRateLimited(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Redis: "embedded", Change: func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=3", "READS=0"} }})
+	for range 3 {
+		n.Must("alice", setSeen, nil, nil)
+	}
+	got := n.Ask("alice", setSeen, nil)
+	if got.ErrorCode() != "RATE_LIMITED" || got.Status != http.StatusTooManyRequests {
+		t.Fatalf("the fourth: %d %s: want 429 and RATE_LIMITED", got.Status, got.ErrorCode())
+	}
+	n.Must("bob", setSeen, nil, nil)
+	n.Badges("alice") // reads are not writes
+	request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL+"/graphql", strings.NewReader(`{"query":"`+setSeen+`"}`))
+	request.Header.Set("Authorization", "Bearer dev:alice")
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	var shown struct {
+		Errors []struct {
+			Message    string
+			Extensions struct {
+				Code         string
+				RetryAfterMs int
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &shown); err != nil || len(shown.Errors) != 1 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	wait := shown.Errors[0].Extensions.RetryAfterMs
+	if wait <= 0 || wait > 20_000 || response.Header.Get("Retry-After") == "" {
+		t.Errorf("%s, Retry-After %q: want up to 20 s in both", text, response.Header.Get("Retry-After"))
+	}
+	n.Clock.Advance(time.Duration(wait) * time.Millisecond)
+	n.Must("alice", setSeen, nil, nil)
+}
+
+// Two nodes grant one allowance between them.
+func TestNodesShareRateLimits(t *testing.T) {
+	p := world.StartPair(t, rdbtest.Redis(t), func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=60"} })
+	granted := func(n *world.Node, atMost int) int {
+		for count := range atMost {
+			if got := n.Ask("mallory", setSeen, nil); got.ErrorCode() == "RATE_LIMITED" {
+				return count
+			}
+		}
+		return atMost
+	}
+	if got := granted(p.A, 61); got < 60 {
+		t.Fatalf("the first node granted %d: want 60", got)
+	}
+	p.A.Limiter.RunOnce(t.Context())
+	if got := granted(p.B, 10); got != 10 {
+		t.Fatalf("the second node granted %d of 10 before the nodes exchanged", got)
+	}
+	world.Eventually(t, 5*time.Second, "the second node knows what the first granted", func() bool {
+		p.B.Limiter.RunOnce(t.Context())
+		return p.B.Ask("mallory", setSeen, nil).ErrorCode() == "RATE_LIMITED"
+	})
+	p.B.Must("alice", setSeen, nil, nil)
+}
+
+// What would keep a server busy for long is refused before anything is executed, with its cost and the limit.
+func TestDearQueriesAreRefused(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Redis: "embedded"})
+	aliased := func(times int, field string) string {
+		var query strings.Builder
+		query.WriteString("{viewer{")
+		for i := range times {
+			fmt.Fprintf(&query, "a%d:%s ", i, field)
+		}
+		return query.String() + "}}"
+	}
+	const message = `messages(first:100){edges{node{body author{key name avatarUrl}}}}`
+	for name, query := range map[string]string{
+		"a page in a page":        `{viewer{conversations(first:100){edges{node{` + message + `}}}}}`,
+		"pages of last messages":  aliased(30, `conversations(first:100){edges{node{lastMessage{body author{key}}}}}`),
+		"many explanations":       aliased(30, `badgeExplained{part items{id at count clearedBy}}`),
+		"many pages of feeds":     aliased(30, `homeFeed(first:100){edges{node{id body author{id key name}}}}`),
+		"a page in each of nodes": `query($i:[ID!]!){nodes(ids:$i){... on Conversation{` + message + `}}}`,
+	} {
+		ids := make([]string, 100)
+		for i := range ids {
+			ids[i] = "conversation:0000001"
+		}
+		got := n.Ask("alice", query, map[string]any{"i": ids})
+		if got.ErrorCode() != "INVALID" || len(got.Errors) != 1 || !strings.HasPrefix(got.Errors[0].Message, "query: costs ") ||
+			!strings.Contains(got.Errors[0].Message, "up to 30000 are allowed") {
+			t.Errorf("%s: %s %v: want INVALID with cost and limit", name, got.ErrorCode(), got.Errors)
+		}
+	}
+	for name, query := range map[string]string{
+		"a whole screen": `{viewer{badges{version total{display}} homeFeed(first:50){edges{node{id body author{key name avatarUrl}}}}
+			liveBoard(first:50){edges{node{id title}}} notifications(first:50){edges{node{id actors{key}}}}
+			conversations(first:50){edges{node{id lastMessage{body author{key}}}}}}}`,
+		"conversations with messages": `{viewer{conversations(first:20){edges{node{` + strings.Replace(message, "100", "20", 1) + `}}}}}`,
+		"an explanation":              `{viewer{badgeExplained{part items{id at count clearedBy}}}}`,
+	} {
+		if got := n.Ask("alice", query, nil); len(got.Errors) > 0 {
+			t.Errorf("%s: %v", name, got.Errors)
+		}
+	}
+}

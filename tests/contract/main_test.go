@@ -1,0 +1,10 @@
+package contract
+
+import (
+	"os"
+	"testing"
+
+	"tidings/tests/world"
+)
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }

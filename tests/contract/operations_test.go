@@ -1,0 +1,156 @@
+package contract
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/tests/world"
+)
+
+// operational are the paths that are served to operators, and what is for everybody.
+var (
+	operational = []string{"/metrics", "/graphiql", "/"}
+	everybodys  = []string{"/healthz", "/readyz", "/graphql?query=%7B__typename%7D"}
+)
+
+// answers gets a path of a server, following no redirect.
+func answers(t *testing.T, origin, path string, header ...string) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, origin+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			request.Host = header[i+1]
+		}
+	}
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// wantServed holds that paths are there, and that others are not.
+func wantServed(t *testing.T, origin string, there, missing []string) {
+	t.Helper()
+	for _, path := range there {
+		if status, body := answers(t, origin, path); status >= 400 {
+			t.Errorf("%s%s: %d %s", origin, path, status, body)
+		}
+	}
+	for _, path := range missing {
+		if status, body := answers(t, origin, path); status != http.StatusNotFound {
+			t.Errorf("%s%s: %d, want 404: %.100s", origin, path, status, body)
+		}
+	}
+}
+
+// waitReady waits until a node takes traffic.
+func waitReady(t *testing.T, origin string) {
+	t.Helper()
+	world.Eventually(t, 30*time.Second, "the node is ready", func() bool {
+		status, _ := answers(t, origin, "/readyz")
+		return status == http.StatusOK
+	})
+}
+
+// startLine is what a process says of where it serves.
+func startLine(p *world.Process) string {
+	_, rest, _ := strings.Cut(p.Output.String(), "Tidings serves ")
+	line, _, _ := strings.Cut(rest, "\n")
+	return line
+}
+
+func TestProductionWithoutOperationsListenerServesNoMetrics(t *testing.T) {
+	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret)
+	waitReady(t, p.URL)
+	wantServed(t, p.URL, everybodys, append(operational, "/graphiql/assets/x/favicon.svg"))
+	if line := startLine(p); !strings.Contains(line, "--operations-listen") || strings.Contains(line, "/graphiql") {
+		t.Errorf("the process says %q", line)
+	}
+}
+
+var operationsAddress = regexp.MustCompile(`operations: (http://[^ ,)]+)`)
+
+// operationsOf is the address that a process says it serves operators at.
+func operationsOf(t *testing.T, p *world.Process) string {
+	t.Helper()
+	found := operationsAddress.FindStringSubmatch(startLine(p))
+	if found == nil || found[1] == p.URL {
+		t.Fatalf("the process says %q, and no other address for operations", startLine(p))
+	}
+	return found[1]
+}
+
+func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
+	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0")
+	operations := operationsOf(t, p)
+	waitReady(t, p.URL)
+	waitReady(t, operations)
+	wantServed(t, p.URL, everybodys, operational)
+	wantServed(t, operations, append(operational, everybodys...), nil)
+	if _, body := answers(t, operations, "/metrics"); !strings.Contains(body, "tidings_sockets_open") {
+		t.Errorf("/metrics has no numbers of ours: %.200s", body)
+	}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(world.TestSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const query = "/graphql?query=%7Bviewer%7Buser%7Bkey%7D%7D%7D"
+	if status, body := answers(t, operations, query, "Authorization", "Bearer "+token); !strings.Contains(body, `"alice"`) {
+		t.Errorf("GraphQL for GraphiQL: %d %s", status, body)
+	}
+	for _, without := range []string{"", "Bearer dev:alice"} {
+		if status, body := answers(t, operations, query, "Authorization", without); strings.Contains(body, `"alice"`) {
+			t.Errorf("with the token %q: %d %s", without, status, body)
+		}
+	}
+	p.Terminate()
+	if code := p.Exits(15 * time.Second); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.Output.String())
+	}
+	for _, origin := range []string{p.URL, operations} {
+		if response, err := http.Get(origin + "/healthz"); err == nil {
+			_ = response.Body.Close()
+			t.Errorf("%s is served still", origin)
+		}
+	}
+	again := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", strings.TrimPrefix(operations, "http://"))
+	if got := operationsOf(t, again); got != operations {
+		t.Errorf("the port was freed, and the next process serves %s, not %s", got, operations)
+	}
+}
+
+func TestDevelopmentServesOperatorsOnBothListeners(t *testing.T) {
+	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", "127.0.0.1:0")
+	operations := operationsOf(t, p)
+	waitReady(t, operations)
+	for _, origin := range []string{p.URL, operations} {
+		wantServed(t, origin, append(operational, everybodys...), nil)
+		for _, path := range append(operational, everybodys...) {
+			if status, _ := answers(t, origin, path, "Host", "evil.test"); status != http.StatusForbidden {
+				t.Errorf("%s%s as evil.test: %d, want 403", origin, path, status)
+			}
+			if status, _ := answers(t, origin, path, "X-Forwarded-For", "192.0.2.1"); status != http.StatusForbidden {
+				t.Errorf("%s%s, forwarded: %d, want 403", origin, path, status)
+			}
+		}
+	}
+	if line := startLine(p); !strings.Contains(line, p.URL+"/graphiql") {
+		t.Errorf("the process says %q", line)
+	}
+}

@@ -1,0 +1,100 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// deletedFeed makes a reader whose feed holds posts that are deleted and not yet taken out, because no worker has run
+// since: which says so of each post, the newest first. It answers what is left to be seen.
+func deletedFeed(t *testing.T, n *world.Node, posts int, deleted func(i int) bool) (visible []string) {
+	t.Helper()
+	c := &crowd{Node: n}
+	n.Follow("reader", "author")
+	n.Badges("reader")
+	events := make([]any, posts)
+	for i := range events {
+		events[i] = event("publishPost", "as", "user:author", "body", fmt.Sprint(i))
+	}
+	published := c.ingest(t, events...)
+	n.Settle()
+	var deletions []any
+	for i, post := range slices.Backward(published) {
+		if post.ID == nil {
+			t.Fatalf("post %d: %+v", i, post.Error)
+		}
+		if deleted(posts - 1 - i) {
+			deletions = append(deletions, event("deletePost", "as", "user:author", "postId", *post.ID))
+		} else {
+			visible = append(visible, *post.ID)
+		}
+	}
+	for i, result := range c.ingest(t, deletions...) {
+		if result.Error != nil {
+			t.Fatalf("deletion %d: %+v", i, result.Error)
+		}
+	}
+	return visible
+}
+
+// Pages are filled again after the deleted posts have been left out, whatever their size, and only the last is short.
+func TestPagesAreFilledAgain(t *testing.T) {
+	for name, deleted := range map[string]func(i int) bool{
+		"every second":        func(i int) bool { return i%2 == 1 },
+		"the newest five":     func(i int) bool { return i < 5 },
+		"the oldest five":     func(i int) bool { return i >= 15 },
+		"a run in the middle": func(i int) bool { return i > 3 && i < 17 },
+		"all but the oldest":  func(i int) bool { return i < 19 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+			visible := deletedFeed(t, n, 20, deleted)
+			for _, first := range []int{1, 2, 3, 7, 100} {
+				var listed []string
+				for after := ""; ; {
+					page := n.Page("reader", first, after, "")
+					listed = append(listed, page.Ids()...)
+					if !page.PageInfo.HasNextPage {
+						if page.End == nil || *page.End != "END" {
+							t.Errorf("first %d: the end is %v, want END", first, page.End)
+						}
+						break
+					}
+					if len(page.Edges) != first {
+						t.Errorf("first %d: a page of %d that is not the last", first, len(page.Edges))
+					}
+					after = *page.PageInfo.EndCursor
+				}
+				if !slices.Equal(listed, visible) {
+					t.Errorf("first %d: listed %v, want %v", first, listed, visible)
+				}
+			}
+		})
+	}
+}
+
+// Where everything that a feed keeps is deleted at once, the page is empty, ends with RETENTION, and its last id is the
+// place that was looked at and not that of a post that was shown; once the deletions are carried older posts are there.
+func TestFeedOfDeletedPosts(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: rdbtest.Redis(t), Manual: true})
+	visible := deletedFeed(t, n, 325, func(i int) bool { return i < 315 })
+	page := n.Page("reader", 20, "", "")
+	if len(page.Edges) != 0 || page.PageInfo.HasNextPage || page.End == nil || *page.End != "RETENTION" || page.LastID == nil {
+		t.Fatalf("the page: %d posts, %+v, last id %v, end %v", len(page.Edges), page.PageInfo, page.LastID, page.End)
+	}
+	if *page.LastID <= visible[0] {
+		t.Errorf("the last id %s is older than what is kept", *page.LastID)
+	}
+	n.Settle()
+	if listed := n.Walk("reader", 100); !slices.Equal(listed, visible) {
+		t.Errorf("when the deletions are carried: %v, want %v", listed, visible)
+	}
+	if got := n.Badges("reader").HomeFeed; got.Value != len(visible) || got.Precision != "EXACT" {
+		t.Errorf("%+v count, want %d", got, len(visible))
+	}
+}

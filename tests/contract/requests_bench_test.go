@@ -1,0 +1,65 @@
+package contract
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// recorder is a writer with deadlines, as that of a connection is.
+type recorder struct{ *httptest.ResponseRecorder }
+
+func (recorder) SetReadDeadline(time.Time) error  { return nil }
+func (recorder) SetWriteDeadline(time.Time) error { return nil }
+
+// events are events of ingest, with a key each where key is not "".
+func events(count int, key string) string {
+	list := make([]string, count)
+	for i := range list {
+		said := fmt.Sprintf(`"as": "user:u%d", "code": "c", "id": "v%d"`, i%20, i)
+		if key != "" {
+			said += fmt.Sprintf(`, "key": "%s %d"`, key, i)
+		}
+		list[i] = `{"touchView": {` + said + `}}`
+	}
+	return strings.Join(list, ", ")
+}
+
+// BenchmarkRequest is one request through the whole handler, without a network: all that the edge adds to an answer is in it.
+func BenchmarkRequest(b *testing.B) {
+	n := world.StartNode(b, world.NodeOptions{Database: storetest.SQLite(b), Redis: "embedded"})
+	n.Follow("alice", "bob")
+	n.Publish("bob", "hello")
+	n.Settle()
+	for _, c := range []struct{ name, body, token string }{
+		{"typename", `{"query":"{ __typename }"}`, ""},
+		{"badges", `{"query":"{ viewer { badges { version total { value display precision } homeFeed { value } notifications { total { value } } siteMessages { total { value } } announcements { value } conversations { total { value } } liveBoard { value } dots { name lit } } } }"}`, ""},
+		{"page", `{"query":"query($n: Int) { viewer { homeFeed(first: $n) { edges { node { id body author { key name } } } pageInfo { endCursor } } } }","variables":{"n":20}}`, ""},
+		{"mutation", `{"query":"mutation { markHomeFeedSeen(input: {}) { badges { version } } }"}`, ""},
+		{"mutation with a key", `{"query":"mutation { markHomeFeedSeen(input: {idempotencyKey: \"KEY\"}) { badges { version } } }"}`, ""},
+		{"ingest", `{"query":"mutation($e: [IngestEvent!]!) { ingest(events: $e) { results { id error { code } } } }","variables":{"e":[` + events(200, "") + `]}}`, "host:ingest"},
+		{"ingest with keys", `{"query":"mutation($e: [IngestEvent!]!) { ingest(events: $e) { results { id error { code } } } }","variables":{"e":[` + events(200, "KEY") + `]}}`, "host:ingest"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				body := strings.ReplaceAll(c.body, "KEY", fmt.Sprint(i))
+				request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/graphql", strings.NewReader(body))
+				request.Header.Set("Content-Type", "application/json")
+				request.Header.Set("Authorization", "Bearer dev:"+cmp.Or(c.token, "alice"))
+				answer := recorder{httptest.NewRecorder()}
+				n.HTTP.Handler.ServeHTTP(answer, request)
+				if answer.Code != http.StatusOK || strings.Contains(answer.Body.String(), "errors") {
+					b.Fatalf("%d %s", answer.Code, answer.Body)
+				}
+			}
+		})
+	}
+}

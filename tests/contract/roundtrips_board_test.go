@@ -1,0 +1,59 @@
+package contract
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/tests/world"
+)
+
+// The first page of a live board is one round trip where live and upcoming shows fill it, one more where it goes on with
+// replays; every later one two at most, whatever its size and the number followed;
+// and none of them asks SQL for anything, show by show or at all.
+func TestRoundTripsOfABoard(t *testing.T) {
+	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
+		options.Manual = true
+		n := world.StartNode(t, options)
+		const most, shows = 2000, 60
+		hosts := make([]string, most)
+		for i := range hosts {
+			hosts[i] = fmt.Sprint("host", i)
+		}
+		followees := n.NumbersOf(hosts...)
+		for i := range shows {
+			host := hosts[i%10]
+			show := n.Schedule(host, fmt.Sprint("show ", i), n.Clock.Now().Add(time.Hour))
+			if i%3 > 0 {
+				n.OnShow(host, "startShow", show)
+			}
+			if i%3 > 1 {
+				n.OnShow(host, "endShow", show)
+			}
+		}
+		n.DueJobs()
+		if err := n.Memory.Shows.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, count := range []int{0, 10, 200, most} {
+			t.Run(fmt.Sprint("followed ", count), func(t *testing.T) {
+				key := fmt.Sprint("reader", count)
+				reader := n.NumbersOf(key)[0]
+				edges := make([]services.Edge, count)
+				for i := range edges {
+					edges[i] = services.Edge{Follower: reader, Followee: followees[i]}
+				}
+				if err := n.Store.Write(t.Context(), func(tx *store.Tx) error {
+					_, err := tx.ImportFollows(t.Context(), edges)
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				n.Board(key, 100, world.BoardPlace{}) // he is active from now on, and has his list of replays
+				n.RoundTripsOfBoard(t, reader, map[bool]int{true: shows}[count > 0])
+			})
+		}
+	})
+}

@@ -1,0 +1,51 @@
+package contract
+
+import (
+	"fmt"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/store"
+	"tidings/tests/world"
+)
+
+// The badges are one round trip, a page of the home feed is two, whatever the page's size and the number followed, and
+// what a node remembers of it is one less; a push to 100 users is one.
+func TestRoundTrips(t *testing.T) {
+	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
+		options.Manual = true
+		n := world.StartNode(t, options)
+		const most = 2000
+		authors := make([]string, most)
+		for i := range authors {
+			authors[i] = fmt.Sprint("author", i)
+		}
+		followees := n.NumbersOf(authors...)
+		n.MakeHuge(authors[:5]...) // and the others' posts are pushed
+		followed := []int{0, 10, 200, most}
+		var readers []services.UserNumber
+		for _, count := range followed {
+			reader := n.NumbersOf(fmt.Sprint("reader", count))[0]
+			readers = append(readers, reader)
+			edges := make([]services.Edge, count)
+			for i := range edges {
+				edges[i] = services.Edge{Follower: reader, Followee: followees[i]}
+			}
+			if err := n.Store.Write(t.Context(), func(tx *store.Tx) error {
+				_, err := tx.ImportFollows(t.Context(), edges)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			n.Badges(fmt.Sprint("reader", count)) // he is active from now on
+		}
+		for i := range 120 {
+			n.Publish(authors[i%10], fmt.Sprint(i))
+		}
+		n.Settle()
+		for i, reader := range readers {
+			t.Run(fmt.Sprint("followed ", followed[i]), func(t *testing.T) { n.RoundTrips(t, reader, followed[i]) })
+		}
+		t.Run("a push to 100", func(t *testing.T) { n.RoundTripsOfPush(t) })
+	})
+}

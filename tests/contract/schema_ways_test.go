@@ -1,0 +1,310 @@
+package contract
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"tidings/tests/world"
+)
+
+// schemaShape is the schema as introspection tells it.
+type schemaShape struct {
+	types map[string]shapeType
+}
+
+type shapeType struct {
+	Kind, Name    string
+	Fields        []shapeField
+	InputFields   []shapeInput
+	EnumValues    []struct{ Name string }
+	PossibleTypes []struct{ Name string }
+}
+
+type shapeField struct {
+	Name string
+	Args []shapeInput
+	Type shapeRef
+}
+
+type shapeInput struct {
+	Name         string
+	Type         shapeRef
+	DefaultValue *string
+}
+
+type shapeRef struct {
+	Kind   string
+	Name   *string
+	OfType *shapeRef
+}
+
+// named is the type under its lists and marks.
+func (r shapeRef) named() string {
+	for r.OfType != nil {
+		r = *r.OfType
+	}
+	return *r.Name
+}
+
+func (r shapeRef) required() bool { return r.Kind == "NON_NULL" }
+
+func (r shapeRef) list() bool {
+	return r.Kind == "LIST" || r.OfType != nil && r.OfType.list()
+}
+
+// text prints the type as a variable declares it.
+func (r shapeRef) text() string {
+	switch r.Kind {
+	case "NON_NULL":
+		return r.OfType.text() + "!"
+	case "LIST":
+		return "[" + r.OfType.text() + "]"
+	}
+	return *r.Name
+}
+
+const introspection = `{__schema{types{kind name possibleTypes{name} enumValues{name}
+	fields{name type{...ref} args{name defaultValue type{...ref}}} inputFields{name defaultValue type{...ref}}}}}
+	fragment ref on __Type{kind name ofType{kind name ofType{kind name ofType{kind name}}}}`
+
+func shape(n *world.Node) schemaShape {
+	n.TB.Helper()
+	var data struct {
+		Schema struct{ Types []shapeType } `json:"__schema"`
+	}
+	n.Must("alice", introspection, nil, &data)
+	s := schemaShape{types: map[string]shapeType{}}
+	for _, t := range data.Schema.Types {
+		s.types[t.Name] = t
+	}
+	return s
+}
+
+// way is an argument that takes an id: of a field that path leads to, and there where in names it, through inputs.
+type way struct {
+	root string // Query, Mutation or Subscription
+	path []shapeField
+	in   []shapeInput
+}
+
+// name is Type.field.argument, as an author of the schema would say it.
+func (w way) name() string {
+	parts := []string{w.root}
+	for _, field := range w.path {
+		parts = append(parts, field.Name)
+	}
+	for _, input := range w.in {
+		parts = append(parts, input.Name)
+	}
+	return strings.Join(parts, ".")
+}
+
+// ways lists every argument of type ID that can be reached from a root, each by one shortest path.
+func (s schemaShape) ways() (found []way) {
+	type place struct {
+		root, object string
+		path         []shapeField
+	}
+	seen := map[string]bool{}
+	queue := []place{{root: "Query", object: "Query"}, {root: "Mutation", object: "Mutation"}, {root: "Subscription", object: "Subscription"}}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		if seen[at.object] {
+			continue
+		}
+		seen[at.object] = true
+		for _, field := range s.types[at.object].Fields {
+			path := append(slices.Clone(at.path), field)
+			for _, argument := range field.Args {
+				for _, in := range s.ids(argument, nil) {
+					found = append(found, way{at.root, path, in})
+				}
+			}
+			for _, object := range s.objects(field.Type.named()) {
+				queue = append(queue, place{at.root, object, path})
+			}
+		}
+	}
+	return found
+}
+
+// objects are the object types that a type can be.
+func (s schemaShape) objects(name string) (names []string) {
+	switch t := s.types[name]; t.Kind {
+	case "OBJECT":
+		return []string{name}
+	case "INTERFACE", "UNION":
+		for _, possible := range t.PossibleTypes {
+			names = append(names, possible.Name)
+		}
+	}
+	return names
+}
+
+// ids lists the ways from an argument or a field of an input to what takes an id.
+func (s schemaShape) ids(input shapeInput, before []shapeInput) (found [][]shapeInput) {
+	if len(before) > 6 {
+		panic("an input holds itself")
+	}
+	at := append(slices.Clone(before), input)
+	switch t := s.types[input.Type.named()]; {
+	case t.Name == "ID":
+		return [][]shapeInput{at}
+	case t.Kind == "INPUT_OBJECT":
+		for _, field := range t.InputFields {
+			found = append(found, s.ids(field, at)...)
+		}
+	}
+	return found
+}
+
+// request is the operation that walks a way: the variable v is what its first argument takes.
+func (s schemaShape) request(w way, given map[string]any) string {
+	target := w.path[len(w.path)-1]
+	text := fmt.Sprintf("%s(%s:$v%s)%s", target.Name, w.in[0].Name, s.others(target, w.in[0].Name, given), s.selection(target.Type.named(), 4))
+	for _, field := range slices.Backward(w.path[:len(w.path)-1]) {
+		if s.types[field.Type.named()].Kind != "OBJECT" {
+			panic(w.name() + ": the way leads through an abstract type")
+		}
+		text = field.Name + "{" + text + "}"
+	}
+	return fmt.Sprintf("%s($v:%s){%s}", strings.ToLower(w.root), w.in[0].Type.text(), text)
+}
+
+// others gives a field's other arguments where they have to be given.
+func (s schemaShape) others(field shapeField, but string, given map[string]any) (text string) {
+	for _, argument := range field.Args {
+		switch value := given[argument.Name]; {
+		case argument.Name == but:
+		case argument.Name == "sessionId" && value != nil: // a place is one in a session
+			text += fmt.Sprintf(",%s:%q", argument.Name, value)
+		case argument.Type.required() && argument.DefaultValue == nil:
+			panic(fmt.Sprintf("say which %s to send where %s is required", argument.Type.text(), argument.Name))
+		}
+	}
+	return text
+}
+
+// value is what the variable of a way is to be when the way takes an id. given has the other ids that are needed, by the
+// names of their fields.
+func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (any, error) {
+	first, rest := in[0], in[1:]
+	var value any = id
+	if len(rest) > 0 {
+		fields := map[string]any{}
+		for _, field := range s.types[first.Type.named()].InputFields {
+			var err error
+			switch {
+			case field.Name == rest[0].Name:
+				fields[field.Name], err = s.value(rest, id, given)
+			case field.Type.required() && field.DefaultValue == nil, field.Name == "title": // a change names one thing to change
+				fields[field.Name], err = s.filler(field, given)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		value = fields
+	}
+	if first.Type.list() {
+		value = []any{value}
+	}
+	return value, nil
+}
+
+// filler is some value that a required input takes.
+func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, err error) {
+	if value, ok := given[input.Name]; ok {
+		return value, nil
+	}
+	switch t := s.types[input.Type.named()]; {
+	case t.Name == "String":
+		value = "x"
+	case t.Name == "Int":
+		value = 1
+	case t.Name == "Boolean":
+		value = true
+	case t.Kind == "ENUM":
+		value = t.EnumValues[0].Name
+	default:
+		return nil, fmt.Errorf("say which %s to send where %s is required", input.Type.text(), input.Name)
+	}
+	if input.Type.list() {
+		value = []any{value}
+	}
+	return value, nil
+}
+
+// selection selects everything that a type shows without arguments, so many levels deep. Badges are left out: they change.
+func (s schemaShape) selection(name string, depth int) string {
+	t := s.types[name]
+	switch t.Kind {
+	case "SCALAR", "ENUM":
+		return ""
+	case "INTERFACE", "UNION":
+		text := "{__typename"
+		for _, object := range slices.Sorted(slices.Values(s.objects(name))) {
+			text += " ... on " + object + s.fields(object, depth, s.objects(name))
+		}
+		return text + "}"
+	}
+	return s.fields(name, depth, nil)
+}
+
+// fields selects the fields of an object, which stands beside others: a field whose type is another there has a name of its own.
+func (s schemaShape) fields(object string, depth int, others []string) string {
+	text := "{__typename"
+	for _, field := range s.types[object].Fields {
+		kind := field.Type.named()
+		needs := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Type.required() && a.DefaultValue == nil })
+		leaf := s.types[kind].Kind == "SCALAR" || s.types[kind].Kind == "ENUM"
+		if needs || kind == "Badges" || kind == "BadgeCount" || !leaf && depth == 0 {
+			continue
+		}
+		text += " "
+		if slices.ContainsFunc(others, func(other string) bool { return s.differs(other, field) }) {
+			text += object + "_" + field.Name + ":"
+		}
+		text += field.Name + s.selection(kind, depth-1)
+	}
+	return text + "}"
+}
+
+// differs says that an object has a field of the same name and of another type.
+func (s schemaShape) differs(object string, field shapeField) bool {
+	return slices.ContainsFunc(s.types[object].Fields, func(other shapeField) bool {
+		return other.Name == field.Name && other.Type.text() != field.Type.text()
+	})
+}
+
+// volatile are the fields whose values differ from one answer to the next.
+var volatile = []string{"version", "cursor", "startCursor", "endCursor", "readToken", "sessionId", "lastId", "requestId"}
+
+// settled replaces what may differ between two answers that tell the same: ids, moments, cursors, and the words given.
+func settled(value any, words ...string) any {
+	switch value := value.(type) {
+	case map[string]any:
+		same := maps.Clone(value)
+		for key := range same {
+			if same[key] = settled(value[key], words...); slices.Contains(volatile, key) && value[key] != nil {
+				same[key] = "*"
+			}
+		}
+		return same
+	case []any:
+		same := make([]any, len(value))
+		for i := range value {
+			same[i] = settled(value[i], words...)
+		}
+		return same
+	case string:
+		for _, word := range words {
+			value = strings.ReplaceAll(value, word, "*")
+		}
+		return ids.ReplaceAllString(moments.ReplaceAllString(value, "<time>"), "<id>")
+	}
+	return value
+}

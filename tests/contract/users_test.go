@@ -1,0 +1,187 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+	"tidings/web"
+)
+
+// Whatever argument a viewer names a user in: one whom nobody knows is not there, and is not made. The arguments are found
+// by introspection.
+func TestViewersMakeNoUsers(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	s.owns("sam")
+	named := 0
+	for i, w := range s.others() {
+		if w.path[0].Name == "ingest" {
+			continue
+		}
+		ghost := fmt.Sprint("ghost", i)
+		_, raw := s.walks(t, w, "sam", "user:"+ghost)
+		if s.There(ghost) {
+			t.Errorf("%s makes a user: %s", w.name(), raw)
+		}
+		if strings.Contains(raw, "NOT_FOUND") {
+			if named++; !strings.Contains(raw, `there is no user \"`+ghost) {
+				t.Errorf("%s: %s", w.name(), raw)
+			}
+		}
+	}
+	if named < 12 {
+		t.Errorf("%d arguments name users", named)
+	}
+	if got := s.Ask("boss:admin", `mutation{setSegments(input:{userId:"user:ghost",segments:["vip"]}){user{key}}}`, nil); got.ErrorCode() != "NOT_FOUND" || s.There("ghost") {
+		t.Errorf("an operator who is not the host: %+v", got)
+	}
+	if got := s.Ask("boss:admin", `mutation{sendSiteMessage(input:{to:["user:sam","user:ghost"],title:"hello"}){message{id}}}`, nil); got.ErrorCode() != "NOT_FOUND" || s.There("ghost") {
+		t.Errorf("a message to nobody: %+v", got)
+	}
+}
+
+// The host application makes users by naming them, a token makes its own, and in development mode those of the tour are
+// there from the start.
+func TestTheHostMakesUsers(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+	response, err := http.Get(n.URL + "/graphiql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range web.People {
+		if !n.There(key) || !strings.Contains(string(page), `data-person="`+key+`"`) {
+			t.Errorf("the tour's %s is there: %t", key, n.There(key))
+		}
+	}
+	events := []any{
+		map[string]any{"follow": map[string]any{"as": "user:one", "userId": "user:two"}},
+		map[string]any{"publishPost": map[string]any{"as": "user:one", "body": "b", "mentions": []string{"user:three"}}},
+		map[string]any{"createConversation": map[string]any{"as": "user:one", "kind": "GROUP", "memberIds": []string{"user:four"}}},
+		map[string]any{"setSegments": map[string]any{"userId": "user:five", "segments": []string{"vip"}}},
+		map[string]any{"sendSiteMessage": map[string]any{"to": []string{"user:six"}, "title": "hello"}},
+	}
+	var data struct {
+		Ingest struct{ Results []struct{ Error any } }
+	}
+	n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": events}, &data)
+	if slices.ContainsFunc(data.Ingest.Results, func(r struct{ Error any }) bool { return r.Error != nil }) {
+		t.Fatalf("%+v", data)
+	}
+	n.Must("host:ingest", `mutation{setSegments(input:{userId:"user:seven",segments:["vip"]}){user{key}}}`, nil, nil)
+	n.Must("eight", `{viewer{user{key}}}`, nil, nil)
+	for _, key := range strings.Fields("one two three four five six seven eight") {
+		if !n.There(key) {
+			t.Errorf("there is no %s", key)
+		}
+	}
+}
+
+// Somebody who blocks the viewer cannot be told from somebody who is not there, or from anybody else, whatever argument names
+// them, and is not reached: not by a conversation, nor by a mention in one. The other way round it is the same.
+func TestABlockIsNotTold(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
+	s.wantUntold(t, func(blocker string) { s.Must(blocker, block, map[string]any{"v": "user:sam"}, nil) })
+	for _, first := range []string{"sam", "blair"} {
+		as, id := first, map[string]string{"sam": "blair", "blair": "sam"}[first]
+		if first == "sam" {
+			s.Must("blair", block, map[string]any{"v": "user:sam"}, nil)
+		}
+		for _, kind := range []string{"DIRECT", "GROUP", "ROOM"} {
+			got := s.Ask(as, `mutation($k:ConversationKind!,$v:ID!){createConversation(input:{kind:$k,memberIds:[$v]}){conversation{id}}}`, map[string]any{"k": kind, "v": "user:" + id})
+			refused{"NOT_FOUND", []string{`memberIds: there is no user "` + id + `"`}}.check(t, got)
+		}
+	}
+}
+
+// Nor can somebody be told apart who lets nobody add them to groups, or only those whom they follow.
+func TestAGroupPolicyIsNotTold(t *testing.T) {
+	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
+		s := newSecrets(t, storetest.SQLite(t))
+		refusing := s.wantUntold(t, func(user string) {
+			s.Must(user, `mutation($v:GroupPolicy!){setGroupPolicy(input:{policy:$v}){policy}}`, map[string]any{"v": policy}, nil)
+		})
+		slices.Sort(refusing)
+		want := []string{"Mutation.addMembers.input.userIds", "Mutation.createConversation.input.memberIds",
+			"Mutation.ingest.events.addMembers.userIds", "Mutation.ingest.events.createConversation.memberIds"}
+		if diff := cmp.Diff(want, refusing); diff != "" {
+			t.Errorf("%s is refused by other arguments:\n%s", policy, diff)
+		}
+	}
+}
+
+// wantUntold names users who were prepared in every argument, as sam: the answer is that for a user who does not exist, or
+// that for any other user. refusing are the arguments whose answer is the first and not the second.
+func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing []string) {
+	t.Helper()
+	s.owns("sam")
+	for i, w := range s.others() {
+		prepared, other, nobody := fmt.Sprint("prepared", i), fmt.Sprint("another", i), fmt.Sprint("nobody", i)
+		s.People(prepared, other)
+		prepare(prepared)
+		got, raw := s.walks(t, w, "sam", "user:"+prepared, prepared)
+		absent, _ := s.walks(t, w, "sam", "user:"+nobody, nobody)
+		present, _ := s.walks(t, w, "sam", "user:"+other, other)
+		if w.path[0].Name == "ingest" { // to the host, an id of nobody makes a user
+			absent = ingestNoUser(w)
+		}
+		switch like := cmp.Equal(refusals(got), refusals(present)); {
+		case !like && !cmp.Equal(got, absent):
+			t.Errorf("%s tells them apart: %s", w.name(), raw)
+		case !like:
+			refusing = append(refusing, w.name())
+		}
+	}
+	return refusing
+}
+
+// refusals are the errors of an answer. What it tells when there are none changes with each call.
+func refusals(told any) []any {
+	answer, _ := told.(map[string]any)
+	list := []any{answer["Errors"]}
+	data, _ := answer["Data"].(map[string]any)
+	payload, _ := data["ingest"].(map[string]any)
+	results, _ := payload["results"].([]any)
+	for _, result := range results {
+		list = append(list, result.(map[string]any)["error"])
+	}
+	return list
+}
+
+// ingestNoUser is what an event answers that names somebody who is not there.
+func ingestNoUser(w way) any {
+	message := fmt.Sprintf("%s: there is no user \"*\"", w.in[len(w.in)-1].Name)
+	return map[string]any{"Status": float64(200), "Errors": nil, "Data": map[string]any{"ingest": map[string]any{
+		"__typename": "IngestPayload", "results": []any{map[string]any{"__typename": "IngestResult", "id": nil,
+			"error": map[string]any{"__typename": "IngestError", "code": "NOT_FOUND", "message": message}}},
+	}}}
+}
+
+// A mention in a group that both are in reaches nobody between whom and its author there is a block.
+func TestAMentionDoesNotReachAcrossABlock(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	s.Must("alice", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:dave","user:blair","user:sam"]}){conversation{id}}}`, nil, &data)
+	s.Must("blair", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"@dave",mentionIds:["user:dave","user:sam"]}){message{id}}}`,
+		map[string]any{"c": data.CreateConversation.Conversation.ID}, nil)
+	s.Settle()
+	for as, want := range map[string]int{"dave": 0, "sam": 1} {
+		if got := s.Badges(as).Conversations.Mentions.Value; got != want {
+			t.Errorf("%s has %d mentions, want %d", as, got, want)
+		}
+	}
+}

@@ -1,0 +1,345 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gorilla/websocket"
+
+	"tidings/services"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+var (
+	ids     = regexp.MustCompile(`\b(user|post|show|notification|siteMessage|conversation|message|announcement):[A-Za-z0-9._-]+`)
+	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+)
+
+// places are the arguments that name a place in the viewer's own list: what stood there may be deleted or hidden since, so
+// that its id is taken. They show nothing of it.
+var places = []string{
+	"Query.viewer.homeFeed.lastId", "Query.viewer.homeFeed.newerThan", "Query.viewer.liveBoard.lastId", "Mutation.markHomeFeedSeen.input.upTo",
+	"Mutation.ingest.events.markHomeFeedSeen.upTo",
+}
+
+// secrets is a node where dave hides everything of his from hank and blocks blair, who both saw it before; sam is a stranger,
+// to whom what is published is public. Every text of what is hidden has a word in it by which it is found.
+type secrets struct {
+	*world.Node
+	shape     schemaShape
+	published []string // what hank and blair may not see
+	private   []string // what only dave, and those with him, may see
+	given     map[string]any
+}
+
+const (
+	publicWord  = "canary-published"
+	privateWord = "canary-private"
+)
+
+func newSecrets(t *testing.T, database string) *secrets {
+	t.Helper()
+	s := &secrets{Node: world.StartNode(t, world.NodeOptions{Database: database, Redis: "embedded", Manual: true})}
+	s.shape = shape(s.Node)
+	s.People("alice", "dave", "hank", "blair", "sam")
+	for _, reader := range []string{"hank", "blair", "alice"} {
+		s.Follow(reader, "dave")
+	}
+	post := s.Publish("dave", publicWord+" for @hank and @blair")
+	comment := s.publishUnder("dave", s.Publish("alice", "open"), publicWord)
+	under := s.publishUnder("dave", s.Publish("hank", "mine"), publicWord)
+	shows := []string{s.schedule("dave", publicWord, 1), s.schedule("dave", publicWord, 2), s.schedule("dave", publicWord, 3), s.schedule("dave", publicWord, 4)}
+	for _, fan := range []string{"hank", "blair"} {
+		s.Must(fan, mutLike, map[string]any{"v": post}, nil)
+		s.Must(fan, `mutation($v:ID!){remindMe(input:{showId:$v}){show{id}}}`, map[string]any{"v": shows[0]}, nil)
+		s.Must(fan, `mutation($v:ID!){remindMe(input:{showId:$v}){show{id}}}`, map[string]any{"v": shows[1]}, nil)
+	}
+	s.Must("dave", `mutation($a:ID!,$b:ID!,$c:ID!){a:startShow(input:{showId:$a}){show{id}} b:startShow(input:{showId:$b}){show{id}}
+		c:endShow(input:{showId:$b}){show{id}} d:cancelShow(input:{showId:$c}){show{id}}}`, map[string]any{"a": shows[1], "b": shows[2], "c": shows[3]}, nil)
+	s.published = append(shows, post, comment, under)
+	s.keepPrivate()
+	s.Settle()
+	s.Must("dave", `mutation{hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}}}`, nil, nil)
+	s.Settle()
+	return s
+}
+
+// keepPrivate makes what concerns dave, or dave and alice, alone.
+func (s *secrets) keepPrivate() {
+	s.TB.Helper()
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+		SendMessage        struct{ Message struct{ ID string } }
+		SendSiteMessage    struct{ Message struct{ ID string } }
+		Viewer             struct {
+			Notifications struct {
+				Edges []struct{ Node struct{ ID string } }
+			}
+		}
+	}
+	for _, kind := range []string{"DIRECT", "GROUP"} {
+		s.Must("dave", `mutation($k:ConversationKind!){createConversation(input:{kind:$k,memberIds:["user:alice"]}){conversation{id}}}`, map[string]any{"k": kind}, &data)
+		id := data.CreateConversation.Conversation.ID
+		s.Must("dave", `mutation($c:ID!,$b:String!){sendMessage(input:{conversationId:$c,body:$b}){message{id}}}`, map[string]any{"c": id, "b": privateWord}, &data)
+		s.private = append(s.private, id, data.SendMessage.Message.ID)
+	}
+	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id}}}`, map[string]any{"t": privateWord}, &data)
+	s.Settle()
+	var announced struct {
+		PublishAnnouncement, Future, Gone struct{ Announcement struct{ ID string } }
+	}
+	s.Must("host:ingest", `mutation($t:String!,$at:Time!){setSegments(input:{userId:"user:dave",segments:["vip"]}){user{id}}
+		publishAnnouncement(input:{title:$t,content:"c",segments:["vip"]}){announcement{id}}
+		future:publishAnnouncement(input:{title:$t,content:"c",startsAt:$at}){announcement{id}}
+		gone:publishAnnouncement(input:{title:$t,content:"c"}){announcement{id}}}`,
+		map[string]any{"t": privateWord, "at": s.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &announced)
+	s.Must("host:ingest", `mutation($v:ID!){withdrawAnnouncement(input:{announcementId:$v}){announcementId}}`, map[string]any{"v": announced.Gone.Announcement.ID}, nil)
+	s.Settle()
+	for _, one := range []struct{ Announcement struct{ ID string } }{announced.PublishAnnouncement, announced.Future, announced.Gone} {
+		s.private = append(s.private, one.Announcement.ID)
+	}
+	s.Must("dave", `{viewer{notifications{edges{node{id}}}}}`, nil, &data)
+	s.private = append(s.private, data.SendSiteMessage.Message.ID, data.Viewer.Notifications.Edges[0].Node.ID)
+}
+
+// publishUnder answers a post.
+func (s *secrets) publishUnder(as, parent, body string) string {
+	s.TB.Helper()
+	var data struct {
+		PublishPost struct{ Post struct{ ID string } }
+	}
+	s.Must(as, `mutation($p:ID!,$b:String!){publishPost(input:{body:$b,parentId:$p}){post{id}}}`, map[string]any{"p": parent, "b": body}, &data)
+	return data.PublishPost.Post.ID
+}
+
+// schedule announces a show in so many hours.
+func (s *secrets) schedule(as, title string, hours int) string {
+	s.TB.Helper()
+	var data struct {
+		ScheduleShow struct{ Show struct{ ID string } }
+	}
+	at := s.Clock.Now().Add(time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
+	s.Must(as, `mutation($t:String!,$at:Time!){scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`, map[string]any{"t": title, "at": at}, &data)
+	return data.ScheduleShow.Show.ID
+}
+
+// walks sends an id by a way as somebody, as the host does for them where it is an event. What the answer tells is settled.
+func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (told any, raw string) {
+	t.Helper()
+	value, err := s.shape.value(w.in, id, s.given)
+	if err != nil {
+		t.Fatalf("%s: %v", w.name(), err)
+	}
+	variables := map[string]any{"v": value}
+	var got world.Answer
+	switch {
+	case w.root == "Subscription":
+		got = s.first(t, as, s.shape.request(w, s.given), variables)
+	case w.path[0].Name == "ingest":
+		got = s.Ask("host:ingest", s.shape.request(w, s.given), variables)
+	default:
+		got = s.Ask(as, s.shape.request(w, s.given), variables)
+	}
+	text, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded any
+	world.Decode(t, text, &decoded)
+	return settled(decoded, append(words, id)...), string(text)
+}
+
+// first is the first answer of a subscription.
+func (s *secrets) first(t *testing.T, as, query string, variables map[string]any) world.Answer {
+	t.Helper()
+	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
+	conn, _, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/graphql", http.Header{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	subscribe, err := json.Marshal(map[string]any{"id": "1", "type": "subscribe", "payload": map[string]any{"query": query, "variables": variables}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range []string{`{"type":"connection_init","payload":{"authorization":"Bearer dev:` + as + `"}}`, string(subscribe)} {
+		if err := conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var message struct {
+		Type    string
+		Payload json.RawMessage
+	}
+	for message.Type == "" || message.Type == "connection_ack" {
+		_, text, err := conn.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		world.Decode(t, text, &message)
+	}
+	var got world.Answer
+	if message.Type == "error" {
+		world.Decode(t, message.Payload, &got.Errors)
+	} else {
+		world.Decode(t, message.Payload, &got)
+	}
+	return got
+}
+
+// never is an id like another that nothing has.
+func never(id string) string {
+	last := strings.IndexByte("0123456789ABCDEFGHJKMNPQRSTVWXYZ", id[len(id)-1])
+	return id[:len(id)-1] + string("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(last+16)%32])
+}
+
+// Whatever id is sent into whatever argument of the schema: what the viewer may not see answers in the words in which an id
+// answers that nothing has. The arguments are found by introspection, so that a new one is tried without a line here.
+func TestWhatIsHiddenAnswersAsIfItWereNotThere(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	ways := s.others()
+	if len(ways) < 80 {
+		t.Fatalf("introspection shows %d arguments that take an id", len(ways))
+	}
+	for _, as := range []string{"sam", "hank", "blair"} {
+		secret := s.private
+		if as != "sam" {
+			secret = slices.Concat(s.private, s.published)
+		}
+		s.owns(as)
+		for _, w := range ways {
+			for _, id := range secret {
+				want, _ := s.walks(t, w, as, never(id))
+				got, raw := s.walks(t, w, as, id)
+				if strings.Contains(raw, privateWord) || as != "sam" && strings.Contains(raw, publicWord) {
+					t.Errorf("%s, as %s, shows %s: %s", w.name(), as, id, raw)
+				}
+				if diff := cmp.Diff(want, got); diff != "" && !slices.Contains(places, w.name()) {
+					t.Errorf("%s, as %s, tells %s from what never was:\n%s", w.name(), as, id, diff)
+				}
+			}
+		}
+	}
+}
+
+// taken are the words that refuse an id of the right kind as INVALID.
+var taken = regexp.MustCompile("beyond the newest|is not of conversation:|was never in the session")
+
+// Every argument takes an id of some kind: were a request refused for another reason, it would prove nothing.
+func TestEveryArgumentTakesAnID(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	s.owns("sam")
+	kinds := append(slices.Concat(s.private, s.published), "user:nobody0", "announcement:"+strings.Repeat("0", services.PostIDLetters))
+	for _, w := range s.others() {
+		answers := map[string]any{}
+		takes := slices.ContainsFunc(kinds, func(id string) bool {
+			_, raw := s.walks(t, w, "sam", never(id))
+			answers[id] = raw
+			return !strings.Contains(raw, "INVALID") || taken.MatchString(raw)
+		})
+		if !takes {
+			t.Errorf("%s takes nothing: %v\n%s", w.name(), answers, s.shape.request(w, s.given))
+		}
+	}
+}
+
+// others are the ways of the schema, but what the host tells for itself, and the name of the user for whom it tells.
+func (s *secrets) others() []way {
+	return slices.DeleteFunc(s.shape.ways(), func(w way) bool {
+		if w.path[0].Name != "ingest" {
+			return false
+		}
+		event := s.shape.types[w.in[1].Type.named()].InputFields
+		acts := slices.ContainsFunc(event, func(f shapeInput) bool { return f.Name == "as" })
+		return !acts || w.in[len(w.in)-1].Name == "as"
+	})
+}
+
+// owns makes the objects that requests need beside the id in question, somebody's own.
+func (s *secrets) owns(as string) {
+	s.TB.Helper()
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	var board struct {
+		Viewer struct{ LiveBoard struct{ SessionID string } }
+	}
+	s.Must(as, `{viewer{liveBoard{sessionId}}}`, nil, &board)
+	s.Must(as, `mutation{createConversation(input:{kind:GROUP,memberIds:["user:alice"]}){conversation{id}}}`, nil, &data)
+	s.given = map[string]any{
+		"as": "user:" + as, "userId": "user:alice", "messageId": "message:0000002000001", "fromMessageId": "message:0000002000001", "conversationId": data.CreateConversation.Conversation.ID, "userIds": []string{"user:alice"}, "memberIds": []string{"user:alice"},
+		"kind": "GROUP", "plannedAt": s.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339), "replayUrl": "https://example.org/replay",
+		"postId": s.Publish(as, "own"), "showId": s.schedule(as, "own", 1), "to": []string{"user:alice"}, "code": "news",
+		"sessionId": board.Viewer.LiveBoard.SessionID,
+	}
+}
+
+// What is shown again is there again, and notifies as if it had never been hidden.
+func TestWhatIsShownAgainComesBack(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	s.Must("dave", `mutation{unhideFrom(input:{userId:"user:hank"}){user{id}} unblock(input:{userId:"user:blair"}){user{id}}}`, nil, nil)
+	s.Settle()
+	for as, want := range map[string]string{"hank": "COMMENT MENTION REMINDER", "blair": "MENTION REMINDER"} {
+		var data struct {
+			Nodes  []struct{ Body, Title string }
+			Viewer struct {
+				Notifications struct {
+					Edges []struct{ Node struct{ Category string } }
+				}
+			}
+		}
+		s.Must(as, `query($v:[ID!]!){nodes(ids:$v){... on Post{body} ... on Show{title}} viewer{notifications{edges{node{category}}}}}`, map[string]any{"v": s.published}, &data)
+		var categories []string
+		for _, edge := range data.Viewer.Notifications.Edges {
+			categories = append(categories, edge.Node.Category)
+		}
+		slices.Sort(categories)
+		if got := strings.Join(slices.Compact(categories), " "); got != want {
+			t.Errorf("%s is notified of %s, want %s", as, got, want)
+		}
+		for i, node := range data.Nodes {
+			if !strings.Contains(node.Body+node.Title, publicWord) {
+				t.Errorf("%s is shown %+v for %s", as, node, s.published[i])
+			}
+		}
+	}
+}
+
+// Lists show nothing of it either, nor do the badges count it: what hank and blair were told before is taken back.
+func TestListsShowNothingHidden(t *testing.T) {
+	s := newSecrets(t, storetest.SQLite(t))
+	for as, words := range map[string][]string{"sam": {privateWord}, "hank": {privateWord, publicWord}, "blair": {privateWord, publicWord}} {
+		for _, field := range s.shape.types["Viewer"].Fields {
+			required := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Type.required() && a.DefaultValue == nil })
+			if required {
+				continue
+			}
+			got := s.Ask(as, fmt.Sprintf("{viewer{%s%s}}", field.Name, s.shape.selection(field.Type.named(), 4)), nil)
+			if len(got.Errors) > 0 {
+				t.Errorf("%s as %s: %v", field.Name, as, got.Errors)
+			}
+			for _, word := range words {
+				if strings.Contains(string(got.Data), word) {
+					t.Errorf("viewer.%s as %s shows %s", field.Name, as, got.Data)
+				}
+			}
+		}
+		var data struct {
+			Viewer struct{ Notifications struct{ Edges []any } }
+		}
+		if s.Must(as, `{viewer{notifications{edges{cursor}}}}`, nil, &data); len(data.Viewer.Notifications.Edges) > 0 {
+			t.Errorf("%s is notified: %+v", as, data)
+		}
+		if got := s.Badges(as); got.Notifications.Total.Value != 0 || got.HomeFeed.Value != 0 {
+			t.Errorf("the badges of %s count %+v and %+v", as, got.Notifications, got.HomeFeed)
+		}
+	}
+}

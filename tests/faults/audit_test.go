@@ -1,0 +1,86 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// Redis is changed by other hands under an open subscription, on which the wrong number is seen, too: the audit finds it,
+// makes it right, pushes it and counts it, and finds nothing else in a program that is used all the while.
+func TestAuditRepairsAndPushes(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Change: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
+	n.Follow("reader", "author")
+	n.Publish("author", "one")
+	n.Publish("author", "two")
+	w := world.OpenWatch(t, n.URL, "reader")
+	w.Shows(t, world.Convergence, 2, 0)
+	key := fmt.Sprintf("{u%d}:b", n.NumbersOf("reader")[0])
+	for i, spoil := range []func(){
+		func() { server.Do("HSET", key, "fc", "77") },
+		func() { server.Do("HSET", key, "fc", "0", "T", "7ZZZZZZZZZZZZ") },
+		func() { server.Do("HSET", key, "NL", "9000;0;30000;5,0,0,0,0,0,0,0", "HL", "3;0000000000009") },
+	} {
+		spoil()
+		life := time.NewTicker(50 * time.Millisecond) // more of it would take the audit's processor
+		server.Do("HINCRBY", key, "n", "1")           // the sweep sees to it that the wrong number is shown
+		world.Eventually(t, 30*time.Second, "it is found", func() bool {
+			<-life.C
+			n.Publish("somebody", "life goes on")
+			return n.Metric("tidings_badge_drift_total") == float64(i+1)
+		})
+		life.Stop()
+		w.Shows(t, world.Convergence, 2, 0)
+		if got := n.Badges("reader"); got.HomeFeed.Value != 2 || got.Total.Value != 2 || got.Total.Precision != "EXACT" {
+			t.Errorf("after %d: %+v", i, got)
+		}
+	}
+	if visited := n.Metric("tidings_badge_audited_total"); visited < 3 {
+		t.Errorf("%v were visited", visited)
+	}
+}
+
+// An operator has one user's badges made anew. Nobody else may, and who was never mentioned is not made by it.
+func TestRecountBadges(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+	n.Follow("reader", "author")
+	n.Publish("author", "one")
+	n.Settle()
+	const mutation = `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed badges{` + world.BadgeFields + `}}}`
+	recount := func(want ...string) {
+		t.Helper()
+		var data struct {
+			R struct {
+				Differed []string
+				Badges   world.Badges
+			}
+		}
+		n.Must("root:admin", mutation, map[string]any{"u": "user:reader"}, &data)
+		if fmt.Sprint(data.R.Differed) != fmt.Sprint(want) || data.R.Badges.HomeFeed.Value != 1 {
+			t.Errorf("%+v, want %q", data.R, want)
+		}
+	}
+	recount()
+	server.Do("HSET", fmt.Sprintf("{u%d}:b", n.NumbersOf("reader")[0]), "fc", "9")
+	recount("home feed: count")
+	recount()
+	for _, c := range []struct{ as, user, code string }{
+		{"reader", "user:reader", "FORBIDDEN"}, {"root:ingest", "user:reader", "FORBIDDEN"}, {"", "user:reader", "UNAUTHENTICATED"},
+		{"root:admin", "user:nobody", "NOT_FOUND"}, {"root:admin", "post:01J8ZQ4M9V000", "INVALID"}, {"root:admin", "user:", "INVALID"},
+	} {
+		if got := n.Ask(c.as, mutation, map[string]any{"u": c.user}).ErrorCode(); got != c.code {
+			t.Errorf("%s recounts %s: %q, want %s", c.as, c.user, got, c.code)
+		}
+	}
+	server.Kill()
+	if got := n.Ask("root:admin", mutation, map[string]any{"u": "user:reader"}).ErrorCode(); got != "UNAVAILABLE" {
+		t.Errorf("without Redis: %q", got)
+	}
+}

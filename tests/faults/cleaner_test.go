@@ -1,0 +1,64 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// cleaner is what an operator sees of it.
+type cleaner struct {
+	Running   bool
+	LastRunAt *time.Time
+	Freed     struct{ Inboxes, Entries, Dormant, Unknown, Orphans, Endless, Keys int }
+}
+
+const cleanerFields = `{running lastRunAt freed{inboxes entries dormant unknown orphans endless keys}}`
+
+// A node cleans its Redis by itself, and again when an operator asks for it; what it freed is seen in the API and in the
+// metrics. Another application's keys stay, and so do the feeds of who is here.
+func TestRedisIsCleaned(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	state := func() (c cleaner) {
+		t.Helper()
+		var data struct{ Admin struct{ Cleaner cleaner } }
+		n.Must("root:admin", `{admin{cleaner`+cleanerFields+`}}`, nil, &data)
+		return data.Admin.Cleaner
+	}
+	world.Eventually(t, time.Minute, "the first run ends", func() bool { return state().LastRunAt != nil })
+	n.Follow("reader", "author")
+	n.Publish("author", "one")
+	w := world.OpenWatch(t, n.URL, "reader")
+	w.Shows(t, world.Convergence, 1, 0)
+	server.Do("HSET", "{u4000000000}:b", "st", "1", "d", "20000")
+	server.Do("HSET", "{u4000000001}:c", "1", "1,0,0,1,0,0,")
+	server.Do("SET", "p:0000000000009", "0000000000000001x{}")
+	server.Do("SET", "{u4000000001}:cart", "another application's")
+	before := state().LastRunAt
+	const ask = `mutation{r:cleanNow{cleaner` + cleanerFields + `}}`
+	var data struct{ R struct{ Cleaner cleaner } }
+	n.Must("root:admin", ask, nil, &data)
+	if !data.R.Cleaner.Running {
+		t.Errorf("after it was asked for: %+v", data.R.Cleaner)
+	}
+	world.Eventually(t, time.Minute, "the next run ends", func() bool { c := state(); return !c.Running && c.LastRunAt.After(*before) })
+	if c := state(); c.Freed.Unknown != 1 || c.Freed.Orphans != 1 || c.Freed.Endless != 1 || c.Freed.Keys != 3 {
+		t.Errorf("it freed %+v", c)
+	}
+	if keys := n.Metric("tidings_cleaner_keys_total"); keys != 3 {
+		t.Errorf("the metric says %v", keys)
+	}
+	if server.Do("EXISTS", "{u4000000001}:cart") != int64(1) {
+		t.Error("another application's key was dropped")
+	}
+	w.Shows(t, world.Convergence, 1, 0)
+	for _, as := range []string{"reader", "root:ingest"} {
+		if got := n.Ask(as, ask, nil).ErrorCode(); got != "FORBIDDEN" {
+			t.Errorf("%s may ask for it: %q", as, got)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package faults
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// clocks are two nodes on one PostgreSQL and one Redis: the clock of one is right, that of the other ahead.
+func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
+	t.Helper()
+	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	start := func(name string, ahead time.Duration) *world.Node {
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Ahead: ahead, Change: func(cfg *node.Config) { cfg.Node = name }})
+	}
+	right, fast = start("right", 0), start("fast", ahead)
+	world.Eventually(t, world.Soon, "both nodes know their clocks", func() bool {
+		_, one := right.Fanout.ClockAhead()
+		_, other := fast.Fanout.ClockAhead()
+		return one && other
+	})
+	return right, fast
+}
+
+// What a node whose clock is a minute ahead publishes, marks and follows hides nothing that is published next by another.
+func TestAClockThatIsAheadHidesNothing(t *testing.T) {
+	right, fast := clocks(t, time.Minute)
+	right.Follow("alice", "bob")
+	right.ShowsNew("alice", 0)
+	last := ""
+	for _, mark := range []struct {
+		what string
+		n    *world.Node
+		upTo func() string
+	}{
+		{"everything, through the fast node", fast, func() string { return "" }},
+		{"everything, through the right node", right, func() string { return "" }},
+		{"the newest, through the fast node", fast, func() string { return last }},
+	} {
+		last = fast.Publish("bob", "by the fast clock")
+		right.ShowsNew("alice", 1)
+		mark.n.MarkFeedSeen("alice", mark.upTo())
+		right.ShowsNew("alice", 0)
+		next := right.Publish("bob", "afterwards")
+		if next <= last {
+			t.Errorf("%s: what was published next is %s, before it %s", mark.what, next, last)
+		}
+		right.ShowsNew("alice", 1)
+		fast.ShowsNew("alice", 1)
+		if page := right.Page("alice", 1, "", ""); page.Ids()[0] != next {
+			t.Errorf("%s: the newest is %v, want %s", mark.what, page.Ids(), next)
+		}
+		right.MarkFeedSeen("alice", "")
+	}
+	fast.Follow("carol", "bob")
+	right.Publish("bob", "after the follow")
+	right.ShowsNew("carol", 1)
+
+	add := func(n *world.Node, item string) {
+		n.Must("host:ingest", `mutation($i:String!,$at:Time!){addViewItem(input:{code:"news",id:"x",item:$i,at:$at}){__typename}}`,
+			map[string]any{"i": item, "at": right.Clock.Now().UTC().Format(time.RFC3339Nano)}, nil)
+	}
+	unread := func(n *world.Node) int {
+		var data struct {
+			Viewer struct {
+				Views struct {
+					Edges []struct{ Node struct{ Unread world.Count } }
+				}
+			}
+		}
+		n.Must("alice", `{viewer{views(codes:["news"]){edges{node{unread{value}}}}}}`, nil, &data)
+		return data.Viewer.Views.Edges[0].Node.Unread.Value
+	}
+	add(right, "one")
+	fast.Must("alice", `mutation{touchView(input:{code:"news",id:"x"}){__typename}}`, nil, nil)
+	add(right, "two")
+	world.Eventually(t, world.Soon, "alice has one unread item", func() bool { return unread(right) == 1 })
+}
+
+// A node says by how much its clock is off, and takes no traffic when that is more than two seconds.
+func TestANodeSaysHowFarItsClockIsOff(t *testing.T) {
+	right, fast := clocks(t, time.Minute)
+	world.Eventually(t, world.Soon, "the right one is ready", func() bool {
+		status, text := right.Readyz()
+		return status == http.StatusOK && strings.Contains(text, "clock is")
+	})
+	if status, text := fast.Readyz(); status != http.StatusServiceUnavailable || !strings.Contains(text, "ahead of the database's") {
+		t.Errorf("a minute ahead: %d %q", status, text)
+	}
+	if ahead, _ := fast.Fanout.ClockAhead(); ahead < 55*time.Second || ahead > 65*time.Second {
+		t.Errorf("a minute ahead is said to be %s", ahead)
+	}
+	response, err := http.Get(fast.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), "tidings_clock_ahead_seconds ") {
+		t.Errorf("the metrics lack the clock, %v", err)
+	}
+	fast.Clock.Advance(-2 * time.Minute)
+	world.Eventually(t, 30*time.Second, "a clock that is behind is noticed", func() bool {
+		status, text := fast.Readyz()
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "behind the database's")
+	})
+	fast.Clock.Advance(time.Minute)
+	world.Eventually(t, 30*time.Second, "a clock that is right again is taken for it", func() bool {
+		status, _ := fast.Readyz()
+		return status == http.StatusOK
+	})
+}
+
+// A clock that was ahead and is set back leaves nothing in the future: posts can be marked, sessions of the board go on, shows
+// end, and what is published next comes after what was.
+func TestAClockThatIsSetBackLeavesNothingInTheFuture(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Ahead: 10 * time.Minute})
+	n.Follow("alice", "bob")
+	var made struct {
+		ScheduleShow struct{ Show struct{ ID string } }
+	}
+	n.Must("bob", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
+		map[string]any{"at": n.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &made)
+	show := map[string]any{"s": made.ScheduleShow.Show.ID}
+	n.Must("bob", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, nil)
+	told := n.Clock.Now().UTC().Format(time.RFC3339Nano)
+	post := n.Publish("bob", "one")
+	n.ShowsNew("alice", 1)
+	var board struct {
+		Viewer struct{ LiveBoard struct{ SessionID string } }
+	}
+	n.Must("alice", `{viewer{liveBoard(first:5){sessionId}}}`, nil, &board)
+
+	n.Clock.Advance(-10 * time.Minute)
+	n.MarkFeedSeen("alice", post)
+	n.ShowsNew("alice", 0)
+	if next := n.Publish("bob", "two"); next <= post {
+		t.Errorf("%s was published after %s", next, post)
+	}
+	n.ShowsNew("alice", 1)
+	n.Must("alice", `query($s:String){viewer{liveBoard(first:5,sessionId:$s){sessionId}}}`, map[string]any{"s": board.Viewer.LiveBoard.SessionID}, nil)
+	n.Must("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",id:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": told}, nil)
+	n.Must("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
+}
+
+// Where the clocks of all nodes are ahead alike, one learns of it first: what the others make until they do is not of the
+// future for it.
+func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
+	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	start := func(name string) *world.Node {
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, Ahead: 4 * time.Minute, Change: func(cfg *node.Config) { cfg.Node = name }})
+	}
+	ignorant, knows := start("a"), start("b")
+	ignorant.Follow("reader", "host")
+	for hours := range 3 {
+		ignorant.Schedule("host", "show", ignorant.Clock.Now().Add(time.Duration(hours+1)*time.Hour))
+	}
+	ignorant.DueJobs()
+	if err := ignorant.Memory.Shows.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ignorant.Store.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := knows.Jobs.Heartbeat().RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ahead, known := knows.Fanout.ClockAhead(); !known || ahead < 3*time.Minute {
+		t.Fatalf("a clock that is ahead by four minutes is said to be by %s, %t", ahead, known)
+	}
+	first := ignorant.Board("reader", 1, world.BoardPlace{})
+	for _, byCursor := range []bool{true, false} {
+		if next := knows.Board("reader", 1, first.Next(byCursor)); next.SessionID != first.SessionID || len(next.Edges) != 1 {
+			t.Errorf("the second page: %+v", next)
+		}
+	}
+}

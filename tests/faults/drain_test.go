@@ -1,0 +1,86 @@
+package faults
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// goneBy is what an operator is promised after SIGTERM.
+const goneBy = 15 * time.Second
+
+// A process that gets little of the processor tells every socket to come again all the same: time goes on where ticks are lost.
+func TestDrainOfAStarvedProcess(t *testing.T) {
+	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
+	var watches []*world.Watch
+	for i := range 8 {
+		watches = append(watches, world.OpenWatch(t, p.URL, fmt.Sprintf("person-%d", i)))
+	}
+	p.Terminate()
+	// It runs for a fifth of the time only.
+	turn := time.NewTicker(10 * time.Millisecond)
+	defer turn.Stop()
+	for i := 0; ; i++ {
+		signal := syscall.SIGSTOP
+		if i%5 == 0 {
+			signal = syscall.SIGCONT
+		}
+		select {
+		case <-p.Ended:
+			for _, w := range watches {
+				if code := w.ClosedWith(t, time.Second); code != websocket.CloseServiceRestart {
+					t.Errorf("the socket of %s was closed with %d, want %d", w.Person, code, websocket.CloseServiceRestart)
+				}
+			}
+			return
+		case <-turn.C:
+			_ = p.Command.Process.Signal(signal) // it may have ended
+		}
+		if i > int(60*time.Second/(10*time.Millisecond)) {
+			t.Fatal("the process has not ended within a minute")
+		}
+	}
+}
+
+// A job that the database holds up does not hold up the end of the process, and is done by the next one.
+func TestDrainEndsThoughAJobHangs(t *testing.T) {
+	database := storetest.Postgres(t)
+	arguments := []string{"--database", database, "--redis", rdbtest.Redis(t), "--drain", "100ms"}
+	p := world.StartProcess(t, "", arguments...)
+	var data struct {
+		PublishPost struct{ Post struct{ ID string } }
+	}
+	must := func(as, query string, variables map[string]any, into any) {
+		t.Helper()
+		if err := world.Ask(p.URL, as, query, variables, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	likes := func() (n int) {
+		t.Helper()
+		var data struct{ Viewer struct{ Badges world.Badges } }
+		must("author", `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data)
+		return data.Viewer.Badges.Notifications.Like.Value
+	}
+	must("author", `mutation{publishPost(input:{body:"b"}){post{id}}}`, nil, &data)
+	if got := likes(); got != 0 {
+		t.Fatalf("at first there are %d likes", got)
+	}
+	release := storetest.Lock(t, database, "notification_causes")
+	must("fan", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": data.PublishPost.Post.ID}, nil)
+	p.Terminate()
+	if code := p.Exits(goneBy); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.Output.String())
+	}
+	release()
+	p = world.StartProcess(t, "", arguments...)
+	world.Eventually(t, world.Convergence, "the like counts", func() bool { return likes() == 1 })
+	p.Idle(world.Convergence)
+}

@@ -1,0 +1,146 @@
+package faults
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// Jobs come late, twice, in another order and unasked for; marks come before what they mark; single keys are lost. The
+// badges and feeds equal the model all the same.
+func TestLateAndRepeatedJobs(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+	n.Badges("somebody")
+	if got := server.Do("KEYS", "{u*}:b"); len(got.([]any)) == 0 {
+		t.Fatal("documents are not at {u<number>}:b: losing them would prove nothing")
+	}
+	fanouttest.Fewer(t, 5)
+	rapid.Check(t, func(t *rapid.T) {
+		w := world.NewWorld(n, nil)
+		// Everybody follows the next two, so that what is done reaches somebody.
+		for i, reader := range w.People {
+			for step := 1; step <= 2; step++ {
+				author := w.People[(i+step)%len(w.People)]
+				n.Follow(reader, author)
+				w.Follows[reader][author] = 0
+			}
+		}
+		actions := map[string]func(*rapid.T){
+			"again": w.Again, "again and again": w.Again, "early": w.Early, "early and compare": func(t *rapid.T) {
+				w.Early(t)
+				w.Compare(t)
+			},
+			"lose":  func(t *rapid.T) { w.Lose(t, server) },
+			"flush": func(*rapid.T) { server.Flush() },
+		}
+		maps.Copy(actions, map[string]func(*rapid.T){
+			"publish": w.Publish, "delete": w.Delete, "follow": w.Follow, "unfollow": w.Unfollow, "mark": w.MarkSeen,
+			"like": w.Like, "work": w.Work, "look": func(t *rapid.T) { w.Look(t, w.Person(t, "person")) },
+		})
+		t.Repeat(actions)
+		w.Compare(t)
+	})
+}
+
+// Counts of notifications that were read long ago and arrive late change nothing, and those that arrive twice neither.
+func TestLateCounts(t *testing.T) {
+	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
+		options.Manual = true
+		n := world.StartNode(t, options)
+		author := n.NumbersOf("author")[0]
+		n.Badges("author")
+		var late [][]store.NotificationState
+		states := func() {
+			t.Helper()
+			now, err := n.Store.NotificationStates(t.Context(), author)
+			if err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, now)
+		}
+		for _, liker := range []string{"a", "b", "c"} {
+			n.Must(liker, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish("author", liker)}, nil)
+			n.Settle()
+			states()
+		}
+		n.Must("author", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, nil, nil)
+		states()
+		n.Must("d", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish("author", "d")}, nil)
+		n.Settle()
+		want := n.Badges("author")
+		if want.Notifications.Like.Value != 1 {
+			t.Fatalf("%+v, want 1 like", want.Notifications.Like)
+		}
+		for i, old := range late {
+			if err := n.Fanout.CarryStates(t.Context(), old); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.Badges("author"); got.Notifications.Like != want.Notifications.Like || got.Version != want.Version {
+				t.Errorf("after the late counts %d: %+v at %s, want %+v at %s", i, got.Notifications.Like, got.Version, want.Notifications.Like, want.Version)
+			}
+		}
+	})
+}
+
+// What was read from SQL before an unfollow and arrives after it does not bring the author back: neither a post that was
+// pushed meanwhile, nor a rebuild that had begun.
+func TestLateReadings(t *testing.T) {
+	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
+		options.Manual = true
+		n := world.StartNode(t, options)
+		ctx := t.Context()
+		numbers := n.NumbersOf("reader", "author")
+		reader, author := numbers[0], numbers[1]
+		n.Follow("reader", "author")
+		id, err := services.ParsePostGlobalID("post", n.Publish("author", "one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Settle()
+		if got := n.Badges("reader").HomeFeed.Value; got != 1 {
+			t.Fatalf("at first %d count, want 1", got)
+		}
+
+		stamp, err := n.Redis.Now(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stamps, err := n.Redis.BeginRebuild(ctx, []services.UserNumber{reader}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := services.FeedEntry{Post: id, Author: author, Counts: true}
+		n.Must("reader", `mutation{unfollow(input:{userId:"user:author"}){user{id}}}`, nil, nil)
+
+		results, err := n.Redis.AddToInboxes(ctx, stamp, []rdb.Add{{Reader: reader, Entry: entry}})
+		if err != nil || results[0].Status != rdb.Retry {
+			t.Errorf("the late push: %+v, %v, want to be read again", results, err)
+		}
+		facts := rdb.FeedFacts{Reader: reader, Stamp: stamps[0], Entries: []services.FeedEntry{entry}, Lifetime: time.Hour}
+		result, err := n.Redis.EndRebuild(ctx, facts)
+		if err != nil || result.Status != rdb.Retry {
+			t.Errorf("the late rebuild: %+v, %v, want to be read again", result, err)
+		}
+		if got := n.Badges("reader").HomeFeed; got.Value != 0 || got.Precision != "EXACT" {
+			t.Errorf("after the unfollow %+v, want 0", got)
+		}
+		if listed := n.Walk("reader", 10); len(listed) > 0 {
+			t.Errorf("after the unfollow the feed lists %v", listed)
+		}
+		n.Settle()
+		if listed := n.Walk("reader", 10); len(listed) > 0 {
+			t.Errorf("after the job the feed lists %v", listed)
+		}
+	})
+}

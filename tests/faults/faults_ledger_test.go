@@ -1,0 +1,116 @@
+package faults
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+)
+
+// ledger is what was acknowledged, and the slow, independent count of what follows from it.
+type ledger struct {
+	mu    sync.Mutex
+	posts map[string]*ledgerPost
+	of    map[string][]*ledgerPost // author -> his posts, the oldest first
+	since map[edge]string          // the author's newest post when he was followed, "" when he had none
+	seen  map[string]string        // reader -> the newest post that he has seen
+}
+
+type ledgerPost struct {
+	id, author     string
+	deleted, liked bool // liked by somebody else than its author
+}
+
+type edge struct{ reader, author string }
+
+// change changes the ledger, or reads it.
+func (l *ledger) change(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+func (l *ledger) count() (posts int) {
+	l.change(func() { posts = len(l.posts) })
+	return posts
+}
+
+func (l *ledger) published(author, id string) {
+	l.change(func() {
+		post := &ledgerPost{id: id, author: author}
+		l.posts[id], l.of[author] = post, append(l.of[author], post)
+	})
+}
+
+func (l *ledger) follows(reader, author string) (follows bool) {
+	l.change(func() { _, follows = l.since[edge{reader, author}] })
+	return follows
+}
+
+func (l *ledger) followed(reader, author string, follows bool) {
+	l.change(func() {
+		if !follows {
+			delete(l.since, edge{reader, author})
+			return
+		}
+		newest := ""
+		if posts := l.of[author]; len(posts) > 0 {
+			newest = posts[len(posts)-1].id
+		}
+		l.since[edge{reader, author}] = newest
+	})
+}
+
+// pick is a post of an author that fits, by chance; nil when none does.
+func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerPost) {
+	l.change(func() {
+		var fitting []*ledgerPost
+		for _, p := range l.of[author] {
+			if fits(p) {
+				fitting = append(fitting, p)
+			}
+		}
+		if len(fitting) > 0 {
+			post = fitting[rand.IntN(len(fitting))]
+		}
+	})
+	return post
+}
+
+// feed is what the reader's feed must list, newest first.
+func (l *ledger) feed(reader string) (ids []string) {
+	l.change(func() {
+		for _, post := range l.posts {
+			if _, follows := l.since[edge{reader, post.author}]; !post.deleted && (follows || post.author == reader) {
+				ids = append(ids, post.id)
+			}
+		}
+	})
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	return ids
+}
+
+// unread is what must count of it.
+func (l *ledger) unread(reader string) (count int) {
+	l.change(func() {
+		for _, post := range l.posts {
+			since, follows := l.since[edge{reader, post.author}]
+			if follows && !post.deleted && post.id > since && post.id > l.seen[reader] {
+				count++
+			}
+		}
+	})
+	return count
+}
+
+// likes is how many of a person's posts are liked; nobody here opens the panel.
+func (l *ledger) likes(person string) (count int) {
+	l.change(func() {
+		for _, post := range l.of[person] {
+			if post.liked && !post.deleted {
+				count++
+			}
+		}
+	})
+	return count
+}

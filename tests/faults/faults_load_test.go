@@ -1,0 +1,354 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/tests/world"
+)
+
+const (
+	maxPosts = 250 // of a load: below what a feed keeps, so that all counts are exact
+)
+
+// load is people who publish, follow, like, look and read, each in a goroutine of his own, and the ledger of what was
+// acknowledged to them. Everything that they do has one outcome, whatever happens meanwhile: see act.
+type load struct {
+	ledger
+	tb      testing.TB
+	url     func() string
+	retries bool // a request without an answer is sent again, under the same idempotency key
+	run     string
+	people  []string
+	doors   map[string]*sync.Mutex // by author: nobody begins to follow him while he publishes
+
+	acked atomic.Int64
+	keys  atomic.Int64
+	stop  func() // ends the load after the request that each is at
+
+	wrongMu sync.Mutex
+	wrong   []error
+}
+
+// newLoad makes people who do nothing yet. url says where the server is now.
+func newLoad(tb testing.TB, retries bool, url func() string) *load {
+	l := &load{
+		tb: tb, url: url, retries: retries, doors: map[string]*sync.Mutex{}, stop: func() {},
+		run:    fmt.Sprintf("l%08x", rand.Uint32()),
+		ledger: ledger{posts: map[string]*ledgerPost{}, of: map[string][]*ledgerPost{}, since: map[edge]string{}, seen: map[string]string{}},
+	}
+	for i := range 6 {
+		person := fmt.Sprintf("%s-%c", l.run, 'a'+i)
+		l.people, l.doors[person] = append(l.people, person), &sync.Mutex{}
+		l.meet(person)
+	}
+	return l
+}
+
+// start lets them begin. Stop is called at the test's end at the latest.
+func (l *load) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	for i, person := range l.people {
+		working.Go(func() { l.live(ctx, person, l.people[(i+1)%len(l.people)]) })
+	}
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		working.Wait()
+	})
+	l.tb.Cleanup(l.stop)
+}
+
+func (l *load) live(ctx context.Context, person, neighbour string) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			l.act(person, neighbour)
+		}
+	}
+}
+
+// progress waits until so many more mutations have been acknowledged.
+func (l *load) progress(more int64) {
+	l.tb.Helper()
+	goal := l.acked.Load() + more
+	world.Converge(l.tb, world.Patience, func() error {
+		if err := l.faults(); err != nil {
+			l.tb.Fatal(err)
+		}
+		if had := l.acked.Load(); had < goal {
+			return fmt.Errorf("the load stands at %d of %d mutations", had, goal)
+		}
+		return nil
+	})
+}
+
+func (l *load) fault(format string, args ...any) {
+	l.wrongMu.Lock()
+	defer l.wrongMu.Unlock()
+	if len(l.wrong) < 10 {
+		l.wrong = append(l.wrong, fmt.Errorf(format, args...))
+	}
+}
+
+func (l *load) faults() error {
+	l.wrongMu.Lock()
+	defer l.wrongMu.Unlock()
+	return errors.Join(l.wrong...)
+}
+
+// act does one thing as a person. Only he follows, marks and deletes for himself, and only his neighbour likes his
+// posts, so that he knows what each of it must come to.
+func (l *load) act(person, neighbour string) {
+	switch dice := rand.IntN(100); {
+	case dice < 30:
+		l.publish(person)
+	case dice < 37:
+		l.deletePost(person)
+	case dice < 55:
+		l.turnFollow(person)
+	case dice < 72:
+		l.turnLike(person, neighbour)
+	case dice < 82:
+		l.mark(person)
+	case dice < 92:
+		l.readBadges(person)
+	default:
+		l.readFeed(person)
+	}
+}
+
+func (l *load) publish(person string) {
+	if l.count() >= maxPosts {
+		return
+	}
+	l.doors[person].Lock()
+	defer l.doors[person].Unlock()
+	var data struct {
+		PublishPost struct{ Post struct{ ID string } }
+	}
+	if l.mutate(person, `mutation($key:String){publishPost(input:{body:"news",idempotencyKey:$key}){post{id}}}`, nil, &data) == "" {
+		l.published(person, data.PublishPost.Post.ID)
+	}
+}
+
+func (l *load) deletePost(person string) {
+	post := l.pick(person, func(p *ledgerPost) bool { return !p.deleted })
+	if post == nil {
+		return
+	}
+	l.change(func() { post.deleted = true }) // from here on a like may find it gone
+	l.wants("", l.mutate(person, `mutation($key:String,$p:ID!){deletePost(input:{postId:$p,idempotencyKey:$key}){postId}}`,
+		map[string]any{"p": post.id}, nil), "deletePost")
+}
+
+func (l *load) turnFollow(person string) {
+	author := l.people[rand.IntN(len(l.people))]
+	if author == person {
+		return
+	}
+	l.doors[author].Lock()
+	defer l.doors[author].Unlock()
+	verb := "follow"
+	if l.follows(person, author) {
+		verb = "unfollow"
+	}
+	got := l.mutate(person, `mutation($key:String,$u:ID!){r:`+verb+`(input:{userId:$u,idempotencyKey:$key}){user{id}}}`,
+		map[string]any{"u": "user:" + author}, nil)
+	l.wants("", got, verb)
+	if got == "" {
+		l.followed(person, author, verb == "follow")
+	}
+}
+
+func (l *load) turnLike(person, neighbour string) {
+	post := l.pick(neighbour, func(*ledgerPost) bool { return true })
+	if post == nil {
+		return
+	}
+	verb := "likePost"
+	if post.liked {
+		verb = "unlikePost"
+	}
+	got := l.mutate(person, `mutation($key:String,$p:ID!){r:`+verb+`(input:{postId:$p,idempotencyKey:$key}){badges{version}}}`,
+		map[string]any{"p": post.id}, nil)
+	gone := false
+	l.change(func() { gone = post.deleted })
+	if got == "NOT_FOUND" && gone {
+		return
+	}
+	l.wants("", got, verb)
+	l.change(func() { post.liked = verb == "likePost" })
+}
+
+func (l *load) mark(person string) {
+	post := l.pick(l.people[rand.IntN(len(l.people))], func(*ledgerPost) bool { return true })
+	if post == nil {
+		return
+	}
+	got := l.mutate(person, `mutation($key:String,$p:ID){markHomeFeedSeen(input:{upTo:$p,idempotencyKey:$key}){badges{version}}}`,
+		map[string]any{"p": post.id}, nil)
+	l.wants("", got, "markHomeFeedSeen")
+	if got == "" {
+		l.change(func() { l.seen[person] = max(l.seen[person], post.id) })
+	}
+}
+
+// readBadges holds what must hold of every document at any moment.
+func (l *load) readBadges(person string) {
+	got, err := l.badgesOf(person)
+	if err == nil {
+		err = got.Holds()
+	} else if l.retries {
+		return // nobody is there to answer
+	}
+	if err != nil {
+		l.fault("badges of %s: %w", person, err)
+	}
+}
+
+// readFeed holds that a page is in order and says nothing twice.
+func (l *load) readFeed(person string) {
+	ids, err := l.pageOf(person, nil)
+	if err != nil {
+		if !l.retries {
+			l.fault("feed of %s: %w", person, err)
+		}
+		return
+	}
+	for i := 1; i < len(ids.Ids()); i++ {
+		if ids.Ids()[i] >= ids.Ids()[i-1] {
+			l.fault("feed of %s is not in order: %v", person, ids.Ids())
+		}
+	}
+}
+
+func (l *load) wants(want, got, what string) {
+	if got != want {
+		l.fault("%s: code %q, want %q", what, got, want)
+	}
+}
+
+// mutate sends a mutation under a key of its own until it is answered, and gives the code of the answer.
+func (l *load) mutate(as, query string, variables map[string]any, into any) (code string) {
+	if variables == nil {
+		variables = map[string]any{}
+	}
+	variables["key"] = fmt.Sprintf("%s-%d", l.run, l.keys.Add(1))
+	ctx, cancel := context.WithTimeout(context.Background(), world.Patience)
+	defer cancel()
+	for {
+		got, err := world.Request(ctx, l.url(), as, query, variables)
+		switch {
+		case err == nil && len(got.Errors) == 0:
+			l.acked.Add(1)
+			if into != nil {
+				if err := json.Unmarshal(got.Data, into); err != nil {
+					l.fault("%s: %w", got.Data, err)
+				}
+			}
+			return ""
+		case err == nil && got.ErrorCode() != "UNAVAILABLE":
+			return got.ErrorCode()
+		case !l.retries || ctx.Err() != nil:
+			l.fault("%s as %s was not acknowledged: %v %v", query, as, got.Errors, err)
+			return "UNAVAILABLE"
+		}
+		timer := time.NewTimer(20 * time.Millisecond) // before the next try
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// badgesOf reads a person's badges.
+func (l *load) badgesOf(person string) (world.Badges, error) {
+	var data struct{ Viewer struct{ Badges world.Badges } }
+	err := world.Ask(l.url(), person, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data)
+	return data.Viewer.Badges, err
+}
+
+// pageOf reads a page of 50 of a person's feed.
+func (l *load) pageOf(person string, after *string) (world.FeedPage, error) {
+	var data struct {
+		Viewer struct{ HomeFeed world.FeedPage }
+	}
+	err := world.Ask(l.url(), person, `query($after:String){viewer{homeFeed(first:50,after:$after){edges{node{id}} pageInfo{hasNextPage endCursor}}}}`,
+		map[string]any{"after": after}, &data)
+	return data.Viewer.HomeFeed, err
+}
+
+// walkOf reads a person's whole feed.
+func (l *load) walkOf(person string) (ids []string, err error) {
+	for after := (*string)(nil); ; {
+		page, err := l.pageOf(person, after)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, page.Ids()...)
+		if after = page.PageInfo.EndCursor; !page.PageInfo.HasNextPage {
+			return ids, nil
+		}
+	}
+}
+
+// compare says how the server differs from the ledger, once the load has stopped.
+func (l *load) compare() error {
+	for _, person := range l.people {
+		got, err := l.badgesOf(person)
+		if err != nil {
+			return err
+		}
+		if err := l.right(person, got); err != nil {
+			return err
+		}
+		ids, err := l.walkOf(person)
+		if err != nil {
+			return err
+		}
+		if want := l.feed(person); !slices.Equal(ids, want) {
+			return fmt.Errorf("%s: the feed has %d posts, want %d: %v, want %v", person, len(ids), len(want), ids, want)
+		}
+	}
+	return nil
+}
+
+// right says how a document differs from the ledger.
+func (l *load) right(person string, got world.Badges) error {
+	if err := got.Holds(); err != nil {
+		return err
+	}
+	if want := l.unread(person); got.HomeFeed.Value != want || got.HomeFeed.Precision != "EXACT" {
+		return fmt.Errorf("%s: home feed is %+v, want %d", person, got.HomeFeed, want)
+	}
+	if want := l.likes(person); got.Notifications.Like.Value != want || got.Notifications.Like.Precision != "EXACT" {
+		return fmt.Errorf("%s: likes are %+v, want %d", person, got.Notifications.Like, want)
+	}
+	return nil
+}
+
+// settles waits until the server and every device show what the ledger says, and wants no fault on the way there.
+func (l *load) settles(within time.Duration, watches ...*world.Watch) {
+	l.tb.Helper()
+	l.stop()
+	world.Converge(l.tb, within, l.compare)
+	for _, w := range watches {
+		w.Shows(l.tb, within, l.unread(w.Person), l.likes(w.Person))
+	}
+	if err := l.faults(); err != nil {
+		l.tb.Fatal(err)
+	}
+}

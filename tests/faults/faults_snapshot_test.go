@@ -1,0 +1,65 @@
+package faults
+
+import (
+	"testing"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// Redis is killed and comes back with a snapshot from before the last writes. Everything in it looks whole; none of it may
+// be believed: not by who reads, not by who watches, not by what is written afterwards.
+func TestRedisComesBackFromAnOlderSnapshot(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	for _, reader := range []string{"watcher", "sleeper", "looker"} {
+		n.Follow(reader, "author")
+	}
+	var ids []string
+	publish := func(body string) { ids = append([]string{n.Publish("author", body)}, ids...) }
+	shows := func(reader string, want int) {
+		t.Helper()
+		world.Eventually(t, world.Convergence, reader+" has the badge", func() bool {
+			got := n.Badges(reader).HomeFeed
+			return got.Value == want && got.Precision == "EXACT"
+		})
+	}
+	publish("one")
+	watch := world.OpenWatch(t, n.URL, "watcher")
+	watch.Shows(t, world.Convergence, 1, 0)
+	shows("sleeper", 1)
+	shows("looker", 1)
+	server.Do("SAVE")
+	publish("two")
+	publish("three")
+	watch.Shows(t, world.Convergence, 3, 0)
+	shows("sleeper", 3)
+	n.MarkFeedSeen("looker", "")
+	shows("looker", 0)
+
+	server.Kill()
+	server.Start()
+	if left := server.Do("DBSIZE"); left == int64(0) {
+		t.Fatal("the snapshot is empty: nothing is tried")
+	}
+	right := func(reader string, want int) (precision string) {
+		t.Helper()
+		got := n.Badges(reader).HomeFeed
+		if got.Value != want {
+			t.Errorf("%s has %+v, want %d", reader, got, want)
+		}
+		if page := n.Page(reader, 10, "", ""); len(page.Ids()) != 3 || page.Ids()[0] != ids[0] {
+			t.Errorf("%s lists %v, want %v", reader, page.Ids(), ids)
+		}
+		return got.Precision
+	}
+	world.Eventually(t, world.Convergence, "an exact answer after right ones only", func() bool {
+		sleeper, looker := right("sleeper", 3), right("looker", 0)
+		return sleeper == "EXACT" && looker == "EXACT" || t.Failed()
+	})
+	publish("four")
+	watch.Shows(t, world.Convergence, 4, 0)
+	shows("sleeper", 4)
+	shows("looker", 1)
+}

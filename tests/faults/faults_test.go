@@ -1,0 +1,231 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// watchAll opens a device for every person of a load, and a second one for the first.
+func (l *load) watchAll(url string) []*world.Watch {
+	l.tb.Helper()
+	watches := []*world.Watch{world.OpenWatch(l.tb, url, l.people[0])}
+	for _, person := range l.people {
+		watches = append(watches, world.OpenWatch(l.tb, url, person))
+	}
+	return watches
+}
+
+// meet makes somebody, whose own token does so.
+func (l *load) meet(person string) {
+	l.tb.Helper()
+	if code := l.mutate(person, `{viewer{user{key}}}`, nil, nil); code != "" {
+		l.tb.Fatalf("%s comes: %s", person, code)
+	}
+}
+
+// witness follows somebody who has published a number of posts, of which he has seen the first two; an old device of
+// his reports the first one as seen again and again. Whoever reads his badges, at any moment and from whatever engine,
+// must get the number of the others.
+type witness struct {
+	load  *load
+	name  string
+	want  int
+	first string // the first post
+	stop  func()
+
+	mu        sync.Mutex
+	precision string // of the last read
+}
+
+func newWitness(l *load, posts int) *witness {
+	l.tb.Helper()
+	w := &witness{load: l, name: l.run + "-witness", want: posts}
+	author := l.run + "-quiet"
+	must := func(as, query string, variables map[string]any) (id string) {
+		var data struct {
+			R struct{ Post struct{ ID string } }
+		}
+		if code := l.mutate(as, query, variables, &data); code != "" {
+			l.tb.Fatalf("%s: %s", query, code)
+		}
+		return data.R.Post.ID
+	}
+	l.meet(author)
+	must(w.name, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author})
+	var ids []string
+	for range posts + 2 {
+		ids = append(ids, must(author, `mutation($key:String){r:publishPost(input:{body:"old",idempotencyKey:$key}){post{id}}}`, nil))
+	}
+	w.first = ids[0]
+	l.meet(author)
+	must(w.name, `mutation($key:String,$p:ID){markHomeFeedSeen(input:{upTo:$p,idempotencyKey:$key}){badges{version}}}`, map[string]any{"p": ids[1]})
+	world.Converge(l.tb, world.Convergence, func() error {
+		got, err := l.badgesOf(w.name)
+		if err == nil && got.Total.Value != posts {
+			err = fmt.Errorf("the witness has %d", got.Total.Value)
+		}
+		return err
+	})
+	return w
+}
+
+// look reads his badges again and again until stop is called.
+func (w *witness) look() {
+	quit := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				w.lookOnce()
+			}
+		}
+	})
+	w.stop = sync.OnceFunc(func() {
+		close(quit)
+		looking.Wait()
+	})
+	w.load.tb.Cleanup(w.stop)
+}
+
+func (w *witness) lookOnce() {
+	got, err := w.load.badgesOf(w.name)
+	if err == nil && rand.IntN(5) == 0 {
+		err = world.Ask(w.load.url(), w.name, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{version}}}`, map[string]any{"p": w.first}, nil)
+	}
+	if err == nil {
+		err = got.Holds()
+	}
+	if err == nil && (got.HomeFeed.Value != w.want || got.HomeFeed.Precision == "UNKNOWN") {
+		err = fmt.Errorf("%+v, want %d", got.HomeFeed, w.want)
+	}
+	if err != nil {
+		w.load.fault("the witness: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.precision = got.HomeFeed.Precision
+}
+
+// sees waits until his badges are of a precision.
+func (w *witness) sees(precision string) {
+	w.load.tb.Helper()
+	world.Converge(w.load.tb, world.Convergence, func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.precision != precision {
+			return fmt.Errorf("the witness reads %q, want %q", w.precision, precision)
+		}
+		return nil
+	})
+}
+
+// Redis is emptied again and again while people publish, follow, like and look, and devices watch. Nothing is
+// refused, nobody reads a sum that is none, and in the end all is as it was acknowledged.
+func TestFlushesUnderLoad(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	l := newLoad(t, false, func() string { return n.URL })
+	w := newWitness(l, 3)
+	watches := append(l.watchAll(n.URL), world.OpenWatch(t, n.URL, w.name))
+	w.look()
+	l.start()
+	for range 8 {
+		server.Flush()
+		l.progress(20)
+	}
+	w.stop()
+	l.settles(world.Convergence, watches[:len(watches)-1]...)
+	watches[len(watches)-1].Shows(t, world.Convergence, 3, 0)
+}
+
+// Redis is killed under load and comes back empty. Mutations go on meanwhile, reads are answered from SQL and say so,
+// and when it is back everything is right again, on the devices too.
+func TestRedisKilledUnderLoad(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	redisGone(t, server, server.Kill, server.Start)
+}
+
+// The same when Redis only stands still, and what was sent to it is done later, or never.
+func TestRedisStandsStillUnderLoad(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	redisGone(t, server, server.Pause, server.Resume)
+}
+
+func redisGone(t *testing.T, server *rdbtest.Server, away, back func()) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	l := newLoad(t, false, func() string { return n.URL })
+	w := newWitness(l, 3)
+	watches := l.watchAll(n.URL)
+	w.look()
+	l.start()
+	for range 2 {
+		l.progress(25)
+		away()
+		w.sees("STALE")
+		l.progress(25)
+		back()
+		w.sees("EXACT")
+	}
+	w.stop()
+	l.settles(world.Convergence, watches...)
+}
+
+// Without Redis from the start of a request on, everything is answered from SQL: numbers that say STALE, whole feeds,
+// and mutations whose answers have one's own change in them.
+func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	n.Follow("reader", "author")
+	first := n.Publish("author", "one")
+	server.Kill()
+
+	second := n.Publish("author", "two")
+	stale := func(who, what string, got world.Badges, feed, likes int) {
+		t.Helper()
+		if err := got.Holds(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got.HomeFeed.Value != feed || got.Notifications.Like.Value != likes || got.Total.Precision != "STALE" {
+			t.Errorf("%s: %s has %+v, want %d posts and %d likes, STALE", what, who, got, feed, likes)
+		}
+	}
+	stale("reader", "a query", n.Badges("reader"), 2, 0)
+	stale("stranger", "a query of somebody new", n.Badges("stranger"), 0, 0)
+	if got := n.Walk("reader", 1); len(got) != 2 || got[0] != second || got[1] != first {
+		t.Errorf("the feed is %v, want %v", got, []string{second, first})
+	}
+	stale("reader", "a mark", n.MarkFeedSeen("reader", first), 1, 0)
+
+	var data struct{ R struct{ Badges world.Badges } }
+	mutate := func(as, mutation, id string) world.Badges {
+		t.Helper()
+		n.Must(as, `mutation($id:ID!){r:`+mutation+`{badges{`+world.BadgeFields+`}}}`, map[string]any{"id": id}, &data)
+		return data.R.Badges
+	}
+	stale("reader", "a like", mutate("reader", `likePost(input:{postId:$id})`, second), 1, 0)
+	stale("author", "a deletion", mutate("author", `deletePost(input:{postId:$id})`, first), 0, 0)
+	stale("reader", "an unfollow", mutate("reader", `unfollow(input:{userId:$id})`, "user:author"), 0, 0)
+	stale("reader", "a follow", mutate("reader", `follow(input:{userId:$id})`, "user:author"), 0, 0)
+	if got := n.Walk("reader", 20); len(got) != 1 || got[0] != second {
+		t.Errorf("the feed is %v, want %s alone", got, second)
+	}
+	n.Must("author", `mutation{setProfile(input:{name:"A"}){user{name}}}`, nil, nil)
+
+	server.Start()
+	world.Eventually(t, world.Convergence, "the jobs are done and the like counts", func() bool {
+		got := n.Badges("author")
+		return got.Notifications.Like.Value == 1 && got.Total.Precision == "EXACT"
+	})
+}

@@ -1,0 +1,228 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+const (
+	// admitted is how long a killed node may leave numbers wrong that another one answers as exact.
+	admitted = time.Second
+	// repaired is how long until the numbers are right and exact again.
+	repaired = 5 * time.Second
+)
+
+// chatters are two nodes on one PostgreSQL and one Redis, and people who are sent messages through the first of them.
+type chatters struct {
+	t             *testing.T
+	database      string
+	redis         string
+	a, b          *world.Process
+	facts         *store.Store
+	readers       []string
+	conversations []string
+	acked         atomic.Int64
+}
+
+func startChatters(t *testing.T, database string) *chatters {
+	c := &chatters{t: t, database: database, redis: rdbtest.Redis(t)}
+	c.b = c.start("b")
+	c.a = c.start("a")
+	c.facts = storetest.Open(t, store.Config{URL: c.database})
+	for i := range 20 {
+		reader := fmt.Sprintf("reader-%d", i)
+		var data struct {
+			CreateConversation struct{ Conversation struct{ ID string } }
+		}
+		for _, step := range []struct{ as, query string }{
+			{reader, `{viewer{badges{total{value}}}}`},
+			{"sender", `mutation{createConversation(input:{kind:DIRECT,memberIds:["user:` + reader + `"]}){conversation{id}}}`},
+		} {
+			if err := world.Ask(c.b.URL, step.as, step.query, nil, &data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.readers = append(c.readers, reader)
+		c.conversations = append(c.conversations, data.CreateConversation.Conversation.ID)
+	}
+	return c
+}
+
+func (c *chatters) start(name string) *world.Process {
+	c.t.Helper()
+	return world.StartProcess(c.t, "", "--database", c.database, "--redis", c.redis, "--node", name)
+}
+
+// send sends through the first node, four at a time, until it answers no more or stop says so.
+func (c *chatters) send(stop func() bool) (done func()) {
+	var sending sync.WaitGroup
+	for lane := range 4 {
+		sending.Go(func() {
+			for i := lane; !stop(); i += 4 {
+				err := world.Ask(c.a.URL, "sender", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hello"}){message{id}}}`,
+					map[string]any{"c": c.conversations[i%len(c.conversations)]}, nil)
+				if err != nil {
+					return
+				}
+				c.acked.Add(1)
+			}
+		})
+	}
+	return sending.Wait
+}
+
+// truths counts what is unread of each reader in SQL.
+func (c *chatters) truths() (unread []int) {
+	c.t.Helper()
+	numbers, err := c.facts.UserNumbers(c.t.Context(), c.readers)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, reader := range c.readers {
+		states, err := c.facts.MembershipsOf(c.t.Context(), numbers[reader], 0, time.Time{}, 100)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		sum := 0
+		for _, state := range states {
+			sum += int(state.Unread())
+		}
+		unread = append(unread, sum)
+	}
+	return unread
+}
+
+// shown reads each reader's number through a node.
+func (c *chatters) shown(n *world.Process) (counts []world.Count) {
+	c.t.Helper()
+	for _, reader := range c.readers {
+		var data struct {
+			Viewer struct {
+				Badges struct{ Conversations struct{ Total world.Count } }
+			}
+		}
+		if err := world.Ask(n.URL, reader, `{viewer{badges{conversations{total{value precision}}}}}`, nil, &data); err != nil {
+			c.t.Fatal(err)
+		}
+		counts = append(counts, data.Viewer.Badges.Conversations.Total)
+	}
+	return counts
+}
+
+// holds wants, since a moment when the first node ended: from admitted on no number that is wrong and says that it is exact,
+// and within the given time all of them right and exact. What the database was at when the node ended may still be committed
+// meanwhile: right is what lies between the facts before and after.
+func (c *chatters) holds(since time.Time, within time.Duration) {
+	c.t.Helper()
+	lies, stale := 0, 0
+	world.Converge(c.t, world.Convergence, func() error {
+		late, wrong := time.Since(since) > admitted, 0
+		least, shown := c.truths(), c.shown(c.b)
+		most := c.truths()
+		for i, got := range shown {
+			right := got.Value >= least[i] && got.Value <= most[i]
+			switch {
+			case got.Precision != string(services.Exact):
+				stale, wrong = stale+1, wrong+1
+			case !right:
+				wrong++
+				if late {
+					lies++
+				}
+			}
+		}
+		if wrong > 0 {
+			return fmt.Errorf("%d of %d readers are shown something else than the facts", wrong, len(shown))
+		}
+		return nil
+	})
+	took := time.Since(since)
+	c.t.Logf("right and exact after %v; %d answers were not exact", took.Round(time.Millisecond), stale)
+	if lies > 0 {
+		c.t.Errorf("%d answers were wrong and exact more than %v after the kill", lies, admitted)
+	}
+	if took > within {
+		c.t.Errorf("right and exact only after %v, want %v", took.Round(time.Millisecond), within)
+	}
+}
+
+// A node that is killed while it carries what it acknowledged leaves nothing wrong behind that says that it is exact, on the
+// other node, whether it starts again under its name or never.
+func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("it starts again %t", again), func(t *testing.T) {
+			c := startChatters(t, storetest.Postgres(t))
+			for range 4 {
+				goal := c.acked.Load() + 100
+				done := c.send(func() bool { return false })
+				world.Eventually(t, world.Patience, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
+				c.a.Kill()
+				killed := time.Now()
+				done()
+				if again {
+					c.a = c.start("a")
+				}
+				c.holds(killed, repaired)
+				if !again {
+					c.a = c.start("a")
+				}
+			}
+			if !slices.ContainsFunc(c.truths(), func(unread int) bool { return unread > 0 }) {
+				t.Error("nothing was unread: the test has proved nothing")
+			}
+		})
+	}
+}
+
+// PostgreSQL is killed while both nodes carry what they acknowledged. Once it is there again nothing is late: what a node
+// claimed or finished without hearing of it is given back.
+func TestKilledPostgresLeavesNothingLate(t *testing.T) {
+	server := storetest.NewServer(t)
+	c := startChatters(t, server.Database(t))
+	for range 4 {
+		goal := c.acked.Load() + 100
+		done := c.send(func() bool { return false })
+		world.Eventually(t, world.Patience, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
+		server.Kill()
+		done()
+		server.Start(t)
+		started := time.Now()
+		world.Eventually(t, world.Patience, "the database answers", func() bool { return c.facts.Ping(t.Context()) == nil })
+		c.holds(started, repaired)
+	}
+}
+
+// A node that stands still for longer than it takes to be taken for dead, and then goes on, changes nothing by it.
+func TestPausedNodeIsHarmless(t *testing.T) {
+	c := startChatters(t, storetest.Postgres(t))
+	for range 2 {
+		goal := c.acked.Load() + 100
+		var enough atomic.Bool
+		done := c.send(enough.Load)
+		world.Eventually(t, world.Patience, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
+		pid := c.a.Command.Process
+		if err := pid.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		paused := time.Now()
+		enough.Store(true)
+		c.holds(paused, repaired)
+		if err := pid.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		done()
+		c.holds(time.Now(), repaired)
+		c.a.Idle(world.Convergence)
+	}
+}

@@ -1,0 +1,200 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"tidings/services/node"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+
+// A start that cannot be ends at once, with the exit code of its kind and a message that names what is wrong, the
+// value and what to do; and never with a password.
+func TestStartsThatCannotBe(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nobody.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(strings.Repeat("this is no database\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used := storetest.SQLite(t)
+	holder := world.StartProcess(t, "", "--database", used, "--redis", "embedded")
+
+	unborn := filepath.Join(t.TempDir(), "unborn.db")
+	for name, c := range map[string]struct {
+		arguments []string
+		code      int
+		says      []string
+	}{
+		"a second process on one file": {[]string{"--database", used, "--redis", "embedded"}, 1,
+			[]string{strings.TrimPrefix(used, "sqlite:"), fmt.Sprintf("in use by process %d", holder.Command.Process.Pid), "use PostgreSQL for several"}},
+		"a Redis URL that is none":            {[]string{"--redis", "redis://:secret@127.0.0.1:port"}, 1, []string{"redis:// URL of Redis cannot be read"}},
+		"a Redis scheme that is none":         {[]string{"--redis", "rediz://:secret@127.0.0.1:1"}, 2, []string{"--redis (REDIS_URL)", "rediz://"}},
+		"a file for a folder":                 {[]string{"--data", file}, 1, []string{"--data " + file, "the folder cannot be made"}},
+		"a file on the way":                   {[]string{"--database", "sqlite:" + file + "/tidings.db", "--redis", "embedded"}, 1, []string{file + "/tidings.db", "cannot be opened"}},
+		"no database":                         {[]string{"--database", "sqlite:" + file, "--redis", "embedded"}, 1, []string{file, "is not a SQLite database"}},
+		"no PostgreSQL there":                 {[]string{"--database", "postgres://tidings:secret@" + nobody.Addr().String() + "/tidings", "--redis", "embedded"}, 1, []string{nobody.Addr().String()}},
+		"a key that is not there":             {[]string{"--jwt-public-key", file + "/key.pem", "--database", "sqlite:" + unborn, "--redis", "embedded"}, 1, []string{"--jwt-public-key (TIDINGS_JWT_PUBLIC_KEY)", file + "/key.pem"}},
+		"keys that are not there":             {[]string{"--jwks", file + "/keys.json", "--database", "sqlite:" + unborn, "--redis", "embedded"}, 1, []string{"--jwks (TIDINGS_JWKS)", file + "/keys.json"}},
+		"a TLS mode that is none":             {[]string{"--database", "postgres://tidings:secret@localhost/tidings?sslmode=maybe", "--redis", "embedded"}, 1, []string{"sslmode must be one of disable"}},
+		"the port is taken":                   {[]string{"--listen", taken.Addr().String(), "--redis", "embedded"}, 1, []string{"--listen " + taken.Addr().String(), "in use"}},
+		"the port for operators is taken":     {[]string{"--operations-listen", taken.Addr().String(), "--redis", "embedded"}, 1, []string{"--operations-listen " + taken.Addr().String(), "in use"}},
+		"one address for both":                {[]string{"--listen", taken.Addr().String(), "--operations-listen", taken.Addr().String()}, 2, []string{"--operations-listen (TIDINGS_OPERATIONS_LISTEN)", "another address than that of --listen"}},
+		"operators everywhere in development": {[]string{"--operations-listen", ":0"}, 2, []string{"--operations-listen", `":0"`, "development mode", "--jwt-secret"}},
+		"an address that is none":             {[]string{"--operations-listen", "localhost"}, 2, []string{"--operations-listen", "HOST:PORT is needed"}},
+		"a flag that is none":                 {[]string{"--databse", "x"}, 2, []string{"unknown flag --databse", `did you mean "--database"?`, "tidings --help"}},
+		"a value that is none":                {[]string{"--drain", "1h"}, 2, []string{"--drain (TIDINGS_DRAIN)", `"1h0m0s"`, "0s to 12s"}},
+		"two faults":                          {[]string{"--drain", "x", "--workers", "0"}, 2, []string{"--drain", "--workers", `"0"`, "1 to 256"}},
+		"a command that is none":              {[]string{"sevre"}, 2, []string{"unexpected argument sevre", `did you mean "serve"?`}},
+		"everybody in development":            {[]string{"--listen", "0.0.0.0:0"}, 2, []string{"--listen", `"0.0.0.0:0"`, "development mode", "--jwt-secret"}},
+		"a secret that is too short":          {[]string{"--jwt-secret", "hunter2"}, 2, []string{"--jwt-secret", "at least 32 bytes are needed, got 7"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments := append([]string{"--listen", "127.0.0.1:0", "--data", t.TempDir(), "--log-level", "error"}, c.arguments...)
+			p := world.Launch(t, "", arguments...)
+			code, said := p.Exits(20*time.Second), p.Output.String()
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(said, want) {
+					t.Errorf("it said %q, want %q in it", said, want)
+				}
+			}
+			for _, never := range []string{"secret@", ":secret", "hunter2", "panic", "goroutine", "tidings: tidings:"} {
+				if strings.Contains(said, never) {
+					t.Errorf("it said %q, with %q in it", said, never)
+				}
+			}
+		})
+	}
+	if _, err := os.Stat(unborn); !os.IsNotExist(err) {
+		t.Errorf("a node without its key made a database: %v", err)
+	}
+
+	var data struct {
+		Viewer struct{ User struct{ Key string } }
+	}
+	if err := world.Ask(holder.URL, "alice", `{viewer{user{key}}}`, nil, &data); err != nil || data.Viewer.User.Key != "alice" {
+		t.Errorf("the first process on the file: %+v, %v", data, err)
+	}
+}
+
+// SIGTERM ends an idle process with exit code 0 and frees the file and the port for the next one.
+func TestEndsAndStartsAgain(t *testing.T) {
+	data := t.TempDir()
+	address := "127.0.0.1:0"
+	for range 2 {
+		p := world.StartProcess(t, "", "--listen", address, "--data", data)
+		address = strings.TrimPrefix(p.URL, "http://")
+		p.Terminate()
+		if code := p.Exits(15 * time.Second); code != 0 {
+			t.Fatalf("exit code %d: %s", code, p.Output.String())
+		}
+	}
+	leftovers, err := filepath.Glob(filepath.Join(data, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range leftovers {
+		if name := filepath.Base(path); name != "tidings.db" && name != "tidings.db.lock" {
+			t.Errorf("%s was left behind", path)
+		}
+	}
+}
+
+// A few goroutines more than there are processors run at once, unless the environment says how many.
+func TestSpareProcessors(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	node.SpareProcessors(func(string) string { return "3" })
+	if got := runtime.GOMAXPROCS(0); got != before {
+		t.Errorf("GOMAXPROCS is %d, the environment has set %d", got, before)
+	}
+	node.SpareProcessors(func(string) string { return "" })
+	if got := runtime.GOMAXPROCS(0); got != before+node.Spare {
+		t.Errorf("GOMAXPROCS is %d, want %d and %d more", got, before, node.Spare)
+	}
+}
+
+// The environment has the last word on how often the heap is collected.
+func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
+	defer debug.SetGCPercent(100)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	for _, name := range []string{"GOMEMLIMIT", "AUTOMEMLIMIT"} { // which go before a limit
+		t.Setenv(name, "") // so that it is restored
+		_ = os.Unsetenv(name)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for _, c := range []struct {
+		name    string
+		gogc    string
+		limit   memlimit.Provider
+		percent uint64
+		most    int64
+	}{
+		{"no limit", "", func() (uint64, error) { return 0, memlimit.ErrNoLimit }, node.MaxPercent, math.MaxInt64},
+		{"no control group", "", func() (uint64, error) { return 0, errors.New("no control group") }, node.MaxPercent, math.MaxInt64},
+		{"a limit", "", memlimit.Limit(100 << 20), node.MaxPercent, 75 << 20},
+		{"GOGC is set", "50", memlimit.Limit(100 << 20), 100, 75 << 20},
+	} {
+		debug.SetGCPercent(100)
+		debug.SetMemoryLimit(math.MaxInt64)
+		node.TuneMemory(ctx, func(string) string { return c.gogc }, c.limit, slog.New(slog.DiscardHandler))
+		if got := runtimeMetric("/gc/gogc:percent"); got != c.percent {
+			t.Errorf("%s: the heap grows by %d %%, want %d %%", c.name, got, c.percent)
+		}
+		if got := debug.SetMemoryLimit(-1); got != c.most {
+			t.Errorf("%s: the memory limit is %d, want %d", c.name, got, c.most)
+		}
+	}
+}
+
+func TestOnlyASmallHeapMayGrowMuch(t *testing.T) {
+	for live, want := range map[uint64]int{0: 1600, 3 << 20: 1600, 8 << 20: 800, 16 << 20: 400, 32 << 20: 200, 64 << 20: 100, 4 << 30: 100} {
+		if got := node.GcPercent(live); got != want {
+			t.Errorf("%d live bytes: %d %%, want %d %%", live, got, want)
+		}
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(node.MaxPercent))
+	adapt := node.AdaptGC()
+	live := make([]byte, node.Growth)
+	runtime.GC()
+	adapt(t.Context())
+	runtime.KeepAlive(live)
+	if got := runtimeMetric("/gc/gogc:percent"); got != node.MinPercent {
+		t.Errorf("with %d live bytes the heap grows by %d %%, want %d %%", len(live), got, node.MinPercent)
+	}
+}
+
+func runtimeMetric(name string) uint64 {
+	sample := []metrics.Sample{{Name: name}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

@@ -1,0 +1,68 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// Other hands make one of a user's keys one of another type: it is lost data, and nobody sees more of it than of a loss.
+// Queries answer the truth at once, and what is published and said meanwhile reaches him and everybody in the same batch.
+func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	var conversation struct {
+		C struct{ Conversation struct{ ID string } }
+	}
+	n.People("reader", "other")
+	n.Must("author", `mutation{c:createConversation(input:{kind:GROUP,memberIds:["user:reader","user:other"]}){conversation{id}}}`, nil, &conversation)
+	say := func() {
+		n.Must("author", `mutation($c:ID!){s:sendMessage(input:{conversationId:$c,body:"hm"}){message{id}}}`,
+			map[string]any{"c": conversation.C.Conversation.ID}, &struct{}{})
+	}
+	n.Follow("reader", "author")
+	n.Follow("other", "author")
+	n.Badges("reader")
+	n.Badges("other")
+	reader, other := world.OpenWatch(t, n.URL, "reader"), world.OpenWatch(t, n.URL, "other")
+	want := 0
+	for round := range 2 {
+		for _, key := range []string{"b", "i", "c", "on"} {
+			n.Publish("author", "before "+key)
+			want++
+			reader.Shows(t, world.Convergence, want, 0)
+			name := fmt.Sprintf("{u%d}:%s", n.NumbersOf("reader")[0], key)
+			server.Do("DEL", name)
+			server.Do("SET", name, "junk")
+			switch round {
+			case 0: // he asks himself
+				if got := len(n.Page("reader", 100, "", "").Ids()); got != want {
+					t.Errorf("%s: a feed of %d, want %d", key, got, want)
+				}
+				if got := n.Badges("reader"); got.HomeFeed.Value != want || got.Total.Precision != "EXACT" {
+					t.Errorf("%s: %+v, want %d", key, got, want)
+				}
+			case 1: // others act
+				say()
+				n.Publish("author", "after "+key)
+				want++
+			}
+			reader.Shows(t, world.Convergence, want, 0)
+			other.Shows(t, world.Convergence, want, 0)
+		}
+	}
+	world.Eventually(t, world.Convergence, "the messages are counted", func() bool {
+		mine, his := n.Badges("reader"), n.Badges("other")
+		return mine.Total.Value == want+4 && his.Total.Value == want+4
+	})
+	var queue struct {
+		Admin struct{ Jobs struct{ Dead int } }
+	}
+	n.Must("root:admin", `{admin{jobs{dead}}}`, nil, &queue)
+	if queue.Admin.Jobs.Dead != 0 {
+		t.Errorf("%d dead jobs", queue.Admin.Jobs.Dead)
+	}
+}

@@ -1,0 +1,186 @@
+package house
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// file makes the text of a Go file: a package comment, its package, its imports, a body.
+func file(pkg, imports, body string) string {
+	var text strings.Builder
+	text.WriteString("// Package " + pkg + " is made up.\npackage " + pkg + "\n")
+	for spec := range strings.FieldsSeq(imports) {
+		text.WriteString("import _ \"" + spec + "\"\n")
+	}
+	return text.String() + body
+}
+
+const (
+	imports40 = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+	header    = "-- Does it.\n-- KEYS[1] a key\n-- ARGV[1] a value\n-- Returns 1\n"
+)
+
+// planted is a tree that breaks one rule, and what the fault says.
+type planted struct {
+	tree  map[string]string
+	fault string
+}
+
+// Each rule can turn red: first the arrows.
+func TestEachArrowTurnsRed(t *testing.T) {
+	turnRed(t, map[string]planted{
+		"sideways": {
+			map[string]string{"services/feed/f.go": file("feed", "tidings/services/badge", "")},
+			"services/feed/f.go:3: services/feed (line 3) imports services/badge (line 3): not downwards",
+		},
+		"upwards": {
+			map[string]string{"services/store/s.go": file("store", "tidings/services/feed", "")},
+			"services/store (line 7) imports services/feed (line 3): not downwards",
+		},
+		"the engine of the log imports a memory": {
+			map[string]string{"services/changelog/c.go": file("changelog", "tidings/services/mirror", "")},
+			"services/changelog (line 6) imports services/mirror (line 5): not downwards",
+		},
+		"the engine of the log imports a feature in a test": {
+			map[string]string{"services/changelog/c_test.go": file("changelog", "tidings/services/feed", "")},
+			"services/changelog (line 6) imports services/feed (line 3): not downwards",
+		},
+		"upwards in a test": {
+			map[string]string{"services/store/s_test.go": file("store", "tidings/services/feed", "")},
+			"not downwards",
+		},
+		"the words import a package": {
+			map[string]string{"services/s.go": file("services", "tidings/services/store", "")},
+			"services (line 8) imports services/store (line 7): not downwards",
+		},
+		"main is imported": {
+			map[string]string{"graph/g.go": file("graph", "tidings", "")},
+			`the package "" has no line`,
+		},
+		"a package without a line": {
+			map[string]string{"services/poem/p.go": file("poem", "", "")},
+			"the package services/poem has no line",
+		},
+		"a package without a line is imported": {
+			map[string]string{"server.go": file("main", "tidings/services/poem", "")},
+			`the package "services/poem" has no line`,
+		},
+		"a test helper outside tests": {
+			map[string]string{"services/feed/f.go": file("feed", "tidings/services/store/storetest", "")},
+			"services/store/storetest is for tests only",
+		},
+		"a neighbour's test helper": {
+			map[string]string{"services/rdb/r_test.go": file("rdb", "tidings/services/store/storetest", "")},
+			"imports the helper of services/store (line 7): not downwards",
+		},
+		"a test helper looks up": {
+			map[string]string{"services/store/storetest/s.go": file("storetest", "tidings/services/feed", "")},
+			"services/store/storetest (line 7) imports services/feed (line 3): not downwards",
+		},
+		"SQL elsewhere":           {map[string]string{"services/feed/f.go": file("feed", "database/sql", "")}, "only services/store imports database/sql"},
+		"SQL in main":             {map[string]string{"server.go": file("main", "database/sql/driver", "")}, "only services/store imports database/sql"},
+		"a driver elsewhere":      {map[string]string{"services/rdb/r_test.go": file("rdb", "github.com/jackc/pgx/v5/stdlib", "")}, "only services/store imports github.com/jackc/pgx"},
+		"SQLite elsewhere":        {map[string]string{"server.go": file("main", "modernc.org/sqlite", "")}, "only services/store imports modernc.org/sqlite"},
+		"Redis elsewhere":         {map[string]string{"services/push/p.go": file("push", "github.com/redis/go-redis/v9", "")}, "only services/rdb imports github.com/redis/go-redis"},
+		"miniredis elsewhere":     {map[string]string{"resolvers/r_test.go": file("resolvers", "github.com/alicebob/miniredis/v2", "")}, "only services/rdb imports"},
+		"sockets elsewhere":       {map[string]string{"resolvers/r.go": file("resolvers", "github.com/gorilla/websocket", "")}, "only transport imports github.com/gorilla/websocket"},
+		"sockets in main":         {map[string]string{"server.go": file("main", "github.com/gorilla/websocket", "")}, "only transport imports"},
+		"tokens elsewhere":        {map[string]string{"web/w.go": file("web", "github.com/golang-jwt/jwt/v5", "")}, "only transport imports github.com/golang-jwt/jwt"},
+		"the words need a module": {map[string]string{"services/s.go": file("services", "golang.org/x/sync/errgroup", "")}, "services imports the standard library only"},
+	})
+}
+
+// Then the bounds and the habits.
+func TestEachBoundAndHabitTurnsRed(t *testing.T) {
+	turnRed(t, map[string]planted{
+		"a long file":               {map[string]string{"web/w.go": file("web", "", strings.Repeat(imports40, 10))}, "402 lines, fewer than 400"},
+		"a long test":               {map[string]string{"web/w_test.go": file("web", "", strings.Repeat(imports40, 10))}, "402 lines, fewer than 400"},
+		"a long function":           {map[string]string{"web/w.go": file("web", "", "func f() {"+imports40+imports40+"}\n")}, "w.go:3: the function f has 81 lines, fewer than 80"},
+		"a long file of the bench":  {map[string]string{"bench/b.go": file("main", "", strings.Repeat(imports40, 10))}, "402 lines"},
+		"no package comment":        {map[string]string{"web/w.go": "package web\n"}, "web (package web): no file has a package comment"},
+		"an empty package comment":  {map[string]string{"web/w.go": "// Package web.\npackage web\n"}, "no file has a package comment"},
+		"a sleep":                   {map[string]string{"web/w_test.go": "package web\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n"}, "w_test.go:4: time.Sleep in a test"},
+		"a sleep by another name":   {map[string]string{"web/w_test.go": "package web\nimport clock \"time\"\nfunc f() { clock.Sleep(1) }\n"}, "time.Sleep in a test"},
+		"a skip":                    {map[string]string{"web/w_test.go": file("web", "", "func f(t T) { t.Skip() }\n")}, "a test is skipped"},
+		"a skip with a reason":      {map[string]string{"web/w_test.go": file("web", "", "func f(t T) { t.Skipf(``) }\n")}, "a test is skipped"},
+		"a skip in a helper":        {map[string]string{"web/browsertest/b.go": file("browsertest", "", "func f(tb T) { tb.SkipNow() }\n")}, "a test is skipped"},
+		"unfinished Go":             {map[string]string{"web/w.go": file("web", "", "// TO"+"DO: more\n")}, "unfinished work: TO" + "DO"},
+		"unfinished SQL":            {map[string]string{"services/store/migrations/1.sql": "-- FIX" + "ME\n"}, "1.sql:1: unfinished work"},
+		"a stub":                    {map[string]string{"web/w.go": file("web", "", "func f() { panic(`not "+"implemented`) }\n")}, "w.go:3: a stub"},
+		"a script without a header": {map[string]string{"services/rdb/lua/a.lua": "return 1\n"}, "the header does not name KEYS"},
+		"a header that lacks ARGV":  {map[string]string{"services/rdb/lua/a.lua": "-- KEYS[1]. Returns 1\nreturn 1 -- ARGV\n"}, "the header does not name ARGV"},
+		"a header without returns":  {map[string]string{"services/rdb/lua/a.lua": "-- KEYS[1] ARGV[1]\nreturn 1\n"}, "the header does not name returns"},
+		"a library without words":   {map[string]string{"services/rdb/lua/lib.lua": "-- KEYS ARGV returns\n"}, "the header does not name helpers"},
+		"a long script":             {map[string]string{"services/rdb/lua/a.lua": header + imports40 + strings.Repeat("\n", 16)}, "60 lines, fewer than 60"},
+	})
+}
+
+func turnRed(t *testing.T, trees map[string]planted) {
+	for name, c := range trees {
+		t.Run(name, func(t *testing.T) {
+			faults := check(t, c.tree)
+			if len(faults) == 0 {
+				t.Fatalf("nothing was found; want %q", c.fault)
+			}
+			if joined := strings.Join(faults, "\n"); !strings.Contains(joined, c.fault) {
+				t.Errorf("found:\n%s\nwant %q", joined, c.fault)
+			}
+			for _, fault := range faults[1:] {
+				if !strings.HasPrefix(c.fault, "the header") {
+					t.Errorf("one fault was planted, found also: %s", fault)
+				}
+			}
+		})
+	}
+}
+
+// What the rules allow stays green, up to their very bounds.
+func TestWhatIsAllowed(t *testing.T) {
+	long := "// Code generated by a program. DO NOT EDIT.\n\n" + file("graph", "", strings.Repeat(imports40, 20)+"func f() {"+imports40+imports40+imports40+"}\n")
+	for name, tree := range map[string]map[string]string{
+		"downwards":                     {"server.go": file("main", "tidings/transport tidings/services/store tidings/services fmt", "")},
+		"down past several lines":       {"services/feed/f.go": file("feed", "tidings/services/push tidings/services/mirror tidings/services/rdb", "")},
+		"an owner":                      {"services/store/s.go": file("store", "database/sql github.com/pressly/goose/v3 modernc.org/sqlite", ""), "services/rdb/r.go": file("rdb", "github.com/redis/go-redis/v9", "")},
+		"an owner's helper":             {"services/store/storetest/s.go": file("storetest", "database/sql tidings/services/store tidings/services", "")},
+		"an owner's test":               {"transport/t_test.go": file("transport_test", "tidings/transport github.com/gorilla/websocket", "")},
+		"a module of a similar name":    {"web/w.go": file("web", "github.com/jackc/pgxother", "")},
+		"a test with helpers below":     {"services/feed/f_test.go": file("feed", "tidings/services/store/storetest tidings/services/rdb/rdbtest", "")},
+		"a test with its own helper":    {"services/store/s_test.go": file("store_test", "tidings/services/store/storetest tidings/services/store", "")},
+		"tests of the words":            {"services/s_test.go": file("services", "pgregory.net/rapid", "")},
+		"a client of the whole program": {"tests/nodes/n_test.go": file("nodes", "github.com/gorilla/websocket tidings/web/browsertest tidings/tests/world", "")},
+		"the bench":                     {"bench/peers/p.go": file("main", "github.com/redis/go-redis/v9 tidings/transport tidings/services/poem", "")},
+		"generated code":                {"graph/g.go": long},
+		"399 lines, 79 in a function":   {"web/w.go": file("web", "", strings.Repeat(imports40, 7)+strings.Repeat("\n", 38)+"func f() {"+imports40+strings.Repeat("\n", 38)+"}\n")},
+		"a sleep outside tests":         {"services/push/p.go": file("push", "", "import \"time\"\nfunc f() { time.Sleep(1) }\n")},
+		"another's sleep":               {"web/w_test.go": file("web", "", "func f(bed B) { bed.Sleep() }\n")},
+		"a comment in one of two files": {"web/a.go": file("web", "", ""), "web/b.go": "package web\n"},
+		"a package of tests":            {"web/w_test.go": "package web\n"},
+		"a script of 59 lines":          {"services/rdb/lua/a.lua": header + imports40 + strings.Repeat("\n", 15), "services/rdb/lua/lib.lua": "-- Helpers.\n"},
+		"what others wrote":             {"web/node_modules/x/a.go": "TO" + "DO", "web/assets/a.mjs": "FIX" + "ME", ".git/a.md": "TO" + "DO", "web/testdata/a.md": "TO" + "DO"},
+	} {
+		if faults := check(t, tree); len(faults) > 0 {
+			t.Errorf("%s: found:\n%s", name, strings.Join(faults, "\n"))
+		}
+	}
+}
+
+// A file that is not Go is an error of its own, and not a tree without faults.
+func TestBrokenGoIsAnError(t *testing.T) {
+	if _, err := checkTree(fstest.MapFS{"web/w.go": {Data: []byte("package\n")}}); err == nil {
+		t.Error("a file that cannot be parsed was passed over")
+	}
+}
+
+func check(t *testing.T, tree map[string]string) []string {
+	t.Helper()
+	files := fstest.MapFS{}
+	for name, text := range tree {
+		files[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	faults, err := checkTree(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return faults
+}

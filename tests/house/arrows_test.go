@@ -1,0 +1,322 @@
+package house
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// lines is the order of the packages: a package imports only packages of a greater line, downwards and never
+// sideways. A package that is not here has no place yet: give it one.
+var lines = map[string]int{
+	".":                  -2,
+	"tests/house":        -2,
+	"tests/model":        -2,
+	"tests/faults":       -2,
+	"tests/contract":     -2,
+	"tests/nodes":        -2,
+	"services/command":   -1,
+	"services/node":      0,
+	"transport":          1,
+	"resolvers":          1,
+	"web":                1,
+	"graph":              2,
+	"dataloader":         2,
+	"services/social":    3,
+	"services/feed":      3,
+	"services/badge":     3,
+	"services/notify":    3,
+	"services/notice":    3,
+	"services/views":     3,
+	"services/chat":      3,
+	"services/live":      3,
+	"services/fanout":    4,
+	"services/push":      4,
+	"services/jobs":      5,
+	"services/mirror":    5,
+	"services/ratelimit": 5,
+	"services/changelog": 6,
+	"services/store":     7,
+	"services/rdb":       7,
+	"services":           8,
+}
+
+// testHelpers are packages that only tests import. Each belongs to its parent, and may import it.
+var testHelpers = map[string]string{
+	"services/store/storetest":   "services/store",
+	"services/rdb/rdbtest":       "services/rdb",
+	"services/fanout/fanouttest": "services/fanout",
+	"services/live/livetest":     "services/live",
+	"web/browsertest":            "web",
+	"tests/world":                "services/command",
+}
+
+// owners says which package alone speaks with an outside technology. The tests of the whole program are clients,
+// and may use what is marked so.
+var owners = []struct {
+	module, owner string
+	client        bool
+}{
+	{"database/sql", "services/store", false},
+	{"modernc.org/sqlite", "services/store", false},
+	{"github.com/jackc/pgx", "services/store", false},
+	{"github.com/lib/pq", "services/store", false},
+	{"github.com/mattn/go-sqlite3", "services/store", false},
+	{"github.com/pressly/goose", "services/store", false},
+	{"github.com/redis/go-redis", "services/rdb", false},
+	{"github.com/alicebob/miniredis", "services/rdb", false},
+	{"github.com/gorilla/websocket", "transport", true},
+	{"github.com/golang-jwt/jwt", "transport", true},
+}
+
+// The bounds of what is written by hand. The words of unfinished work are put together here, so that this file does
+// not hold them.
+const (
+	maxFileLines     = 400
+	maxFunctionLines = 80
+	maxScriptLines   = 60
+	module           = "tidings"
+)
+
+var (
+	unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
+	stub       = regexp.MustCompile(`panic\(.*not ` + `implemented`)
+)
+
+// checker collects what a tree breaks of the house rules.
+type checker struct {
+	faults     []string
+	documented map[string]bool // package (folder and name) -> has a package comment
+}
+
+func (c *checker) fault(name string, line int, format string, args ...any) {
+	c.faults = append(c.faults, fmt.Sprintf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
+}
+
+// checkTree answers every fault of a tree, in a fixed order.
+func checkTree(tree fs.FS) ([]string, error) {
+	c := &checker{documented: map[string]bool{}}
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name != "." && (strings.HasPrefix(entry.Name(), ".") || foreign(name)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		switch path.Ext(name) {
+		case ".go", ".lua", ".sql", ".graphqls", ".graphql", ".mjs", ".md", ".sh":
+		default:
+			return nil
+		}
+		text, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		return c.checkFile(name, text)
+	})
+	for pkg, documented := range c.documented {
+		if !documented {
+			c.faults = append(c.faults, pkg+": no file has a package comment")
+		}
+	}
+	slices.Sort(c.faults)
+	return c.faults, err
+}
+
+// foreign folders hold what others wrote or a program made.
+func foreign(name string) bool {
+	return path.Base(name) == "node_modules" || path.Base(name) == "testdata" || name == "data" || name == "bench/bin" || name == "web/assets"
+}
+
+func (c *checker) checkFile(name string, text []byte) error {
+	if path.Ext(name) == ".go" {
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, name, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		c.checkPackageComment(name, file)
+		c.checkImports(files, name, file)
+		if ast.IsGenerated(file) {
+			return nil
+		}
+		c.checkSize(name, text, maxFileLines)
+		c.checkFunctions(files, name, file)
+		c.checkTestHabits(files, name, file)
+	}
+	if path.Ext(name) == ".lua" {
+		c.checkSize(name, text, maxScriptLines)
+		c.checkHeader(name, string(text))
+	}
+	for i, row := range bytes.Split(text, []byte("\n")) {
+		if word := unfinished.Find(row); word != nil {
+			c.fault(name, i+1, "unfinished work: %s", word)
+		} else if stub.Match(row) {
+			c.fault(name, i+1, "a stub: %s", bytes.TrimSpace(row))
+		}
+	}
+	return nil
+}
+
+func isTest(name string) bool { return strings.HasSuffix(name, "_test.go") }
+
+func (c *checker) checkPackageComment(name string, file *ast.File) {
+	if isTest(name) {
+		return
+	}
+	pkg := path.Dir(name) + " (package " + file.Name.Name + ")"
+	c.documented[pkg] = c.documented[pkg] || file.Doc != nil && len(strings.Fields(file.Doc.Text())) >= 4
+}
+
+// checkImports holds the arrows. What lies in bench/ may import everything: it measures others' ways too.
+func (c *checker) checkImports(files *token.FileSet, name string, file *ast.File) {
+	dir := path.Dir(name)
+	if dir == "bench" || strings.HasPrefix(dir, "bench/") {
+		return
+	}
+	helperOf, helper := testHelpers[dir]
+	line, known := lines[dir]
+	if helper {
+		line, known = lines[helperOf], true
+	}
+	if !known {
+		c.fault(name, 1, "the package %s has no line in the table of arrows", dir)
+		return
+	}
+	for _, spec := range file.Imports {
+		target, _ := strconv.Unquote(spec.Path.Value)
+		at := files.Position(spec.Pos()).Line
+		if target == module || strings.HasPrefix(target, module+"/") {
+			c.checkArrow(name, at, dir, line, strings.TrimPrefix(strings.TrimPrefix(target, module), "/"))
+			continue
+		}
+		for _, rule := range owners {
+			mine := dir == rule.owner || helperOf == rule.owner
+			if within(target, rule.module) && !mine && !(rule.client && within(dir, "tests")) {
+				c.fault(name, at, "only %s imports %s", rule.owner, rule.module)
+			}
+		}
+		if dir == "services" && !isTest(name) && strings.Contains(strings.Split(target, "/")[0], ".") {
+			c.fault(name, at, "services imports the standard library only, not %s", target)
+		}
+	}
+}
+
+func within(target, module string) bool {
+	return target == module || strings.HasPrefix(target, module+"/")
+}
+
+// checkArrow looks at one import within the module. Tests and their helpers may import their own package and the
+// helpers of a package below.
+func (c *checker) checkArrow(name string, at int, dir string, line int, target string) {
+	helperOf, helper := testHelpers[dir]
+	testing := isTest(name) || helper
+	targetOf, targetHelper := testHelpers[target]
+	switch targetLine, known := lines[target]; {
+	case testing && (target == dir || target == helperOf):
+	case targetHelper && !testing:
+		c.fault(name, at, "%s is for tests only", target)
+	case targetHelper && (targetOf == dir || lines[targetOf] > line):
+	case targetHelper:
+		c.fault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, lines[targetOf])
+	case !known:
+		c.fault(name, at, "the package %q has no line in the table of arrows", target)
+	case targetLine <= line:
+		c.fault(name, at, "%s (line %d) imports %s (line %d): not downwards", dir, line, target, targetLine)
+	}
+}
+
+func (c *checker) checkSize(name string, text []byte, bound int) {
+	if n := bytes.Count(text, []byte("\n")); n >= bound {
+		c.fault(name, n, "%d lines, fewer than %d are allowed", n, bound)
+	}
+}
+
+func (c *checker) checkFunctions(files *token.FileSet, name string, file *ast.File) {
+	for _, declaration := range file.Decls {
+		function, ok := declaration.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		first := files.Position(function.Pos()).Line
+		if n := files.Position(function.End()).Line - first + 1; n >= maxFunctionLines {
+			c.fault(name, first, "the function %s has %d lines, fewer than %d are allowed", function.Name.Name, n, maxFunctionLines)
+		}
+	}
+}
+
+// checkTestHabits: a test waits for a condition and not for a while, and it is never skipped.
+func (c *checker) checkTestHabits(files *token.FileSet, name string, file *ast.File) {
+	_, helper := testHelpers[path.Dir(name)]
+	if !isTest(name) && !helper {
+		return
+	}
+	clock := "time"
+	for _, spec := range file.Imports {
+		if spec.Path.Value == `"time"` && spec.Name != nil {
+			clock = spec.Name.Name
+		}
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		selector, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		owner, isName := selector.X.(*ast.Ident)
+		at := files.Position(selector.Pos()).Line
+		switch selector.Sel.Name {
+		case "Sleep":
+			if isName && owner.Name == clock && isTest(name) {
+				c.fault(name, at, "time.Sleep in a test: wait for a condition")
+			}
+		case "Skip", "Skipf", "SkipNow":
+			c.fault(name, at, "a test is skipped: what it needs must be there, or it fails")
+		}
+		return true
+	})
+}
+
+// checkHeader: a script begins with what it takes and answers; lib*.lua with what it helps with.
+func (c *checker) checkHeader(name, text string) {
+	var header strings.Builder
+	for row := range strings.Lines(text) {
+		if !strings.HasPrefix(row, "--") {
+			break
+		}
+		header.WriteString(row)
+	}
+	words := []string{"KEYS", "ARGV", "returns"}
+	if strings.HasPrefix(path.Base(name), "lib") {
+		words = []string{"helpers"}
+	}
+	for _, word := range words {
+		if !strings.Contains(strings.ToLower(header.String()), strings.ToLower(word)) {
+			c.fault(name, 1, "the header does not name %s", word)
+		}
+	}
+}
+
+// The project itself keeps its rules.
+func TestHouseRules(t *testing.T) {
+	t.Chdir("../..")
+	faults, err := checkTree(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range faults {
+		t.Error(fault)
+	}
+}

@@ -1,0 +1,129 @@
+package house
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// goMod answers the modules of go.mod, and whether it says that they are needed by others alone; tools are the packages of
+// its tool directives.
+func goMod(t *testing.T) (required map[string]bool, tools []string) {
+	t.Helper()
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	required = map[string]bool{}
+	block := ""
+	for row := range strings.Lines(string(text)) {
+		words := strings.Fields(row)
+		switch {
+		case len(words) == 2 && words[1] == "(":
+			block = words[0]
+			continue
+		case len(words) == 1 && words[0] == ")":
+			block = ""
+			continue
+		case len(words) > 0 && block != "":
+			words = append([]string{block}, words...)
+		}
+		switch {
+		case len(words) > 1 && words[0] == "tool":
+			tools = append(tools, words[1])
+		case len(words) > 2 && words[0] == "require":
+			required[words[1]] = strings.HasSuffix(strings.TrimSpace(row), "// indirect")
+		}
+	}
+	return required, tools
+}
+
+// moduleOf is the module of go.mod that a package is in, "" for none.
+func moduleOf(required map[string]bool, pkg string) (longest string) {
+	for module := range required {
+		if within(pkg, module) && len(module) > len(longest) {
+			longest = module
+		}
+	}
+	return longest
+}
+
+// importsOf are what the Go files of a folder and those below it import, and where.
+func importsOf(t *testing.T, root string) map[string]string {
+	t.Helper()
+	imported := map[string]string{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || foreign(name)) {
+			return fs.SkipDir
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			pkg, _ := strconv.Unquote(spec.Path.Value)
+			imported[pkg] = name
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return imported
+}
+
+// What is imported is named in go.mod as needed by the project itself: an upgrade of another module must not move it.
+func TestImportedModulesAreDirect(t *testing.T) {
+	t.Chdir("../..")
+	required, tools := goMod(t)
+	direct := map[string]bool{}
+	for pkg, file := range importsOf(t, ".") {
+		module := moduleOf(required, pkg)
+		direct[module] = true
+		if required[module] {
+			t.Errorf("%s imports %s, whose module go.mod calls indirect", file, pkg)
+		}
+	}
+	for _, tool := range tools {
+		direct[moduleOf(required, tool)] = true
+	}
+	for module, indirect := range required {
+		if !indirect && !direct[module] {
+			t.Errorf("go.mod names %s, which nothing imports", module)
+		}
+	}
+}
+
+// tools.go and the tool directives of go.mod name the same modules.
+func TestToolsAgree(t *testing.T) {
+	t.Chdir("../..")
+	required, tools := goMod(t)
+	file, err := parser.ParseFile(token.NewFileSet(), "tools.go", nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, pinned := map[string]bool{}, map[string]bool{}
+	for _, spec := range file.Imports {
+		pkg, _ := strconv.Unquote(spec.Path.Value)
+		named[moduleOf(required, pkg)] = true
+	}
+	for _, tool := range tools {
+		pinned[moduleOf(required, tool)] = true
+	}
+	if len(pinned) == 0 || !maps.Equal(named, pinned) {
+		t.Errorf("tools.go names %v, go.mod has tools of %v", slices.Sorted(maps.Keys(named)), slices.Sorted(maps.Keys(pinned)))
+	}
+}

@@ -1,0 +1,373 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services/live"
+	"tidings/services/mirror"
+	"tidings/tests/world"
+)
+
+// boards is the slow, independent model of live boards: shows in a list that is sorted, and what sessions froze of it.
+type boards struct {
+	nodes []*world.Node // on one SQL and one Redis; the second tails nothing by itself
+	flush func()        // nil where Redis cannot be emptied
+
+	readers, hosts []string
+	shows          []*boardModel
+	then           map[uint64][]boardModel // version of the log -> what stood on boards
+	follows        map[relation]int        // who follows whom, and since which step
+	mutes          map[relation]bool
+	sessions       []*sessionModel
+	step           int
+	begin          uint64 // the version of the log before all this
+}
+
+// boardModel is a show as the model has it.
+type boardModel struct {
+	id, host, title, status string
+	planned, started, ended time.Time // ended of an upcoming one is kept for its start
+}
+
+// sessionModel is what a session froze, and how long it lives.
+type sessionModel struct {
+	reader, id, last string
+	version          uint64
+	step             int       // hosts who are followed since later are not on it
+	made, until      time.Time // until: by its lease; zero for none
+}
+
+// section and score are a show's place among others.
+func (b boardModel) rank() (section int, score int64) {
+	switch b.status {
+	case "LIVE":
+		return 0, -b.started.UnixMilli()
+	case "UPCOMING":
+		return 1, b.planned.UnixMilli()
+	}
+	return 2, -b.ended.UnixMilli()
+}
+
+func (b boardModel) line() string { return fmt.Sprintf("%s %s %s", b.title, b.status, b.times()) }
+
+func (b boardModel) times() string {
+	list := []string{b.planned.UTC().Format(time.RFC3339Nano)}
+	if b.status != "UPCOMING" {
+		list = append(list, b.started.UTC().Format(time.RFC3339Nano))
+	}
+	if b.status == "REPLAY" {
+		list = append(list, b.ended.UTC().Format(time.RFC3339Nano))
+	}
+	return strings.Join(list, " ")
+}
+
+func newBoards(nodes []*world.Node, flush func()) *boards {
+	b := &boards{nodes: nodes, flush: flush, then: map[uint64][]boardModel{}, follows: map[relation]int{}, mutes: map[relation]bool{}}
+	number := world.Worlds.Add(1)
+	for i := range 3 {
+		b.hosts = append(b.hosts, fmt.Sprintf("b%d-host%d", number, i))
+	}
+	for i := range 2 {
+		b.readers = append(b.readers, fmt.Sprintf("b%d-reader%d", number, i))
+	}
+	nodes[0].People(slices.Concat(b.hosts, b.readers)...)
+	b.begin = b.note()
+	return b
+}
+
+func (b *boards) now() time.Time { return b.nodes[0].Clock.Now().UTC().Truncate(time.Millisecond) }
+
+// pass lets time pass on every node.
+func (b *boards) pass(d time.Duration) {
+	for _, n := range b.nodes {
+		n.Clock.Advance(d)
+	}
+}
+
+func (b *boards) node(t *rapid.T) *world.Node { return rapid.SampledFrom(b.nodes).Draw(t, "node") }
+
+// due does every job that is due; those of later, which close shows that nobody ends, stay.
+func (b *boards) due() {
+	for _, n := range b.nodes {
+		n.DueJobs()
+	}
+}
+
+// note keeps what stands on boards at the version that the log has now, and answers that.
+func (b *boards) note() uint64 {
+	n := b.nodes[0]
+	head, _, err := n.Store.LogHead(n.TB.Context(), mirror.LogShow)
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	var stands []boardModel
+	for _, show := range b.shows {
+		if show.status != "CANCELLED" {
+			stands = append(stands, *show)
+		}
+	}
+	slices.SortFunc(stands, func(a, b boardModel) int {
+		section, score := a.rank()
+		section2, score2 := b.rank()
+		return cmp.Or(cmp.Compare(section, section2), cmp.Compare(score, score2), cmp.Compare(b.id, a.id))
+	})
+	b.then[head] = stands
+	return head
+}
+
+// moment is one of few, so that many are equal.
+func (b *boards) moment(t *rapid.T, from, to int) time.Time {
+	return b.now().Truncate(10 * time.Second).Add(time.Duration(rapid.IntRange(from, to).Draw(t, "tens of seconds")) * 10 * time.Second)
+}
+
+func (b *boards) schedule(t *rapid.T) {
+	host, at := rapid.SampledFrom(b.hosts).Draw(t, "host"), b.moment(t, 2, 6)
+	first := !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host })
+	show := &boardModel{host: host, title: fmt.Sprint("show ", len(b.shows)), status: "UPCOMING", planned: at}
+	show.id = b.node(t).Schedule(host, show.title, at)
+	b.shows = append(b.shows, show)
+	if first {
+		b.due() // until all documents name a new host no board has him
+	}
+	b.note()
+}
+
+// do changes a show by a mutation, which is allowed or refused.
+func (b *boards) do(t *rapid.T, show *boardModel, verb, more, want string) {
+	got := b.node(t).Ask(show.host, fmt.Sprintf(`mutation{r:%s(input:{showId:%q%s}){show{id}}}`, verb, show.id, more), nil)
+	if got.ErrorCode() != want {
+		t.Fatalf("%s %s of %+v: code %q, want %q: %v", verb, more, show, got.ErrorCode(), want, got.Errors)
+	}
+}
+
+// some is one of the shows, nil while there are none.
+func (b *boards) some(t *rapid.T) *boardModel {
+	if len(b.shows) == 0 {
+		return nil
+	}
+	return b.shows[rapid.IntRange(max(0, len(b.shows)-8), len(b.shows)-1).Draw(t, "show")]
+}
+
+func inputTime(name string, at time.Time) string {
+	return fmt.Sprintf(",%s:%q", name, at.Format(time.RFC3339Nano))
+}
+
+// start starts a show, also one that runs, is over or was told to be over.
+func (b *boards) start(t *rapid.T) {
+	show := b.some(t)
+	if show == nil {
+		return
+	}
+	at := b.moment(t, 0, 2)
+	want := map[bool]string{true: "CONFLICT"}[show.status == "CANCELLED"]
+	b.do(t, show, "startShow", inputTime("at", at), want)
+	if show.status == "UPCOMING" {
+		show.status, show.started = "LIVE", at
+		if !show.ended.IsZero() {
+			show.status = "REPLAY"
+			if show.ended.Before(at) {
+				show.started = show.ended
+			}
+		}
+	}
+	b.note()
+}
+
+func (b *boards) end(t *rapid.T) {
+	show := b.some(t)
+	if show == nil {
+		return
+	}
+	at := b.moment(t, 0, 3)
+	want := ""
+	switch {
+	case show.status == "CANCELLED":
+		want = "CONFLICT"
+	case show.status == "LIVE" && at.Before(show.started):
+		want = "INVALID"
+	}
+	b.do(t, show, "endShow", inputTime("at", at), want)
+	switch {
+	case want != "":
+	case show.status == "LIVE":
+		show.status, show.ended = "REPLAY", at
+	case show.status == "UPCOMING" && show.ended.IsZero():
+		show.ended = at
+	}
+	b.note()
+}
+
+func (b *boards) reschedule(t *rapid.T) {
+	show := b.some(t)
+	if show == nil {
+		return
+	}
+	at := b.moment(t, 2, 6)
+	same := show.status != "CANCELLED" && at.Equal(show.planned)
+	allowed := same || show.status == "UPCOMING" && show.ended.IsZero()
+	b.do(t, show, "rescheduleShow", inputTime("plannedAt", at), map[bool]string{false: "CONFLICT"}[allowed])
+	if allowed {
+		show.planned = at
+	}
+	b.note()
+}
+
+func (b *boards) cancel(t *rapid.T) {
+	show := b.some(t)
+	if show == nil {
+		return
+	}
+	allowed := show.status == "CANCELLED" || show.status == "UPCOMING" && show.ended.IsZero()
+	b.do(t, show, "cancelShow", "", map[bool]string{false: "CONFLICT"}[allowed])
+	if allowed {
+		show.status = "CANCELLED"
+	}
+	b.note()
+}
+
+// follow follows a host, or no longer, or mutes him, or no longer.
+func (b *boards) follow(t *rapid.T) {
+	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
+	verb := rapid.SampledFrom([]string{"follow", "follow", "unfollow", "mute", "unmute"}).Draw(t, "verb")
+	_, follows := b.follows[p]
+	refused := verb == "follow" && follows || verb == "unfollow" && !follows || verb == "unmute" && !b.mutes[p]
+	got := b.node(t).Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"}){badges{version}}}`, verb, p.whom), nil)
+	if want := map[bool]string{true: "CONFLICT"}[refused]; got.ErrorCode() != want {
+		t.Fatalf("%s %v: code %q, want %q", verb, p, got.ErrorCode(), want)
+	}
+	switch b.step++; {
+	case refused:
+	case verb == "follow":
+		b.follows[p] = b.step
+	case verb == "unfollow":
+		delete(b.follows, p)
+	default:
+		b.mutes[p] = verb == "mute"
+	}
+}
+
+// has says whether a session's board has a host's shows now.
+func (b *boards) has(s *sessionModel, host string) bool {
+	p := relation{s.reader, host}
+	since, follows := b.follows[p]
+	return follows && since <= s.step && !b.mutes[p]
+}
+
+// want is what a page of a session has to show, and whether more follows.
+func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
+	list, known := b.then[s.version]
+	if !known && s.version > b.begin { // before, none of these shows was
+		t.Fatalf("a session of version %d, which no log had: %v", s.version, slices.Sorted(maps.Keys(b.then)))
+	}
+	after := s.last == ""
+	for _, show := range list {
+		if after && b.has(s, show.host) {
+			if len(page) == first {
+				return page, true
+			}
+			page = append(page, show.line())
+		}
+		after = after || show.id == s.last
+	}
+	return page, false
+}
+
+// turn reads a page of a session, a new one without, and holds it against the model.
+func (b *boards) turn(t *rapid.T, s *sessionModel, from world.BoardPlace) {
+	first := rapid.IntRange(1, 4).Draw(t, "first")
+	n := b.node(t)
+	page := n.Board(s.reader, first, from)
+	if s.id != "" && page.SessionID != s.id || s.id == "" && page.NewSession {
+		t.Fatalf("asked for session %q of %s, got %+v", s.id, s.reader, page)
+	}
+	if s.id == "" {
+		b.enter(t, s, page)
+	} else {
+		s.until = b.now().Add(30 * time.Minute)
+	}
+	want, more := b.want(t, s, first)
+	if got := boardLines(page); !slices.Equal(got, want) || page.PageInfo.HasNextPage != more {
+		t.Fatalf("%s at version %d after %q:\n got %q %t\nwant %q %t", s.reader, s.version, s.last, got, page.PageInfo.HasNextPage, want, more)
+	}
+	if page.LastID != nil {
+		s.last = *page.LastID
+	}
+}
+
+func boardLines(page world.BoardPage) []string {
+	lines := make([]string, len(page.Edges))
+	for i, edge := range page.Edges {
+		lines[i] = edge.Node.Title + " " + edge.Node.Status
+		for _, at := range []*time.Time{edge.Node.PlannedAt, edge.Node.StartedAt, edge.Node.EndedAt} {
+			if at != nil {
+				lines[i] += " " + at.UTC().Format(time.RFC3339Nano)
+			}
+		}
+	}
+	return lines
+}
+
+// enter takes over what a new session says of itself.
+func (b *boards) enter(t *rapid.T, s *sessionModel, page world.BoardPage) {
+	session, err := live.ParseSession("sessionId", b.nodes[0].NumbersOf(s.reader)[0], page.SessionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.id, s.version, s.step, s.made, s.until = page.SessionID, session.Version, b.step, session.Made.Time(), time.Time{}
+	b.sessions = append(b.sessions, s)
+}
+
+func (b *boards) open(t *rapid.T) {
+	b.turn(t, &sessionModel{reader: rapid.SampledFrom(b.readers).Draw(t, "reader")}, world.BoardPlace{})
+}
+
+// lives says whether a session may be read still.
+func (b *boards) lives(s *sessionModel) bool {
+	until := s.made.Add(30 * time.Minute)
+	if !s.until.IsZero() {
+		until = s.until
+	}
+	return !b.now().After(until) && !b.now().After(s.made.Add(12*time.Hour))
+}
+
+// goOn turns a page of a session: the next one, or the first once more, or, when it is over, that of a new one.
+func (b *boards) goOn(t *rapid.T) {
+	if len(b.sessions) == 0 {
+		return
+	}
+	s := rapid.SampledFrom(b.sessions).Draw(t, "session")
+	from := world.BoardPlace{Session: s.id, Last: s.last}
+	if rapid.IntRange(0, 4).Draw(t, "from the top") == 0 {
+		from.Last, s.last = "", ""
+	}
+	if b.lives(s) {
+		b.turn(t, s, from)
+		return
+	}
+	page := b.node(t).Board(s.reader, 2, from)
+	if !page.NewSession || page.SessionID == s.id {
+		t.Fatalf("a session of %s that is over goes on: %+v", s.reader, page)
+	}
+	b.enter(t, &sessionModel{reader: s.reader, last: ""}, page)
+	b.sessions = slices.DeleteFunc(b.sessions, func(one *sessionModel) bool { return one == s })
+}
+
+// later lets time pass, with which sessions end that nobody reads.
+func (b *boards) later(t *rapid.T) {
+	b.pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes")) * time.Minute)
+}
+
+// lose empties Redis: leases are gone, and sessions end as if nobody had turned their pages.
+func (b *boards) lose(*rapid.T) {
+	b.flush()
+	for _, s := range b.sessions {
+		s.until = time.Time{}
+	}
+}

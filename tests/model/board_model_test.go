@@ -1,0 +1,186 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/live"
+	"tidings/services/mirror"
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+func (b *boards) actions() map[string]func(*rapid.T) {
+	actions := map[string]func(*rapid.T){
+		"schedule": b.schedule, "schedule again": b.schedule, "start": b.start, "start again": b.start, "end": b.end, "end again": b.end,
+		"reschedule": b.reschedule, "cancel": b.cancel, "follow": b.follow, "follow again": b.follow,
+		"open": b.open, "open again": b.open, "go on": b.goOn, "go on again": b.goOn, "go on once more": b.goOn, "later": b.later, "watch": b.watch,
+		"work": func(t *rapid.T) {
+			n := b.node(t)
+			n.Work(rapid.SampledFrom(n.Workers).Draw(t, "worker"))
+		},
+		"tail": func(t *rapid.T) {
+			if _, err := b.node(t).Memory.Log.RunOnce(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"load anew": b.reload, "pin": b.pin,
+	}
+	if b.flush != nil {
+		actions["flush"] = b.lose
+	}
+	return actions
+}
+
+// pin says how the replays of a host come to boards from now on: in lists, or from memory.
+func (b *boards) pin(t *rapid.T) {
+	host := rapid.SampledFrom(b.hosts).Draw(t, "host")
+	if !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host }) {
+		return // nobody has named him
+	}
+	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE"}).Draw(t, "mode")
+	b.node(t).Must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, host, mode), nil, nil)
+	b.due()
+}
+
+// reload lets every node read all shows anew, as one does that starts.
+func (b *boards) reload(t *rapid.T) {
+	if err := b.nodes[0].Store.Write(t.Context(), func(tx *store.Tx) error {
+		_, err := mirror.AppendShowsReload(t.Context(), tx)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.note()
+}
+
+// watch opens a board's subscription and holds its first event against the model.
+func (b *boards) watch(t *rapid.T) {
+	var living []*sessionModel
+	for _, s := range b.sessions {
+		if b.lives(s) {
+			living = append(living, s)
+		}
+	}
+	if len(living) == 0 {
+		return
+	}
+	s, n := rapid.SampledFrom(living).Draw(t, "session"), b.nodes[0]
+	if err := n.Memory.Shows.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	shown := make(chan *services.Badges, 1)
+	shown <- &services.Badges{LiveSequence: 1 << 62} // they count all that runs
+	changes, err := n.Live.Watch(ctx, n.NumbersOf(s.reader)[0], &s.id, "", shown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := <-changes
+	s.until = b.now().Add(30 * time.Minute)
+	if change.Replaced || change.Session.String() != s.id {
+		t.Fatalf("the session of %s is replaced: %+v", s.reader, change)
+	}
+	b.compareChange(t, s, change)
+}
+
+// compareChange holds how a board is said to differ against the model.
+func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) {
+	was := map[string]boardModel{}
+	top := -1 // where the first show of the session stood
+	for i, show := range b.then[s.version] {
+		if was[show.id] = show; top < 0 && b.has(s, show.host) {
+			top = i
+		}
+	}
+	want := map[string][]string{}
+	above := 0
+	for _, is := range b.shows {
+		_, follows := b.follows[relation{s.reader, is.host}]
+		if !follows || b.mutes[relation{s.reader, is.host}] {
+			continue
+		}
+		if is.status != "CANCELLED" && (top < 0 || is.above(b.then[s.version][top])) {
+			above++
+		}
+		then := was[is.id]
+		if !b.has(s, is.host) && then.status != "REPLAY" {
+			then = boardModel{} // he is followed since: what runs, is planned or has ended since is news
+		}
+		switch {
+		case then.id == "" && is.status == "UPCOMING":
+			want["new"] = append(want["new"], is.id)
+		case then.id == "" && is.status == "CANCELLED" || then.status == is.status && (is.status != "UPCOMING" || then.planned.Equal(is.planned)):
+		default:
+			want[is.status] = append(want[is.status], is.id)
+		}
+	}
+	for status, got := range map[string][]services.Show{
+		"LIVE": change.WentLive, "REPLAY": change.Ended, "new": change.Scheduled, "UPCOMING": change.Rescheduled, "CANCELLED": change.Cancelled,
+	} {
+		ids := []string{}
+		for _, show := range got {
+			ids = append(ids, show.GlobalID())
+			if show.Status == services.ShowUpcoming && !show.EndedAt.IsZero() {
+				t.Fatalf("%s: the end of %s is shown before its start", s.reader, show.GlobalID())
+			}
+		}
+		slices.Sort(ids)
+		slices.Sort(want[status])
+		if !slices.Equal(ids, want[status]) {
+			t.Fatalf("%s: now %s are %v, want %v", s.reader, status, ids, want[status])
+		}
+	}
+	if change.NewAbove != above {
+		t.Fatalf("%s: %d stand above, want %d", s.reader, change.NewAbove, above)
+	}
+}
+
+func (b boardModel) above(other boardModel) bool {
+	section, score := b.rank()
+	section2, score2 := other.rank()
+	return cmp.Or(cmp.Compare(section, section2), cmp.Compare(score, score2), cmp.Compare(other.id, b.id)) < 0
+}
+
+// Every page of every session, and every event of an open board, equals a list that is sorted, after every history of hosts, shows,
+// readers, lost memories and nodes that lag.
+func TestBoardsEqualTheModel(t *testing.T) {
+	check := func(t *testing.T, nodes []*world.Node, flush func()) {
+		fanouttest.Fewer(t, 4)
+		rapid.Check(t, func(t *rapid.T) {
+			b := newBoards(nodes, flush)
+			t.Repeat(b.actions())
+			for range 5 {
+				b.open(t)
+				b.goOn(t)
+			}
+		})
+	}
+	late := func(cfg *node.Config) { cfg.ShowLateAfter, cfg.ShowLongest = 7*24*time.Hour, 7*24*time.Hour } // nothing is closed meanwhile
+	t.Run("sqlite-embedded", func(t *testing.T) {
+		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: late})}, nil)
+	})
+	t.Run("postgres-redis, two nodes", func(t *testing.T) {
+		server, database := rdbtest.NewServer(t), storetest.Postgres(t)
+		var nodes []*world.Node
+		for _, name := range []string{"a", "b"} {
+			nodes = append(nodes, world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), Manual: true, Change: func(cfg *node.Config) {
+				cfg.Node = name
+				late(cfg)
+			}}))
+		}
+		check(t, nodes, func() { server.Flush() })
+	})
+}

@@ -1,0 +1,132 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// onNodes runs a test of what one node does and another one tells: on two nodes, and on one that is both.
+func onNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
+	t.Run("two nodes", func(t *testing.T) {
+		p := world.StartPair(t, rdbtest.Redis(t), nil)
+		test(t, p.A, p.B)
+	})
+	t.Run("one node, embedded", func(t *testing.T) {
+		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+		test(t, n, n)
+	})
+}
+
+// titles are those of shows.
+func titles(shows []world.BoardShow) (list []string) {
+	for _, show := range shows {
+		list = append(list, show.Title)
+	}
+	return list
+}
+
+// No frame has what went live, or ended, without the number that counts it.
+func TestAStartAndItsNumberAreOneFrame(t *testing.T) {
+	onNodes(t, func(t *testing.T, here, there *world.Node) {
+		here.Follow("reader", "ann")
+		const many = 8
+		shows := make([]string, many)
+		for i := range shows {
+			shows[i] = here.Schedule("ann", fmt.Sprint(i), here.Clock.Now().Add(time.Hour))
+		}
+		world.Converge(t, world.Convergence, func() error {
+			if got := there.Board("reader", 20, world.BoardPlace{}).Ids(); len(got) != many {
+				return fmt.Errorf("the board has %v", got)
+			}
+			return nil
+		})
+		open := there.WatchBoard(t, "reader", "", "")
+		frames := 0
+		reaches := func(what string, want int) {
+			t.Helper()
+			open.Until(fmt.Sprint(what, want), func(e world.BoardEvent) bool {
+				frames++
+				if len(e.WentLive) != e.LiveBoard.Value {
+					t.Errorf("%s %d: %v are live, and the number is %d", what, want, titles(e.WentLive), e.LiveBoard.Value)
+				}
+				return len(e.WentLive) == want
+			})
+		}
+		reaches("at first", 0)
+		for i, show := range shows {
+			here.OnShow("ann", "startShow", show)
+			reaches("a start", i+1)
+		}
+		for i, show := range shows {
+			here.OnShow("ann", "endShow", show)
+			reaches("an end", many-i-1)
+		}
+		if want := 1 + 2*many; frames != want {
+			t.Errorf("%d frames, want one a change: %d", frames, want)
+		}
+	})
+}
+
+// An open board with a live show on top is told of what is scheduled below it, of where that goes, and of what a host has who is
+// followed from now on. An end that is told before its start changes nothing that is shown.
+func TestAnOpenBoardIsToldOfWhatIsNewBelow(t *testing.T) {
+	onNodes(t, func(t *testing.T, here, there *world.Node) {
+		here.Follow("reader", "ann")
+		plan := func(host, title string, hours int) string {
+			return here.Schedule(host, title, here.Clock.Now().Add(time.Duration(hours)*time.Hour))
+		}
+		move := func(host, show string, hours int) {
+			here.Must(host, `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
+				map[string]any{"s": show, "at": here.Clock.Now().Add(time.Duration(hours) * time.Hour)}, nil)
+		}
+		top, known := plan("ann", "top", 1), plan("ann", "known", 2)
+		here.OnShow("ann", "startShow", top)
+		other := plan("eve", "eve's", 3)
+		here.OnShow("eve", "startShow", plan("eve", "eve runs", 3))
+		world.Converge(t, world.Convergence, func() error {
+			page := there.Board("reader", 20, world.BoardPlace{})
+			if got := page.Ids(); !slices.Equal(got, []string{top, known}) || page.Edges[0].Node.Status != "LIVE" {
+				return fmt.Errorf("the board has %v", got)
+			}
+			return nil
+		})
+		open := there.WatchBoard(t, "reader", there.Board("reader", 20, world.BoardPlace{}).SessionID, "")
+		tells := func(what string, live, scheduled, moved []string) world.BoardEvent {
+			t.Helper()
+			return open.Until(what, func(e world.BoardEvent) bool {
+				for _, show := range slices.Concat(e.Scheduled, e.Rescheduled) {
+					if show.EndedAt != nil {
+						t.Errorf("%s: %q is over before it starts", what, show.Title)
+					}
+				}
+				return slices.Equal(titles(e.WentLive), live) && slices.Equal(titles(e.Scheduled), scheduled) && slices.Equal(titles(e.Rescheduled), moved)
+			})
+		}
+		tells("nothing yet", nil, nil, nil)
+		late, later := plan("ann", "late", 5), plan("ann", "later", 6)
+		if told := tells("two are scheduled", nil, []string{"late", "later"}, nil); told.NewAbove != 0 {
+			t.Errorf("%d are above the live show", told.NewAbove)
+		}
+		move("ann", late, 7)
+		tells("one is put off", nil, []string{"later", "late"}, nil)
+		move("ann", known, 8)
+		tells("one of the session is put off", nil, []string{"later", "late"}, []string{"known"})
+		here.OnShow("ann", "endShow", late)
+		here.OnShow("ann", "endShow", known)
+		here.OnShow("ann", "cancelShow", later)
+		tells("a scheduled one is cancelled", nil, []string{"late"}, []string{"known"})
+		here.Follow("reader", "eve")
+		told := tells("a host who is followed", []string{"eve runs"}, []string{"eve's", "late"}, []string{"known"})
+		if told.LiveBoard.Value != 1 || told.NewAbove != 1 { // the top one alone counts: it went live after its host was followed
+			t.Errorf("the number is %d, %d are above", told.LiveBoard.Value, told.NewAbove)
+		}
+		move("eve", other, 9)
+		tells("that host's move", []string{"eve runs"}, []string{"late", "eve's"}, []string{"known"})
+	})
+}

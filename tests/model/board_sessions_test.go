@@ -1,0 +1,247 @@
+package model
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/live"
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// boardOf is a node with a reader who follows a host of three shows.
+func boardOf(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserNumber) {
+	t.Helper()
+	return boardOn(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
+}
+
+func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserNumber) {
+	t.Helper()
+	n = world.StartNode(t, options)
+	n.Follow("reader", "host")
+	for i := range 3 {
+		n.Schedule("host", "show", n.Clock.Now().Add(time.Duration(i+1)*24*time.Hour))
+	}
+	n.DueJobs()
+	if err := n.Memory.Shows.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n, n.NumbersOf("reader")[0]
+}
+
+// Where there is room for one session a device or a user, a new first page ends the one before it.
+func TestHowManySessionsThereAre(t *testing.T) {
+	for _, sessions := range []string{"request", "device", "user"} {
+		t.Run(sessions, func(t *testing.T) {
+			n, reader := boardOf(t, rdbtest.Redis(t), sessions)
+			open := func(device string) live.Session {
+				t.Helper()
+				return n.BoardFor(reader, live.Ask{Device: device}).Session
+			}
+			ended := func(session live.Session) bool {
+				t.Helper()
+				text := session.String()
+				return n.BoardFor(reader, live.Ask{Session: &text}).Replaced
+			}
+			old, phone, tablet, nameless, last := open("phone"), open("phone"), open("tablet"), open(""), open("")
+			for _, c := range []struct {
+				what    string
+				session live.Session
+				ended   map[string]bool
+			}{
+				{"the last", last, nil},
+				{"one without a device", nameless, map[string]bool{"user": true}},
+				{"another device's", tablet, map[string]bool{"user": true}},
+				{"the phone's", phone, map[string]bool{"user": true}},
+				{"the phone's former one", old, map[string]bool{"device": true, "user": true}},
+			} {
+				if got := ended(c.session); got != c.ended[sessions] {
+					t.Errorf("%s has ended: %t", c.what, got)
+				}
+			}
+		})
+	}
+}
+
+// A session lives while it is read or watched, 12 hours at most, and not because somebody reads it too late.
+func TestHowLongSessionsLive(t *testing.T) {
+	for name, redis := range map[string]func(*testing.T) string{
+		"embedded": func(*testing.T) string { return "embedded" },
+		"redis":    func(t *testing.T) string { return rdbtest.Redis(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, reader := boardOf(t, redis(t), "request")
+			idle, used := n.BoardFor(reader, live.Ask{}), n.BoardFor(reader, live.Ask{})
+			turn := func(page live.Board) live.Board {
+				t.Helper()
+				cursor := live.CursorText(page.Session, page.Items[0].Place)
+				return n.BoardFor(reader, live.Ask{After: &cursor})
+			}
+			for passed := time.Duration(0); passed < 12*time.Hour-30*time.Minute; passed += 29 * time.Minute {
+				if next := turn(used); next.Replaced || next.Session != used.Session {
+					t.Fatalf("after %s a session that is read is over", passed)
+				}
+				n.Clock.Advance(29 * time.Minute)
+			}
+			n.Clock.Advance(time.Hour)
+			for what, page := range map[string]live.Board{"nobody read": idle, "is 12 hours old": used} {
+				next := turn(page)
+				if !next.Replaced || next.Session == page.Session || !page.Items[0].Place.Before(next.Items[0].Place) {
+					t.Errorf("a session that %s goes on: %+v", what, next)
+				}
+				if again := turn(page); !again.Replaced || again.Session == next.Session {
+					t.Errorf("a session that is over came back: %+v", again)
+				}
+			}
+		})
+	}
+}
+
+// How long sessions live is a setting, and nodes and the database remember for as long where shows stood: no less, for pages
+// that are turned, also by a node that has just started, and not much more.
+func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
+	on := func(lives time.Duration) world.NodeOptions {
+		return world.NodeOptions{Database: storetest.SQLite(t), Redis: rdbtest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
+	}
+	// moved is a board whose last show has gone to its top since the session was made.
+	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserNumber, top live.Board, last services.PostID) {
+		t.Helper()
+		n, reader = boardOn(t, options)
+		top = n.BoardFor(reader, live.Ask{})
+		shows := n.Board("reader", 3, world.BoardPlace{}).Ids()
+		n.OnShow("host", "startShow", shows[2])
+		last, err := services.ParseShowID("id", shows[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n, reader, top, last
+	}
+	clean := func(t *testing.T, n *world.Node) {
+		t.Helper()
+		if _, err := n.Fanout.Janitor().RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Memory.Shows.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("no less", func(t *testing.T) {
+		options := on(time.Hour)
+		n, reader, top, last := moved(t, options)
+		cursor := live.CursorText(top.Session, top.Items[0].Place)
+		var second live.Board
+		for range 24 { // of 23 hours and a half
+			if second = n.BoardFor(reader, live.Ask{After: &cursor}); second.Replaced {
+				t.Fatal("a session that is read is over")
+			}
+			n.Clock.Advance(58 * time.Minute)
+		}
+		cursor = live.CursorText(top.Session, second.Items[0].Place)
+		third := func(what string, n *world.Node) {
+			t.Helper()
+			clean(t, n)
+			page := n.BoardFor(reader, live.Ask{After: &cursor})
+			if got := page.Items[0].Show; page.Replaced || page.Session != top.Session || got.ID != last {
+				t.Errorf("%s shows %+v after the second show, want %s", what, got, last)
+			}
+		}
+		third("the node", n)
+		n.Stop()
+		again := world.StartNode(t, options)
+		again.Clock.Advance(time.Duration(n.Clock.Ahead.Load()))
+		third("one that has just started", again)
+	})
+	t.Run("not much more", func(t *testing.T) {
+		n, _, top, last := moved(t, on(5*time.Minute))
+		n.Clock.Advance(2*time.Hour + 2*time.Hour)
+		clean(t, n)
+		if kept, err := n.Store.ShowHistory(t.Context(), time.Time{}); err != nil || len(kept) > 0 {
+			t.Errorf("the database has %+v, %v", kept, err)
+		}
+		if show, _, there := n.Memory.Shows.ShowAt(last, top.Session.Version); there {
+			t.Errorf("memory has %+v", show)
+		}
+	})
+}
+
+// A session lives while a subscription shows it, and when it is too old the subscription begins a new one.
+func TestAnOpenBoardKeepsItsSession(t *testing.T) {
+	n, reader := boardOf(t, rdbtest.Redis(t), "request")
+	page := n.BoardFor(reader, live.Ask{})
+	text := page.Session.String()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	badges := make(chan *services.Badges, 1)
+	badges <- &services.Badges{}
+	changes, err := n.Live.Watch(ctx, reader, &text, "", badges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() live.Change {
+		t.Helper()
+		select {
+		case change := <-changes:
+			return change
+		case <-time.After(world.Convergence):
+			t.Fatal("nothing is told")
+		}
+		return live.Change{}
+	}
+	if change := next(); !change.Nothing() || change.Session != page.Session {
+		t.Fatalf("the first event: %+v", change)
+	}
+	for i := 1; i <= 3; i++ {
+		n.Clock.Advance(20 * time.Minute)
+		n.Schedule("host", "a show above", n.Clock.Now().Add(time.Hour))
+		if change := next(); change.NewAbove != i || change.Replaced || change.Session != page.Session {
+			t.Fatalf("after %d shows: %+v", i, change)
+		}
+	}
+	if next := n.BoardFor(reader, live.Ask{Session: &text}); next.Replaced {
+		t.Error("a session that is watched is over")
+	}
+	n.Clock.Advance(12 * time.Hour)
+	n.Schedule("host", "the newest", n.Clock.Now().Add(time.Minute))
+	if change := next(); !change.Replaced || change.Session == page.Session || change.NewAbove != 0 {
+		t.Errorf("after 12 hours: %+v", change)
+	}
+	if next := n.BoardFor(reader, live.Ask{Session: &text}); !next.Replaced {
+		t.Error("a session of more than 12 hours goes on")
+	}
+	cancel()
+	for range changes { // it is closed
+	}
+}
+
+// An application tells that somebody looked at his board: at a session, or at what runs now.
+func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
+	n, reader := boardOf(t, "embedded", "request")
+	session := n.BoardFor(reader, live.Ask{}).Session
+	n.Schedule("host", "one more", n.Clock.Now().Add(time.Hour))
+	for _, step := range []struct {
+		event map[string]any
+		want  uint64
+	}{
+		{map[string]any{"as": "user:reader", "sessionId": session.String()}, session.Version},
+		{map[string]any{"as": "user:reader", "key": "now"}, session.Version + 1},
+	} {
+		var data struct {
+			Ingest struct {
+				Results []struct{ Error *struct{ Message string } }
+			}
+		}
+		n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`,
+			map[string]any{"e": []any{map[string]any{"markLiveBoardSeen": step.event}}}, &data)
+		if got := data.Ingest.Results; len(got) != 1 || got[0].Error != nil {
+			t.Fatalf("%v: %+v", step.event, got)
+		}
+		if seen, err := n.Store.Position(t.Context(), reader, store.LiveBoard, ""); err != nil || uint64(seen) != step.want {
+			t.Errorf("%v: seen up to %d, want %d, %v", step.event, seen, step.want, err)
+		}
+	}
+}

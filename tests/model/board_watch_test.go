@@ -1,0 +1,94 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// What happens to shows is told to open boards on every node, against the session that they show.
+func TestAnOpenBoardIsToldWhatChanges(t *testing.T) {
+	t.Run("two nodes", func(t *testing.T) {
+		p := world.StartPair(t, rdbtest.Redis(t), nil)
+		followBoard(t, p.A, p.B)
+	})
+	t.Run("one node, embedded", func(t *testing.T) {
+		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+		followBoard(t, n, n)
+	})
+}
+
+func followBoard(t *testing.T, here, there *world.Node) {
+	for _, host := range []string{"ann", "ben"} {
+		here.Follow("reader", host)
+	}
+	plan := func(n *world.Node, host, title string, hours int) string {
+		return n.Schedule(host, title, n.Clock.Now().Add(time.Duration(hours)*time.Hour))
+	}
+	one, two, three := plan(here, "ann", "one", 1), plan(here, "ben", "two", 2), plan(here, "ben", "three", 3)
+	world.Converge(t, world.Convergence, func() error {
+		if got := there.Board("reader", 10, world.BoardPlace{}).Ids(); !slices.Equal(got, []string{one, two, three}) {
+			return fmt.Errorf("the board has %v", got)
+		}
+		return nil
+	})
+	page := there.Board("reader", 10, world.BoardPlace{})
+	open := there.WatchBoard(t, "reader", page.SessionID, "")
+	if first := open.Tells("live[] ended[] moved[] gone[] above:0"); first.SessionID != page.SessionID || first.NewSession {
+		t.Fatalf("the first event: %+v", first)
+	}
+	here.OnShow("ben", "startShow", two)
+	told := open.Until("what went live, and the badge", func(e world.BoardEvent) bool {
+		return e.Says() == "live[two LIVE] ended[] moved[] gone[] above:1" && e.LiveBoard.Value == 1 && e.Badges.Total.Value == 1
+	})
+	if told.WentLive[0].Host.Key != "ben" || told.WentLive[0].StartedAt == nil {
+		t.Errorf("told: %+v", told)
+	}
+	seen := func(session *string) int {
+		var data struct {
+			MarkLiveBoardSeen struct {
+				Badges struct{ LiveBoard world.Count }
+			}
+		}
+		there.Must("reader", `mutation($s:String){markLiveBoardSeen(input:{sessionId:$s}){badges{liveBoard{value}}}}`, map[string]any{"s": session}, &data)
+		return data.MarkLiveBoardSeen.Badges.LiveBoard.Value
+	}
+	if got := seen(&page.SessionID); got != 1 {
+		t.Errorf("what went live after the session was made: %d, want 1", got)
+	}
+	if got := seen(nil); got != 0 {
+		t.Errorf("after a look at the board as it is: %d, want 0", got)
+	}
+	open.Until("the look", func(e world.BoardEvent) bool { return e.LiveBoard.Value == 0 && e.Badges.Total.Value == 0 })
+	here.Must("ben", `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
+		map[string]any{"s": three, "at": here.Clock.Now().Add(30 * time.Minute)}, nil)
+	open.Tells("live[two LIVE] ended[] moved[three UPCOMING] gone[] above:2")
+	there.OnShow("ann", "cancelShow", one)
+	open.Tells("live[two LIVE] ended[] moved[three UPCOMING] gone[one CANCELLED] above:2")
+	there.OnShow("ben", "endShow", two)
+	open.Tells("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:1")
+	here.Schedule("ann", "four", here.Clock.Now().Add(10*time.Minute))
+	open.Tells("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:2")
+
+	known := there.Badges("reader").Version
+	late := there.WatchBoard(t, "reader", "", known)
+	there.WatchBoard(t, "other", "", "").Tells("live[] ended[] moved[] gone[] above:0") // by then late has most likely looked too
+	here.OnShow("ben", "startShow", three)
+	told = late.Until("what went live, without a session", func(e world.BoardEvent) bool {
+		if e.Badges.Version == known && e.Says() == "live[] ended[] moved[] gone[] above:0" {
+			t.Errorf("who holds the badges already is told of a board that is as it was: %+v", e)
+		}
+		return e.Says() == "live[three LIVE] ended[] moved[] gone[] above:1"
+	})
+	if told.NewSession || told.SessionID == page.SessionID {
+		t.Errorf("without a session: %+v", told)
+	}
+	open.Tells("live[three LIVE] ended[two REPLAY] moved[] gone[one CANCELLED] above:2")
+	here.Must("reader", `mutation{unfollow(input:{userId:"user:ben"}){user{id}}}`, nil, nil)
+	open.Tells("live[] ended[] moved[] gone[one CANCELLED] above:1")
+}

@@ -1,0 +1,153 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"tidings/tests/world"
+)
+
+// talk is the one conversation of a world and the messages of its host, as the model has them.
+type talk struct {
+	id    string
+	said  []*said
+	read  map[string]int // person -> messages he has read the places of
+	muted map[string]bool
+
+	sent []*sent
+}
+
+type said struct {
+	id, author, mentioned string
+	recalled              bool
+}
+
+type sent struct {
+	id   string
+	to   map[string]bool
+	read map[string]bool
+}
+
+func (e *everything) startTalk() {
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	others := make([]string, len(e.People)-1)
+	for i, person := range e.People[1:] {
+		others[i] = fmt.Sprintf("%q", "user:"+person)
+	}
+	e.N.Must(e.People[0], `mutation{createConversation(input:{kind:GROUP,title:"talk",memberIds:[`+strings.Join(others, ",")+`]}){conversation{id}}}`, nil, &data)
+	e.talk = talk{id: data.CreateConversation.Conversation.ID, read: map[string]int{}, muted: map[string]bool{}}
+}
+
+// say sends a message, which reads the conversation up to itself for its author.
+func (e *everything) say(t *rapid.T) {
+	author, mentioned := e.Person(t, "author"), e.Person(t, "mentioned")
+	mentions := ""
+	if rapid.Bool().Draw(t, "mentions") && mentioned != author {
+		mentions = fmt.Sprintf(",mentionIds:[%q]", "user:"+mentioned)
+	} else {
+		mentioned = ""
+	}
+	var data struct {
+		SendMessage struct{ Message struct{ ID string } }
+	}
+	e.N.Must(author, fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"hm"%s}){message{id}}}`, e.talk.id, mentions), nil, &data)
+	e.talk.said = append(e.talk.said, &said{id: data.SendMessage.Message.ID, author: author, mentioned: mentioned})
+	e.talk.read[author] = len(e.talk.said)
+	e.Pending = true
+}
+
+func (e *everything) recall(t *rapid.T) {
+	if len(e.talk.said) == 0 {
+		return
+	}
+	if one := rapid.SampledFrom(e.talk.said).Draw(t, "message"); !one.recalled {
+		e.N.Must(one.author, fmt.Sprintf(`mutation{recallMessage(input:{messageId:%q}){badges{version}}}`, one.id), nil, nil)
+		one.recalled, e.Pending = true, true
+	}
+}
+
+// readTalk reads up to a message, also to one before what was read.
+func (e *everything) readTalk(t *rapid.T) {
+	if len(e.talk.said) == 0 {
+		return
+	}
+	person, place := e.Person(t, "person"), rapid.IntRange(1, len(e.talk.said)).Draw(t, "place")
+	e.N.Must(person, fmt.Sprintf(`mutation{markConversationRead(input:{conversationId:%q,upTo:%q}){badges{version}}}`, e.talk.id, e.talk.said[place-1].id), nil, nil)
+	e.talk.read[person] = max(e.talk.read[person], place)
+}
+
+func (e *everything) mute(t *rapid.T) {
+	person, muted := e.Person(t, "person"), rapid.Bool().Draw(t, "muted")
+	e.N.Must(person, fmt.Sprintf(`mutation{muteConversation(input:{conversationId:%q,muted:%v}){badges{version}}}`, e.talk.id, muted), nil, nil)
+	e.talk.muted[person] = muted
+}
+
+// unreadTalk is what must count of the conversation: everything, and what mentions the person.
+func (e *everything) unreadTalk(person string) (unread, mentions int) {
+	for i, one := range e.talk.said {
+		if i >= e.talk.read[person] && one.author != person && !one.recalled {
+			unread++
+			if one.mentioned == person {
+				mentions++
+			}
+		}
+	}
+	return unread, mentions
+}
+
+func (e *everything) send(t *rapid.T) {
+	one := &sent{to: map[string]bool{}, read: map[string]bool{}}
+	var to []string
+	for _, person := range rapid.SliceOfNDistinct(rapid.SampledFrom(e.People), 1, len(e.People), rapid.ID[string]).Draw(t, "to") {
+		one.to[person] = true
+		to = append(to, fmt.Sprintf("%q", "user:"+person))
+	}
+	var data struct {
+		SendSiteMessage struct{ Message struct{ ID string } }
+	}
+	e.host(`mutation{sendSiteMessage(input:{title:"hello",to:[`+strings.Join(to, ",")+`]}){message{id}}}`, &data)
+	one.id = data.SendSiteMessage.Message.ID
+	e.talk.sent = append(e.talk.sent, one)
+	e.N.Settle() // a message can be marked once it is delivered
+	e.Pending = false
+}
+
+func (e *everything) markMessage(t *rapid.T) {
+	if len(e.talk.sent) == 0 {
+		return
+	}
+	one, person, read := rapid.SampledFrom(e.talk.sent).Draw(t, "message"), e.Person(t, "person"), rapid.Bool().Draw(t, "read")
+	if !one.to[person] {
+		return
+	}
+	verb := map[bool]string{true: "markSiteMessagesRead", false: "markSiteMessagesUnread"}[read]
+	e.N.Must(person, fmt.Sprintf(`mutation{%s(input:{ids:[%q]}){badges{version}}}`, verb, one.id), nil, nil)
+	one.read[person] = read
+}
+
+func (e *everything) unreadMessages(person string) (count int) {
+	for _, one := range e.talk.sent {
+		if one.to[person] && !one.read[person] {
+			count++
+		}
+	}
+	return count
+}
+
+// compareTalk holds conversations and site messages of a person against the model.
+func (e *everything) compareTalk(t *rapid.T, person string, got world.Badges) {
+	unread, mentions := e.unreadTalk(person)
+	if e.talk.muted[person] {
+		unread = mentions
+	}
+	if got.Conversations.Total.Value != unread || got.Conversations.Mentions.Value != mentions {
+		t.Fatalf("%s: conversations %+v, want %d and %d mentions", person, got.Conversations, unread, mentions)
+	}
+	if want := e.unreadMessages(person); got.SiteMessages.Total.Value != want {
+		t.Fatalf("%s: site messages %+v, want %d", person, got.SiteMessages.Total, want)
+	}
+}

@@ -1,0 +1,241 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// everything is the world with every source in it. Each source adds what it does and how it looks to a person.
+type everything struct {
+	*world.World
+	talk          talk
+	announcements []*worldAnnouncement
+	read          map[string]int            // person -> announcements he has read the places of
+	raised        map[string]int            // dot -> when it was raised last, by the count of raises
+	cleared       map[string]map[string]int // person -> dot -> up to which raise he has cleared it
+	outOfTotal    map[string]map[string]bool
+	raises        int
+	lose          func() // takes one key out of Redis; nil where none can be taken
+}
+
+type worldAnnouncement struct {
+	id        string
+	withdrawn bool
+}
+
+// worldDots are the dots of all worlds: those who are new have seen whatever was raised before them.
+var worldDots = []string{"shop", "wallet"}
+
+func newEverything(n *world.Node, flush, lose func()) *everything {
+	e := &everything{
+		World: world.NewWorld(n, flush), read: map[string]int{}, raised: map[string]int{}, cleared: map[string]map[string]int{},
+		outOfTotal: map[string]map[string]bool{}, lose: lose,
+	}
+	for _, person := range e.People {
+		n.Badges(person) // who comes is given his place in the announcements
+		e.cleared[person], e.outOfTotal[person] = map[string]int{}, map[string]bool{}
+	}
+	e.startTalk()
+	return e
+}
+
+// host does something as the host application.
+func (e *everything) host(mutation string, into any) {
+	e.N.Must("host:ingest", mutation, nil, into)
+}
+
+func (e *everything) announce(*rapid.T) {
+	var data struct {
+		PublishAnnouncement struct{ Announcement struct{ ID string } }
+	}
+	e.host(`mutation{publishAnnouncement(input:{title:"news"}){announcement{id}}}`, &data)
+	e.announcements = append(e.announcements, &worldAnnouncement{id: data.PublishAnnouncement.Announcement.ID})
+	e.N.Settle() // it takes its place when its job runs
+}
+
+func (e *everything) withdraw(t *rapid.T) {
+	standing := slices.DeleteFunc(slices.Clone(e.announcements), func(a *worldAnnouncement) bool { return a.withdrawn })
+	if len(standing) == 0 {
+		return
+	}
+	one := rapid.SampledFrom(standing).Draw(t, "announcement")
+	e.host(fmt.Sprintf(`mutation{withdrawAnnouncement(input:{announcementId:%q}){announcementId}}`, one.id), nil)
+	one.withdrawn = true
+	e.N.Settle()
+}
+
+// markAnnouncements reads up to one that is still shown; a late mark of an earlier one changes nothing.
+func (e *everything) markAnnouncements(t *rapid.T) {
+	person := e.Person(t, "person")
+	place := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")
+	if place == 0 || e.announcements[place-1].withdrawn {
+		return
+	}
+	e.N.Must(person, fmt.Sprintf(`mutation{markAnnouncementsRead(input:{upTo:%q}){badges{version}}}`, e.announcements[place-1].id), nil, nil)
+	e.read[person] = max(e.read[person], place)
+}
+
+func (e *everything) unreadAnnouncements(person string) (count int) {
+	for i, one := range e.announcements {
+		if i >= e.read[person] && !one.withdrawn {
+			count++
+		}
+	}
+	return count
+}
+
+func (e *everything) raise(t *rapid.T) {
+	dot := rapid.SampledFrom(worldDots).Draw(t, "dot")
+	e.host(fmt.Sprintf(`mutation{raiseDot(input:{name:%q}){name}}`, dot), nil)
+	e.raises++
+	e.raised[dot] = e.raises
+	e.N.Settle()
+}
+
+func (e *everything) clear(t *rapid.T) {
+	person, dot := e.Person(t, "person"), rapid.SampledFrom(worldDots).Draw(t, "dot")
+	if e.raised[dot] == 0 {
+		return
+	}
+	e.N.Must(person, fmt.Sprintf(`mutation{clearDot(input:{name:%q}){badges{version}}}`, dot), nil, nil)
+	e.cleared[person][dot] = e.raised[dot]
+}
+
+// comment lights comments and mentions; how many there must be is held by their own model, and here by their items.
+func (e *everything) comment(t *rapid.T) {
+	post, author, mentioned := e.SomePost(t), e.Person(t, "author"), e.Person(t, "mentioned")
+	if post == nil || post.Deleted {
+		return
+	}
+	e.N.Must(author, `mutation($p:ID,$b:String!){publishPost(input:{parentId:$p,body:$b}){post{id}}}`,
+		map[string]any{"p": post.Id, "b": "so says @" + mentioned}, nil)
+	e.Pending = true
+}
+
+// readNotifications reads all but new followers, on one device or on two.
+func (e *everything) readNotifications(t *rapid.T) {
+	person := e.Person(t, "person")
+	e.N.Settle()
+	e.Pending = false
+	for range rapid.IntRange(1, 2).Draw(t, "devices") {
+		e.N.Must(person, `mutation{markNotificationsRead(input:{categories:[LIKE,COMMENT,MENTION]}){badges{version}}}`, nil, nil)
+	}
+	e.Noticed[person] = e.Clock
+	if got := e.Look(t, person).Notifications; got.Total.Value != got.Follow.Value {
+		t.Fatalf("%s: all is read, and notifications count %+v", person, got)
+	}
+}
+
+// choose lets a source into the total, or keeps it out.
+func (e *everything) choose(t *rapid.T) {
+	person, source := e.Person(t, "person"), rapid.SampledFrom([]string{"HOME_FEED", "NOTIFICATIONS", "ANNOUNCEMENTS"}).Draw(t, "source")
+	out := rapid.Bool().Draw(t, "out")
+	e.N.Must(person, fmt.Sprintf(`mutation{setDisplayPolicy(input:{sources:[{source:%s,inTotal:%v}]}){badges{version}}}`, source, !out), nil, nil)
+	e.outOfTotal[person][source] = out
+}
+
+// compareAll holds every source of everybody against the model, and every number against the items behind it.
+func (e *everything) compareAll(t *rapid.T) {
+	e.Compare(t)
+	for _, person := range e.People {
+		got := e.Look(t, person)
+		if want := e.unreadAnnouncements(person); got.Announcements.Value != want {
+			t.Fatalf("%s: announcements %+v, want %d", person, got.Announcements, want)
+		}
+		for _, dot := range got.Dots {
+			if want := e.raised[dot.Name] > e.cleared[person][dot.Name]; dot.Lit != want {
+				t.Fatalf("%s: the dot %s is lit %v, want %v", person, dot.Name, dot.Lit, want)
+			}
+		}
+		for source, count := range map[string]world.Count{"HOME_FEED": got.HomeFeed, "NOTIFICATIONS": got.Notifications.Total, "ANNOUNCEMENTS": got.Announcements} {
+			if count.InTotal == e.outOfTotal[person][source] {
+				t.Fatalf("%s: %s is in the total %v", person, source, count.InTotal)
+			}
+		}
+		e.compareTalk(t, person, got)
+		e.explain(t, person, got)
+	}
+}
+
+// explain holds the numbers against their items.
+func (e *everything) explain(t *rapid.T, person string, badges world.Badges) {
+	var data struct {
+		Viewer struct {
+			BadgeExplained []struct {
+				Source string
+				Part   *string
+				Count  world.Count
+				Items  []struct {
+					ID    string
+					Count int
+				}
+			}
+		}
+	}
+	e.N.Must(person, `{viewer{badgeExplained{source part count{value inTotal} items{id count}}}}`, nil, &data)
+	total := 0
+	for _, explanation := range data.Viewer.BadgeExplained {
+		sum := 0
+		for _, item := range explanation.Items {
+			sum += item.Count
+		}
+		if sum != explanation.Count.Value {
+			t.Fatalf("%s: %s is %d and explained by %+v", person, explanation.Source, explanation.Count.Value, explanation.Items)
+		}
+		if explanation.Count.InTotal {
+			total += sum
+		}
+	}
+	if total != badges.Total.Value {
+		t.Fatalf("%s: the total is %d, and %d is explained", person, badges.Total.Value, total)
+	}
+}
+
+func (e *everything) actions() map[string]func(*rapid.T) {
+	actions := e.World.Actions()
+	for name, action := range map[string]func(*rapid.T){
+		"announce": e.announce, "withdraw": e.withdraw, "read announcements": e.markAnnouncements, "raise": e.raise, "clear": e.clear,
+		"choose": e.choose, "comment": e.comment, "read notifications": e.readNotifications, "compare": e.compareAll,
+		"say": e.say, "say again": e.say, "recall": e.recall, "read talk": e.readTalk, "mute": e.mute, "send": e.send, "mark message": e.markMessage,
+	} {
+		actions[name] = action
+	}
+	if e.lose != nil {
+		actions["lose a key"] = func(*rapid.T) { e.lose() }
+	}
+	delete(actions, "walk") // is held by the feed's own model
+	return actions
+}
+
+func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
+	fanouttest.Fewer(t, 8)
+	rapid.Check(t, func(t *rapid.T) {
+		e := newEverything(n, flush, lose)
+		t.Repeat(e.actions())
+		e.compareAll(t)
+	})
+}
+
+// With every source at once, each number equals the model's and the items behind it, and the total is their sum.
+func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
+	t.Run("sqlite-redis", func(t *testing.T) {
+		server := rdbtest.NewServer(t)
+		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+		checkEverything(t, n, func() { server.Flush() }, func() {
+			if key, found := server.Do("RANDOMKEY").(string); found {
+				server.Do("DEL", key)
+			}
+		})
+	})
+	t.Run("postgres-embedded", func(t *testing.T) {
+		checkEverything(t, world.StartNode(t, world.NodeOptions{Database: storetest.Postgres(t), Redis: "embedded", Manual: true}), nil, nil)
+	})
+}

@@ -1,0 +1,81 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"tidings/tests/world"
+)
+
+// Three authors stand at 10, 8 and 14 posts; the reader last looked when they stood at 6, 7 and 12: 4 + 1 + 2 are new.
+func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
+	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
+		options.Manual = true
+		n := world.StartNode(t, options)
+		then, now := map[string]int{"a": 6, "b": 7, "c": 12}, map[string]int{"a": 10, "b": 8, "c": 14}
+		for author := range then {
+			n.Follow("reader", author)
+		}
+		last := ""
+		for author, count := range then {
+			for i := range count {
+				last = n.Publish(author, fmt.Sprint(author, i))
+			}
+		}
+		n.Settle()
+		if got := n.Badges("reader").HomeFeed.Value; got != 6+7+12 {
+			t.Fatalf("before looking: %d, want 25", got)
+		}
+		if got := n.MarkFeedSeen("reader", last).HomeFeed.Value; got != 0 {
+			t.Fatalf("after looking: %d, want 0", got)
+		}
+		for author, count := range now {
+			for i := then[author]; i < count; i++ {
+				n.Publish(author, fmt.Sprint(author, i))
+			}
+		}
+		n.Settle()
+		if got := n.Badges("reader").HomeFeed; got.Value != 7 || got.Precision != "EXACT" {
+			t.Fatalf("after more posts: %+v, want 7", got)
+		}
+	})
+}
+
+// A page of 5 at T1, an 11th post at T2, the second page at T3: nothing stands on both, and nothing is left out, also
+// when the post that the second page starts after was deleted at T2.
+func TestSecondPageRepeatsNothing(t *testing.T) {
+	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
+		for _, deleted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("last deleted %t", deleted), func(t *testing.T) {
+				options := options
+				options.Manual = true
+				n := world.StartNode(t, options)
+				reader, author := fmt.Sprintf("reader-%t", deleted), fmt.Sprintf("author-%t", deleted)
+				n.Follow(reader, author)
+				var posts []string
+				for i := range 10 {
+					posts = append(posts, n.Publish(author, fmt.Sprint(i)))
+				}
+				n.Settle()
+				slices.Reverse(posts)
+				first := n.Page(reader, 5, "", "")
+				if !slices.Equal(first.Ids(), posts[:5]) {
+					t.Fatalf("T1: %v, want %v", first.Ids(), posts[:5])
+				}
+				n.Publish(author, "the eleventh")
+				if deleted {
+					n.Must(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": posts[4]}, nil)
+				}
+				n.Settle()
+				second := n.Page(reader, 5, "", *first.LastID)
+				if !slices.Equal(second.Ids(), posts[5:]) {
+					t.Fatalf("T3: %v, want %v", second.Ids(), posts[5:])
+				}
+				if second.PageInfo.HasNextPage || second.End == nil || *second.End != "END" {
+					t.Fatalf("T3 should say END: %+v", second)
+				}
+			})
+		}
+	})
+}

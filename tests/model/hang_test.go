@@ -1,0 +1,79 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// hangBound is what a read may take on a machine that is busy with other tests. On a quiet one it is below 300 ms.
+const hangBound = 3 * time.Second
+
+// While Redis hangs, every kind of read is answered from SQL, from the first one on: no reader waits for it twice, nor
+// behind others that wait.
+func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
+	reads := map[string]string{
+		"badges":        `{viewer{badges{` + world.BadgeFields + `}}}`,
+		"home feed":     `{viewer{homeFeed(first:20){edges{node{body author{name}}}}}}`,
+		"live board":    `{viewer{liveBoard(first:20){edges{node{title host{name}}}}}}`,
+		"notifications": `{viewer{notifications(first:20){edges{node{id category}}}}}`,
+		"conversations": `{viewer{conversations(first:20){edges{node{id title unread{value}}}}}}`,
+		"views":         `{viewer{views(codes:["news"],first:20){edges{node{__typename}}}}}`,
+		"whole screen": `{viewer{badges{total{value}} homeFeed(first:20){edges{node{body author{name}}}} liveBoard(first:5){edges{node{title}}}
+			views(codes:["news"]){edges{node{__typename}}}}}`,
+	}
+	const readers = 40
+	server := rdbtest.NewServer(t)
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
+	for i := range readers {
+		reader := fmt.Sprint("reader", i)
+		n.Follow(reader, "author")
+		n.Must(reader, `mutation{touchView(input:{code:"news",id:"town"}){__typename}}`, nil, nil)
+		n.Badges(reader)
+	}
+	n.Publish("author", "one")
+	for kind, query := range reads {
+		t.Run(kind, func(t *testing.T) {
+			for i := range readers {
+				n.Must(fmt.Sprint("reader", i), query, nil, nil)
+			}
+			server.Pause()
+			defer answersExactly(n)
+			defer server.Resume()
+			var asking sync.WaitGroup
+			const turns = 4 // of each reader, one after the other
+			var took [turns][readers]time.Duration
+			for reader := range readers {
+				asking.Go(func() {
+					for turn := range turns {
+						began := time.Now()
+						if err := world.Ask(n.URL, fmt.Sprint("reader", reader), query, nil, nil); err != nil {
+							t.Error(err)
+						}
+						took[turn][reader] = time.Since(began)
+					}
+				})
+			}
+			asking.Wait()
+			for turn := range turns {
+				longest := slices.Max(took[turn][:])
+				t.Logf("%s, turn %d: the longest of %d took %v", kind, turn, readers, longest.Round(time.Millisecond))
+				if longest > hangBound {
+					t.Errorf("turn %d: a read took %v, at most %v is allowed", turn, longest, hangBound)
+				}
+			}
+		})
+	}
+}
+
+// answersExactly waits until reads come from Redis again.
+func answersExactly(n *world.Node) {
+	n.TB.Helper()
+	world.Eventually(n.TB, world.Convergence, "badges are exact again", func() bool { return n.Badges("reader0").Total.Precision == "EXACT" })
+}

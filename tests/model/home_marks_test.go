@@ -1,0 +1,74 @@
+package model
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// While Redis is away a page comes from SQL and shows posts that no inbox has yet. A mark without upTo covers them, also
+// when it is made after Redis has come back and before their fan-out runs.
+func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
+	for name, database := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			server := rdbtest.NewServer(t)
+			n := world.StartNode(t, world.NodeOptions{Database: database(t), Redis: server.URL(), Manual: true})
+			n.Follow("alice", "bob")
+			n.Settle()
+			n.Page("alice", 10, "", "") // her inbox is there
+			server.Pause()
+			n.Publish("bob", "one")
+			n.Publish("bob", "two")
+			if shown := n.Page("alice", 10, "", "").Ids(); len(shown) != 2 {
+				t.Fatalf("without Redis the page shows %v", shown)
+			}
+			server.Resume()
+			world.Eventually(t, 10*time.Second, "Redis answers", func() bool {
+				return n.Redis.Ping(t.Context()) == nil && n.Badges("alice").HomeFeed.Precision == string(services.Exact)
+			})
+			n.MarkFeedSeen("alice", "")
+			n.Settle()
+			if got := n.Badges("alice").HomeFeed; got.Value != 0 || got.Precision != string(services.Exact) {
+				t.Errorf("after a mark of everything that was shown: %+v", got)
+			}
+			n.Publish("bob", "three")
+			n.Settle()
+			if got := n.Badges("alice").HomeFeed; got.Value != 1 {
+				t.Errorf("after one more post: %+v", got)
+			}
+		})
+	}
+}
+
+// A huge author's post is on the page of the node that published it before another node's memory has it: a mark through
+// the other node covers it all the same.
+func TestMarkWithoutUpToCoversPostsOfOtherNodes(t *testing.T) {
+	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	start := func(name string) *world.Node {
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.Node = name }})
+	}
+	a, b := start("a"), start("b")
+	a.Publish("bob", "an old one")
+	a.MakeHuge("bob")
+	a.Follow("alice", "bob")
+	for _, n := range []*world.Node{a, b} {
+		n.Settle()
+		n.Page("alice", 10, "", "")
+	}
+	a.Publish("bob", "pulled")
+	if shown := a.Page("alice", 10, "", ""); len(shown.Edges) != 2 {
+		t.Fatalf("on the node that published it the page shows %v", shown.Ids())
+	}
+	b.MarkFeedSeen("alice", "")
+	for name, n := range map[string]*world.Node{"a": a, "b": b} {
+		n.Settle()
+		if got := n.Badges("alice").HomeFeed; got.Value != 0 || got.Precision != string(services.Exact) {
+			t.Errorf("on %s after a mark of everything that was shown: %+v", name, got)
+		}
+	}
+}

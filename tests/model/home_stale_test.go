@@ -1,0 +1,119 @@
+package model
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// allBadges are the numbers that a mark of any source changes, and how exact they are.
+const allBadges = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
+	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
+
+// numbersShown are badges as text, without how exact they are, which stands beside them.
+func numbersShown(n *world.Node, badges json.RawMessage) (numbers string, exact bool) {
+	n.TB.Helper()
+	var total struct{ Total world.Count }
+	if err := json.Unmarshal(badges, &total); err != nil {
+		n.TB.Fatal(err)
+	}
+	text := strings.NewReplacer(`,"precision":"STALE"`, "", `,"precision":"EXACT"`, "").Replace(string(badges))
+	return text, total.Total.Precision == string(services.Exact)
+}
+
+func allNumbers(n *world.Node, as string) (numbers string, exact bool) {
+	n.TB.Helper()
+	var data struct {
+		Viewer struct{ Badges json.RawMessage }
+	}
+	n.Must(as, `{viewer{badges{`+allBadges+`}}}`, nil, &data)
+	return numbersShown(n, data.Viewer.Badges)
+}
+
+// everySource is a node where bob has something unread in each source. His marks are as he would send them.
+func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
+	t.Helper()
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+		ScheduleShow       struct{ Show struct{ ID string } }
+	}
+	n.Follow("bob", "alice")
+	n.Settle()
+	n.Badges("bob") // his positions begin here
+	n.Must("alice", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob"]}){conversation{id}}}`, nil, &data)
+	n.Must("alice", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
+		map[string]any{"at": n.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &data)
+	conversation, show := data.CreateConversation.Conversation.ID, data.ScheduleShow.Show.ID
+	n.Settle()
+	n.Publish("alice", "hello @bob")
+	n.Must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"b",mentionIds:["user:bob"]}){message{id}}}`, map[string]any{"c": conversation}, nil)
+	n.Must("alice", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
+	n.Must("host:ingest", `mutation{sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id}}}`, nil, nil)
+	n.Must("host:ingest", `mutation{publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, nil)
+	n.Must("host:ingest", `mutation{raiseDot(input:{name:"news"}){__typename}}`, nil, nil)
+	n.Settle()
+	return map[string]string{
+		"home feed":      `markHomeFeedSeen(input:{})`,
+		"notifications":  `markNotificationsSeen(input:{})`,
+		"site messages":  `markSiteMessagesRead(input:{all:true})`,
+		"announcements":  `markAnnouncementsRead(input:{})`,
+		"a dot":          `clearDot(input:{name:"news"})`,
+		"a conversation": `markConversationRead(input:{conversationId:"` + conversation + `"})`,
+		"live board":     `markLiveBoardSeen(input:{})`,
+		"display policy": `setDisplayPolicy(input:{sources:[{source:HOME_FEED,inTotal:false}]})`,
+		"an unfollow":    `unfollow(input:{userId:"user:alice"})`,
+	}
+}
+
+// Redis answers reads and has missed the mark: what was acknowledged holds in every later answer of the node, from SQL and
+// STALE until Redis has it, EXACT from then on.
+func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
+	names := []string{"home feed", "notifications", "site messages", "announcements", "a dot", "a conversation", "live board", "display policy", "an unfollow"}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			server := rdbtest.NewServer(t)
+			n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+			mark := everySource(t, n)[name]
+			before, exact := allNumbers(n, "bob")
+			if !exact {
+				t.Fatalf("before: %s", before)
+			}
+			server.Do("ACL", "SETUSER", "default", "-eval", "-evalsha")
+			var data map[string]struct{ Badges json.RawMessage }
+			n.Must("bob", `mutation{`+mark+`{badges{`+allBadges+`}}}`, nil, &data)
+			var told string
+			for _, payload := range data {
+				told, exact = numbersShown(n, payload.Badges)
+			}
+			if told == before || exact {
+				t.Fatalf("the mark answers %s (exact: %t), before it %s", told, exact, before)
+			}
+			for range 3 {
+				if got, exact := allNumbers(n, "bob"); got != told || exact {
+					t.Errorf("while Redis has not got it: %s (exact: %t), acknowledged was %s", got, exact, told)
+				}
+			}
+			if name == "an unfollow" {
+				if page := n.Page("bob", 10, "", ""); len(page.Edges) > 0 {
+					t.Errorf("the feed still has %v", page.Ids())
+				}
+			}
+			server.Do("ACL", "SETUSER", "default", "+eval", "+evalsha")
+			for range 2 {
+				if got, exact := allNumbers(n, "bob"); got != told || !exact {
+					t.Errorf("when Redis takes writes again: %s (exact: %t), acknowledged was %s", got, exact, told)
+				}
+			}
+			n.Settle()
+			if got, exact := allNumbers(n, "bob"); got != told || !exact {
+				t.Errorf("after its jobs: %s (exact: %t), acknowledged was %s", got, exact, told)
+			}
+		})
+	}
+}

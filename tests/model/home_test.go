@@ -1,0 +1,238 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/services/fanout"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// home is the world of the whole home feed: authors of every mode, which changes, and people who keep each other out.
+type home struct {
+	*world.World
+	mutes  map[relation]time.Time // who mutes whom, and until when; the zero time is for good
+	hides  map[relation]bool      // who hides from whom
+	blocks map[relation]bool      // who blocks whom
+	lose   func()                 // takes one key out of Redis; nil where none can be taken
+}
+
+type relation struct{ who, whom string }
+
+func newHome(n *world.Node, flush, lose func()) *home {
+	h := &home{World: world.NewWorld(n, flush), mutes: map[relation]time.Time{}, hides: map[relation]bool{}, blocks: map[relation]bool{}, lose: lose}
+	for _, person := range h.People { // admins can only pin whom somebody has named
+		n.Must(person, `mutation{setProfile(input:{name:"somebody"}){user{id}}}`, nil, nil)
+	}
+	h.Shows = func(reader, author string) bool {
+		_, muted := h.mutes[relation{reader, author}]
+		return !muted && !h.hides[relation{author, reader}]
+	}
+	h.Moves = []func(*rapid.T){h.Publish, h.several, h.Delete, h.follow, h.Unfollow, h.Work, h.flip, h.mute, h.unmute, h.hide, h.block, h.clean}
+	return h
+}
+
+// two are different people.
+func (h *home) two(t *rapid.T) relation {
+	i, j := rapid.IntRange(0, len(h.People)-1).Draw(t, "who"), rapid.IntRange(0, len(h.People)-2).Draw(t, "whom")
+	if j >= i {
+		j++
+	}
+	return relation{h.People[i], h.People[j]}
+}
+
+// act does something to somebody, which is allowed or a CONFLICT.
+func (h *home) act(t *rapid.T, verb string, p relation, more string, allowed bool) {
+	got := h.N.Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"%s}){badges{version}}}`, verb, p.whom, more), nil)
+	if want := map[bool]string{false: "CONFLICT"}[allowed]; got.ErrorCode() != want {
+		t.Fatalf("%s %v: code %q, want %q", verb, p, got.ErrorCode(), want)
+	}
+}
+
+// mute mutes for good or for a while, also somebody who is muted already.
+func (h *home) mute(t *rapid.T) {
+	h.end(t)
+	p, more, until := h.two(t), "", time.Time{}
+	if rapid.Bool().Draw(t, "for a while") {
+		until = h.N.Clock.Now().Add(time.Minute)
+		more = fmt.Sprintf(`,until:%q`, until.UTC().Format(time.RFC3339Nano))
+	}
+	h.act(t, "mute", p, more, true)
+	h.mutes[p] = until
+}
+
+func (h *home) unmute(t *rapid.T) {
+	h.end(t)
+	p := h.two(t)
+	_, muted := h.mutes[p]
+	h.act(t, "unmute", p, "", muted)
+	delete(h.mutes, p)
+}
+
+// end does what is due, mutes that are over included: until a job has done that they hold.
+func (h *home) end(*rapid.T) {
+	h.N.Settle()
+	h.Pending = false
+	for p, until := range h.mutes {
+		if !until.IsZero() && !until.After(h.N.Clock.Now()) {
+			delete(h.mutes, p)
+		}
+	}
+}
+
+func (h *home) hide(t *rapid.T) {
+	p := h.two(t)
+	verb := map[bool]string{false: "hideFrom", true: "unhideFrom"}[h.hides[p]]
+	h.act(t, verb, p, "", true)
+	h.hides[p] = !h.hides[p]
+}
+
+func (h *home) block(t *rapid.T) {
+	p := h.two(t)
+	h.act(t, "block", p, "", !h.blocks[p])
+	h.blocks[p] = true
+	delete(h.Follows[p.who], p.whom)
+	delete(h.Follows[p.whom], p.who)
+	h.Pending = true // the other one's feed follows by its job
+}
+
+func (h *home) unblock(t *rapid.T) {
+	p := h.two(t)
+	h.act(t, "unblock", p, "", h.blocks[p])
+	delete(h.blocks, p)
+}
+
+// follow is refused while one of the two blocks the other. A block by the other reads as if there were no such user.
+func (h *home) follow(t *rapid.T) {
+	p := h.two(t)
+	if !h.blocks[p] && !h.blocks[relation{p.whom, p.who}] {
+		h.FollowOne(t, p.who, p.whom)
+		return
+	}
+	want := "NOT_FOUND" // a block by the other is not told
+	if h.blocks[p] {
+		want = "FORBIDDEN"
+	}
+	if got := h.N.Ask(p.who, fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){badges{version}}}`, p.whom), nil); got.ErrorCode() != want {
+		t.Fatalf("follow %v, one of whom blocks the other: code %q, want %s", p, got.ErrorCode(), want)
+	}
+}
+
+// flip changes how what somebody publishes from now on is carried.
+func (h *home) flip(t *rapid.T) {
+	person := h.Person(t, "author")
+	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE", "null"}).Draw(t, "mode")
+	h.N.Must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, person, mode), nil, nil)
+	if rapid.Bool().Draw(t, "at once") {
+		h.end(t)
+	}
+}
+
+// clean lets a node go over all keys, which changes nothing that anybody sees.
+func (h *home) clean(t *rapid.T) {
+	if err := h.N.Fanout.AskForCleaning(h.N.TB.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cleaner := h.N.Fanout.Cleaner(time.Hour)
+	for took := true; took; {
+		var err error
+		if took, err = cleaner.RunOnce(h.N.TB.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// half leaves a post on its way: of the chunks of its followers some are done and some wait. Everybody has it on his first
+// page all the same, and from then on in his number.
+func (h *home) half(t *rapid.T) {
+	h.end(t)
+	audience := func(author string) (count int) {
+		for _, person := range h.People {
+			if _, follows := h.Followed(person, author); follows {
+				count++
+			}
+		}
+		return count
+	}
+	h.PublishAs(slices.MaxFunc(h.People, func(a, b string) int { return cmp.Compare(audience(a), audience(b)) }))
+	quick, bulk := h.N.Workers[0], h.N.Workers[1]
+	h.N.Work(quick)
+	for range rapid.IntRange(0, 2).Draw(t, "chunks") {
+		h.N.Work(bulk)
+	}
+	h.N.Tail()
+	for _, person := range h.People {
+		h.N.Page(person, 1, "", "")
+		h.CompareFeed(t, person)
+	}
+}
+
+// several are posts of one author at once.
+func (h *home) several(t *rapid.T) {
+	for range rapid.IntRange(2, 5).Draw(t, "posts") {
+		h.Publish(t)
+	}
+}
+
+func (h *home) compareAll(t *rapid.T) {
+	h.end(t)
+	for _, person := range h.People {
+		h.CompareFeed(t, person)
+	}
+}
+
+func (h *home) actions() map[string]func(*rapid.T) {
+	actions := map[string]func(*rapid.T){"compare": h.compareAll}
+	for name, action := range map[string]func(*rapid.T){
+		"publish": h.Publish, "publish several": h.several, "delete": h.Delete, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
+		"unfollow": h.Unfollow, "mark": h.MarkSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
+		"flip": h.flip, "work": h.Work, "clean": h.clean, "half": h.half,
+		"walk": func(t *rapid.T) { h.end(t); h.Walk(t) },
+		"look": func(t *rapid.T) { h.Look(t, h.Person(t, "person")) },
+	} {
+		actions[name] = action
+	}
+	if h.Flush != nil {
+		actions["flush"] = func(*rapid.T) { h.Flush() }
+	}
+	if h.lose != nil {
+		actions["lose a key"] = func(*rapid.T) { h.lose() }
+	}
+	return actions
+}
+
+// smallChunks let a post with two followers be carried by two jobs.
+func smallChunks(cfg *fanout.Config) { cfg.Chunk = 1 }
+
+// Feeds, and what is new in them, equal the model after every history of people who follow, mute, block and hide, while
+// authors become small, big and huge.
+func TestHomeFeedsEqualTheModel(t *testing.T) {
+	check := func(t *testing.T, n *world.Node, flush, lose func()) {
+		fanouttest.Fewer(t, 3)
+		rapid.Check(t, func(t *rapid.T) {
+			h := newHome(n, flush, lose)
+			t.Repeat(h.actions())
+			h.compareAll(t)
+		})
+	}
+	t.Run("sqlite-redis", func(t *testing.T) {
+		server := rdbtest.NewServer(t)
+		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true, Carrying: smallChunks})
+		check(t, n, func() { server.Flush() }, func() {
+			if key, found := server.Do("RANDOMKEY").(string); found {
+				server.Do("DEL", key)
+			}
+		})
+	})
+	t.Run("postgres-embedded", func(t *testing.T) {
+		check(t, world.StartNode(t, world.NodeOptions{Database: storetest.Postgres(t), Redis: "embedded", Manual: true, Carrying: smallChunks}), nil, nil)
+	})
+}

@@ -1,0 +1,88 @@
+package model
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/live/livetest"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/social"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// A day of shows, most of which begin at the hour, is imported in two parts, the second of hosts whom everybody knows by
+// then: every viewer's board is what sorting the files says, page by page, and again after Redis has lost everything.
+func TestADayOfShows(t *testing.T) {
+	const shows, part = 1500, 900
+	server := rdbtest.NewServer(t)
+	database := storetest.SQLite(t)
+	d := livetest.NewDay(time.Now(), livetest.Size{Shows: shows, Live: 60, Hosts: 150, Viewers: 80, Most: 140}, 5)
+	folder := t.TempDir()
+	importing := func(name string, write func(to *bytes.Buffer) error, take func(db *store.Store, ids *services.IDClock, opts social.ImportOptions) (social.ImportReport, error)) {
+		t.Helper()
+		var text bytes.Buffer
+		file := filepath.Join(folder, name)
+		db, err := store.Open(t.Context(), store.Config{URL: database})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		if err := write(&text); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		report, err := take(db, services.NewIDClock(services.SystemClock{}, 1), social.ImportOptions{File: file, Batch: 400})
+		if err != nil || report.Bad > 0 || report.New != report.Rows {
+			t.Fatalf("%s: %s, %v", name, report, err)
+		}
+	}
+	showsOf := func(from, until int) {
+		t.Helper()
+		importing(fmt.Sprint("shows-", from), func(to *bytes.Buffer) error { return d.WriteShows(to, from, until) },
+			func(db *store.Store, ids *services.IDClock, opts social.ImportOptions) (social.ImportReport, error) {
+				return social.ImportShows(t.Context(), db, ids, opts)
+			})
+	}
+	importing("follows", func(to *bytes.Buffer) error { return d.WriteFollows(to) },
+		func(db *store.Store, ids *services.IDClock, opts social.ImportOptions) (social.ImportReport, error) {
+			return social.ImportFollows(t.Context(), db, ids, opts)
+		})
+	serve := func() *world.Node {
+		n := world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), Manual: true})
+		n.Due()
+		return n
+	}
+	check := func(n *world.Node, when string, imported int) {
+		t.Helper()
+		for viewer := range d.Follows {
+			want, cut := d.Board(viewer, imported)
+			got, end := n.WholeBoard(livetest.Viewer(viewer), []int{100, 23, 7}[viewer%3])
+			if wantEnd := map[bool]string{true: "RETENTION", false: "END"}[cut]; !slices.Equal(got, want) || end != wantEnd {
+				t.Fatalf("%s: viewer %d, who follows %d: %d shows to %s, want %d to %s:\n%s\n%s",
+					when, viewer, len(d.Follows[viewer]), len(got), end, len(want), wantEnd, strings.Join(got, ", "), strings.Join(want, ", "))
+			}
+		}
+	}
+	showsOf(0, part)
+	n := serve()
+	check(n, "after the first part", part)
+	n.Stop()
+	showsOf(part, shows)
+	n = serve()
+	check(n, "after both", shows)
+	n.Due()
+	check(n, "with every job done", shows)
+	server.Flush()
+	check(n, "after FLUSHALL", shows)
+}

@@ -1,0 +1,42 @@
+package model
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+func checkWorlds(t *testing.T, n *world.Node, flush func()) {
+	fanouttest.Fewer(t, 5) // on three pairs of engines
+	rapid.Check(t, func(t *rapid.T) {
+		w := world.NewWorld(n, flush)
+		t.Repeat(w.Actions())
+		w.Compare(t)
+	})
+}
+
+// Badges and feeds equal the model after every history, on each pair of engines.
+func TestBadgesAndFeedsEqualTheModel(t *testing.T) {
+	t.Run("sqlite-embedded", func(t *testing.T) {
+		checkWorlds(t, world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true}), nil)
+	})
+	t.Run("sqlite-redis", func(t *testing.T) {
+		server := rdbtest.NewServer(t)
+		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
+		checkWorlds(t, n, func() { server.Flush() })
+	})
+	t.Run("postgres-cluster", func(t *testing.T) {
+		url, servers := rdbtest.ClusterServers(t)
+		n := world.StartNode(t, world.NodeOptions{Database: storetest.Postgres(t), Redis: url, Manual: true})
+		checkWorlds(t, n, func() {
+			for _, server := range servers {
+				server.Flush()
+			}
+		})
+	})
+}

@@ -1,0 +1,139 @@
+package model
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// panel is the first page of a list of notifications, with its number and what is behind that.
+type panel struct {
+	Viewer struct {
+		Badges        struct{ Notifications struct{ Total world.Count } }
+		Notifications struct {
+			Edges []struct {
+				Node struct {
+					ID      string
+					At      time.Time
+					Seen    bool
+					Subject struct{ ID string }
+				}
+			}
+		}
+		BadgeExplained []struct {
+			Source string
+			Items  []struct{ ID string }
+		}
+	}
+}
+
+func readPanel(t *testing.T, url, as string) (read panel) {
+	t.Helper()
+	query := `{viewer{badges{notifications{total{value precision}}}badgeExplained{source items{id}}notifications(first:100){edges{node{id at seen subject{id}}}}}}`
+	if err := world.Ask(url, as, query, nil, &read); err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// agrees says in what the number, what explains it, and the list part.
+func (p *panel) agrees() error {
+	unseen, explained := 0, 0
+	for i, edge := range p.Viewer.Notifications.Edges {
+		if !edge.Node.Seen {
+			unseen++
+		}
+		if i > 0 && edge.Node.At.After(p.Viewer.Notifications.Edges[i-1].Node.At) {
+			return fmt.Errorf("line %d is of %v, and the line above of %v", i, edge.Node.At, p.Viewer.Notifications.Edges[i-1].Node.At)
+		}
+	}
+	for _, explanation := range p.Viewer.BadgeExplained {
+		if explanation.Source == "NOTIFICATIONS" {
+			explained += len(explanation.Items)
+		}
+	}
+	if number := p.Viewer.Badges.Notifications.Total.Value; unseen != number || explained != number {
+		return fmt.Errorf("%d are listed as unseen, the number is %d, explained are %d", unseen, number, explained)
+	}
+	return nil
+}
+
+// A node is killed with jobs in its hands. When all has come, lists are in the order in which people were notified of things, on
+// both nodes; and a mark of the list that was shown meanwhile has taken nothing that came later.
+func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
+	const authors, posts = 12, 40
+	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	start := func(name string) *world.Process {
+		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name)
+	}
+	a, b := start("a"), start("b")
+	author := func(i int) string { return fmt.Sprintf("author-%d", i) }
+	ingest := func(url string, events []map[string]any) (ids []string) {
+		t.Helper()
+		var data struct {
+			Ingest struct{ Results []struct{ ID string } }
+		}
+		if err := world.Ask(url, "host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}`, map[string]any{"e": events}, &data); err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range data.Ingest.Results {
+			ids = append(ids, result.ID)
+		}
+		return ids
+	}
+	var publish []map[string]any
+	for range posts {
+		for i := range authors {
+			publish = append(publish, map[string]any{"publishPost": map[string]any{"as": "user:" + author(i), "body": "b"}})
+		}
+	}
+	var likes []map[string]any
+	for _, post := range ingest(a.URL, publish) {
+		likes = append(likes, map[string]any{"likePost": map[string]any{"as": "user:fan", "postId": post}})
+	}
+	// The nodes take jobs and cannot do them, and the first one dies.
+	release := storetest.Lock(t, database, "notification_causes")
+	ingest(a.URL, likes[:len(likes)/2])
+	ingest(a.URL, publish[:100]) // meanwhile its workers take what they can
+	a.Kill()
+	release()
+	ingest(b.URL, likes[len(likes)/2:])
+	shown := make([]panel, authors)
+	for i := range authors {
+		shown[i] = readPanel(t, b.URL, author(i))
+	}
+	wants := func(node *world.Process, unseen func(i int) int) {
+		t.Helper()
+		for i := range authors {
+			world.Converge(t, world.Convergence, func() error {
+				read := readPanel(t, node.URL, author(i))
+				if listed, number := len(read.Viewer.Notifications.Edges), read.Viewer.Badges.Notifications.Total.Value; listed != posts || number != unseen(i) {
+					return fmt.Errorf("%s: %d are listed and %d unseen, want %d and %d", author(i), listed, number, posts, unseen(i))
+				}
+				return read.agrees()
+			})
+		}
+	}
+	wants(b, func(int) int { return posts })
+	a = start("a")
+	seen := func(i int, list panel) {
+		t.Helper()
+		if edges := list.Viewer.Notifications.Edges; len(edges) > 0 {
+			if err := world.Ask(a.URL, author(i), `mutation($n:ID!){markNotificationsSeen(input:{upTo:$n}){badges{version}}}`, map[string]any{"n": edges[0].Node.ID}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, list := range shown {
+		seen(i, list)
+	}
+	wants(a, func(i int) int { return posts - len(shown[i].Viewer.Notifications.Edges) })
+	for i := range authors {
+		seen(i, readPanel(t, b.URL, author(i)))
+	}
+	wants(b, func(int) int { return 0 })
+}

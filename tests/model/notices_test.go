@@ -1,0 +1,69 @@
+package model
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services/rdb/rdbtest"
+	"tidings/tests/world"
+)
+
+// What the host application does through one node reaches the devices on both, a mark all devices of its user, and time
+// alone starts and ends an announcement. All of it goes on when Redis has lost everything.
+func TestNoticesReachEveryone(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	p := world.StartPair(t, server.URL(), nil)
+	one, two, other := world.OpenWatch(t, p.A.URL, "alice"), world.OpenWatch(t, p.B.URL, "alice"), world.OpenWatch(t, p.B.URL, "bob")
+	all := func(announcements int, lit bool) {
+		t.Helper()
+		for _, device := range []*world.Watch{one, two, other} {
+			device.Told(t, announcements, "shop", lit)
+		}
+	}
+	all(0, false)
+	p.A.RaiseDot(map[string]any{"name": "shop"})
+	all(0, true)
+	id := p.B.Announce(map[string]any{"title": "news"})
+	all(1, true)
+	p.A.Must("alice", `mutation{clearDot(input:{name:"shop"}){badges{version}}}`, nil, nil)
+	p.B.Must("alice", `mutation($i:ID){markAnnouncementsRead(input:{upTo:$i}){badges{version}}}`, map[string]any{"i": id}, nil)
+	one.Told(t, 0, "shop", false)
+	two.Told(t, 0, "shop", false)
+	other.Told(t, 1, "shop", true)
+
+	server.Flush()
+	p.A.RaiseDot(map[string]any{"name": "shop", "segments": []string{"beta"}})
+	p.B.Must("host:ingest", `mutation{setSegments(input:{userId:"user:alice",segments:["beta"]}){user{key}}}`, nil, nil)
+	one.Told(t, 0, "shop", true)
+	two.Told(t, 0, "shop", true)
+	other.Told(t, 1, "shop", true)
+
+	now := time.Now()
+	p.A.Announce(map[string]any{"title": "short", "startsAt": now.Add(500 * time.Millisecond), "endsAt": now.Add(3 * time.Second)})
+	one.Told(t, 1, "shop", true)
+	other.Told(t, 2, "shop", true)
+	one.Told(t, 0, "shop", true)
+	other.Told(t, 1, "shop", true)
+	p.B.Must("host:ingest", `mutation($i:ID!){withdrawAnnouncement(input:{announcementId:$i}){announcementId}}`, map[string]any{"i": id}, nil)
+	other.Told(t, 0, "shop", true)
+}
+
+// The server dies after an announcement was planned: the one that comes up in its place starts it.
+func TestAPlannedAnnouncementOutlivesTheServer(t *testing.T) {
+	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
+		options.Manual = true
+		n := world.StartNode(t, options)
+		n.Badges("alice")
+		n.Announce(map[string]any{"title": "planned", "startsAt": n.Clock.Now().Add(time.Minute)})
+		n.Stop()
+		again := world.StartNode(t, options)
+		if got := again.Badges("alice").Announcements.Value; got != 0 {
+			t.Errorf("%d are unread before the start", got)
+		}
+		again.Clock.Advance(time.Minute)
+		again.Settle()
+		if got := again.Badges("alice").Announcements.Value; got != 1 {
+			t.Errorf("%d are unread after the start", got)
+		}
+	})
+}

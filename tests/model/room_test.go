@@ -1,0 +1,334 @@
+package model
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/tests/world"
+)
+
+// roomFile is a busy room's log of many days: day, line, time, kind, user, characters, whom it mentions.
+const roomFile = "room-ubuntu-irc.tsv.gz"
+
+// roomDays is how many days of the log are replayed, unless this variable says another number.
+const (
+	roomDays         = 6
+	roomDaysVariable = "TIDINGS_TEST_ROOM_DAYS"
+)
+
+// roomLine is what one person did.
+type roomLine struct {
+	day, kind, user, mentions string
+	characters                int
+}
+
+// readRoom calls do with each line of the log, and end after each day, for so many days. Where there is no such log, a
+// made one of the same kind is used.
+func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
+	t.Helper()
+	file, err := os.Open(world.SharedData(roomFile))
+	if os.IsNotExist(err) {
+		for _, line := range madeRoom(days) {
+			if line.kind == "" {
+				end(line.day)
+			} else {
+				do(line)
+			}
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := ""
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		fields := strings.Split(lines.Text(), "\t")
+		if strings.HasPrefix(fields[0], "#") || len(fields) < 7 {
+			continue
+		}
+		if day != "" && day != fields[0] {
+			end(day)
+			if days--; days == 0 {
+				return
+			}
+		}
+		day = fields[0]
+		characters, err := strconv.Atoi(fields[5])
+		if err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		do(roomLine{day: day, kind: fields[3], user: fields[4], mentions: fields[6], characters: characters})
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	end(day)
+}
+
+// madeRoom is a log that nobody wrote: more people come each day, and each day ends with a line without a kind.
+func madeRoom(days int) (lines []roomLine) {
+	for day := range days {
+		name := fmt.Sprint("day", day)
+		for i := range 800 {
+			line := roomLine{day: name, kind: "msg", user: strconv.Itoa(1 + i*7919%(100*(day+1))), characters: i % 90}
+			switch {
+			case i%13 == 5:
+				line.kind = "join"
+			case i%29 == 7:
+				line.kind = "part"
+			case i%4 == 1:
+				line.mentions = strconv.Itoa(1 + i%(100*(day+1)))
+			}
+			lines = append(lines, line)
+		}
+		lines = append(lines, roomLine{day: name})
+	}
+	return lines
+}
+
+// roomPerson is what the log says of one person, in lists.
+type roomPerson struct {
+	in        bool
+	base      int   // has read up to this message
+	own       []int // numbers of his messages
+	mentioned []int // numbers of messages that mention him
+}
+
+// waits is a straight count of what he has not read.
+func (p *roomPerson) waits(head int) (unread, mentions int) {
+	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.base+1) }
+	return head - p.base - after(p.own), after(p.mentioned)
+}
+
+// room replays the log through ingest, in batches, and counts along.
+type room struct {
+	n      *world.Node
+	t      *testing.T
+	id     string
+	number services.ConversationID
+	people map[string]*roomPerson
+	here   []string // members, in an order that the rule of reading goes by
+	head   int
+	batch  []map[string]any
+	sent   int
+	ways   map[services.CountingWay]bool
+}
+
+func roomKey(user string) string { return "irc" + user }
+
+func newRoom(t *testing.T, n *world.Node) *room {
+	r := &room{n: n, t: t, people: map[string]*roomPerson{}, ways: map[services.CountingWay]bool{}}
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	n.Must("host", `mutation{createConversation(input:{kind:ROOM,title:"#ubuntu",memberIds:[]}){conversation{id}}}`, nil, &data)
+	r.id = data.CreateConversation.Conversation.ID
+	var err error
+	if r.number, err = services.ParseConversationID("id", r.id); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *room) event(name, user string, more map[string]any) {
+	input := map[string]any{"as": "user:" + roomKey(user)}
+	if name != "markConversationUnread" {
+		input["conversationId"] = r.id
+	}
+	for key, value := range more {
+		input[key] = value
+	}
+	if r.batch = append(r.batch, map[string]any{name: input}); len(r.batch) == 500 {
+		r.flush()
+	}
+}
+
+func (r *room) flush() {
+	if len(r.batch) == 0 {
+		return
+	}
+	var data struct {
+		Ingest struct {
+			Results []struct {
+				Error *struct{ Code, Message string }
+			}
+		}
+	}
+	r.n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{code message}}}}`, map[string]any{"e": r.batch}, &data)
+	for i, result := range data.Ingest.Results {
+		if result.Error != nil {
+			r.t.Fatalf("%v: %+v", r.batch[i], *result.Error)
+		}
+	}
+	r.sent += len(r.batch)
+	r.batch = nil
+}
+
+// do replays one line. Who speaks without having joined joins first.
+func (r *room) do(line roomLine) {
+	person := r.people[line.user]
+	if person == nil {
+		person = &roomPerson{}
+		r.people[line.user] = person
+	}
+	if line.kind == "part" {
+		if person.in {
+			r.event("quitConversation", line.user, nil)
+			person.in = false
+			r.here = slices.DeleteFunc(r.here, func(user string) bool { return user == line.user })
+		}
+		return
+	}
+	if !person.in {
+		r.event("joinConversation", line.user, nil)
+		person.in, person.base = true, r.head
+		r.here = append(r.here, line.user)
+	}
+	if line.kind != "msg" {
+		return
+	}
+	more := map[string]any{"body": strings.Repeat("x", max(1, line.characters))}
+	if line.mentions != "" {
+		more["mentionIds"] = []string{"user:" + roomKey(line.mentions)}
+	}
+	r.event("sendMessage", line.user, more)
+	r.head++
+	person.own, person.base = append(person.own, r.head), r.head
+	if other := r.people[line.mentions]; other != nil && other.in && line.mentions != line.user {
+		other.mentioned = append(other.mentioned, r.head)
+	}
+	r.read()
+}
+
+// read is the rule by which people read: now and then somebody reads all, somebody else most of it, and somebody marks
+// what he has read as unread again.
+func (r *room) read() {
+	reader := func(step int) string { return r.here[r.head*step%len(r.here)] }
+	message := func(number int) string {
+		return services.NewMessageID(r.number, int64(number)).GlobalID()
+	}
+	if r.head%5 == 0 {
+		user := reader(7919)
+		r.event("markConversationRead", user, nil)
+		r.people[user].base = max(r.people[user].base, r.head)
+	}
+	if number := r.head - 3; r.head%11 == 0 && number > 0 {
+		user := reader(6271)
+		r.event("markConversationRead", user, map[string]any{"upTo": message(number)})
+		r.people[user].base = max(r.people[user].base, number)
+	}
+	if number := r.head - 10; r.head%97 == 0 && number > 0 {
+		user := reader(4513)
+		r.event("markConversationUnread", user, map[string]any{"fromMessageId": message(number)})
+		r.people[user].base = min(r.people[user].base, number-1) // what was unread stays so
+	}
+}
+
+// check holds what everybody's badge shows against a straight count; of who has left it shows nothing.
+func (r *room) check(day string) {
+	r.flush()
+	r.n.Settle()
+	heads, err := r.n.Store.Heads(r.t.Context(), []services.ConversationID{r.number})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.ways[heads[0].Way] = true
+	keys := make([]string, 0, len(r.people))
+	for user := range r.people {
+		keys = append(keys, user)
+	}
+	slices.Sort(keys)
+	for part := range slices.Chunk(keys, 500) {
+		r.checkSome(day, part)
+	}
+}
+
+func (r *room) checkSome(day string, users []string) {
+	names := make([]string, len(users))
+	for i, user := range users {
+		names[i] = roomKey(user)
+	}
+	numbers, err := r.n.Store.UserNumbers(r.t.Context(), names)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	list := make([]services.UserNumber, len(users))
+	for i, name := range names {
+		list[i] = numbers[name]
+	}
+	read, errs := r.n.Badge.ReadMany(r.t.Context(), list)
+	for i, user := range users {
+		if errs[i] != nil {
+			r.t.Fatal(errs[i])
+		}
+		person, unread, mentions := r.people[user], 0, 0
+		if person.in {
+			unread, mentions = person.waits(r.head)
+		}
+		if read[i].Conversations.Total.Precision == services.Stale { // a busy machine: Redis missed its deadline
+			world.Eventually(r.t, 30*time.Second, "Redis answers", func() bool {
+				again, err := r.n.Badge.Read(r.t.Context(), list[i])
+				if err != nil {
+					r.t.Fatal(err)
+				}
+				read[i] = again
+				return again.Conversations.Total.Precision != services.Stale
+			})
+		}
+		if got := read[i].Conversations; got.Total.Value != unread || got.Mentions.Value != mentions || got.Total.Precision != services.Exact {
+			r.t.Fatalf("%s, person %s: %+v and %d mentions, a count over the log makes %d and %d", day, user, got.Total, got.Mentions.Value, unread, mentions)
+		}
+	}
+}
+
+// A busy room of years ago, played again through the API: at the end of each day everybody's number is a straight count
+// over the log. It begins with messages that are carried to each member and ends with ones that are counted when somebody
+// reads.
+func TestARoomPlayedAgainCountsLikeItsLog(t *testing.T) {
+	days := roomDays
+	if text := os.Getenv(roomDaysVariable); text != "" {
+		var err error
+		if days, err = strconv.Atoi(text); err != nil || days < 1 {
+			t.Fatalf("%s: %q is no number of days", roomDaysVariable, text)
+		}
+	}
+	n := world.StartNode(t, world.NodeOptions{Redis: "auto", Manual: true, Change: func(cfg *node.Config) { cfg.MaxWriteMembers, cfg.MaxWriteLoad = 300, 100_000_000 }})
+	r := newRoom(t, n)
+	played := 0
+	readRoom(t, days, r.do, func(day string) {
+		r.check(day)
+		played++
+	})
+	t.Logf("%d days, %d people, %d messages, %d events; counted by %v", played, len(r.people), r.head, r.sent, r.ways)
+	if played != days || !r.ways[services.WriteSide] || !r.ways[services.ReadSide] {
+		t.Errorf("%d of %d days were played, counted by %v: want both ways", played, days, r.ways)
+	}
+}
+
+// The made log has all that the test needs, for where the real one is not there.
+func TestTheMadeRoomIsLikeOne(t *testing.T) {
+	kinds, people := map[string]int{}, map[string]bool{}
+	for _, line := range madeRoom(roomDays) {
+		kinds[line.kind]++
+		people[line.user] = true
+	}
+	if kinds["msg"] < 1000 || kinds["join"] == 0 || kinds["part"] == 0 || kinds[""] != roomDays || len(people) < 200 {
+		t.Errorf("%v, %d people", kinds, len(people))
+	}
+}

@@ -1,0 +1,266 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// carries holds that what is done through one node is seen on a device at the other: posts, deletions, likes, marks and
+// unfollows.
+func carries(t *testing.T, here, there *world.Node) {
+	t.Helper()
+	reader, author := here.Config.Node+"-reader", there.Config.Node+"-author"
+	device, his := world.OpenWatch(t, there.URL, reader), world.OpenWatch(t, here.URL, author)
+	second := world.OpenWatch(t, here.URL, reader)
+	shows := func(what string, feed int) {
+		t.Helper()
+		t.Log(what)
+		device.Shows(t, world.Soon, feed, 0)
+		second.Shows(t, world.Soon, feed, 0)
+	}
+	shows("nothing yet", 0)
+	here.Follow(reader, author)
+	first := here.Publish(author, "one")
+	here.Publish(author, "two")
+	shows("two posts", 2)
+	here.Must(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": first}, nil)
+	shows("a deletion", 1)
+	last := here.Publish(author, "three")
+	shows("another", 2)
+	here.Must(reader, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": last}, nil)
+	his.Shows(t, world.Soon, 0, 1)
+	here.MarkFeedSeen(reader, last)
+	shows("a mark on another device", 0)
+	here.Publish(author, "four")
+	shows("a post after the mark", 1)
+	here.Must(reader, `mutation($u:ID!){unfollow(input:{userId:$u}){user{id}}}`, map[string]any{"u": "user:" + author}, nil)
+	shows("an unfollow", 0)
+}
+
+// A change through one node reaches the devices on both.
+func TestNodesCarryToEachOther(t *testing.T) {
+	for name, redis := range map[string]func(*testing.T) string{
+		"redis":   func(t *testing.T) string { return rdbtest.Redis(t) },
+		"cluster": func(t *testing.T) string { return rdbtest.Cluster(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := world.StartPair(t, redis(t), nil)
+			carries(t, p.A, p.B)
+			carries(t, p.B, p.A)
+		})
+	}
+	t.Run("one node, embedded", func(t *testing.T) {
+		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Node = "a" }})
+		carries(t, n, n)
+	})
+}
+
+// Not one hint arrives: no node may publish. The sweep alone must find every change.
+func TestLostHintsHeal(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	p := world.StartPair(t, server.URL(), nil)
+	p.A.Follow("reader", "author")
+	device := world.OpenWatch(t, p.B.URL, "reader")
+	device.Shows(t, world.Soon, 0, 0)
+	server.Do("ACL", "SETUSER", "default", "-publish")
+	for i := range 3 {
+		p.A.Publish("author", fmt.Sprint(i))
+		device.Shows(t, world.Soon, i+1, 0)
+	}
+	if repairs := p.A.Hub.Stats().Repairs + p.B.Hub.Stats().Repairs; repairs == 0 {
+		t.Error("the sweep has repaired nothing: the hints arrived after all")
+	}
+	server.Do("ACL", "SETUSER", "default", "+publish")
+	p.A.Publish("author", "told again")
+	device.Shows(t, world.Soon, 4, 0)
+}
+
+// With a sweep that never comes in time, hints alone carry; and when their connection is cut, coming back is enough to
+// see what was missed.
+func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.SweepInterval = time.Hour })
+	p.A.Follow("reader", "author")
+	device := world.OpenWatch(t, p.B.URL, "reader")
+	device.Shows(t, world.Soon, 0, 0)
+	// Without a sweep nobody renews the lease: the device has entered when hints reach it.
+	for i := range 10 {
+		if i%3 == 2 {
+			server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		}
+		p.A.Publish("author", fmt.Sprint(i))
+		device.Shows(t, world.Soon, i+1, 0)
+	}
+}
+
+// Jobs are shared by both nodes, and each has its effect once: many publish and like through either, at the same time.
+func TestNodesShareJobs(t *testing.T) {
+	p := world.StartPair(t, rdbtest.Redis(t), nil)
+	nodes := []*world.Node{p.A, p.B}
+	const authors, readers, posts = 4, 6, 10
+	name := func(kind string, i int) string { return fmt.Sprintf("%s-%d", kind, i) }
+	for reader := range readers {
+		for author := range authors {
+			nodes[reader%2].Follow(name("reader", reader), name("author", author))
+		}
+	}
+	ids := make([][]string, authors)
+	var work sync.WaitGroup
+	for author := range authors {
+		work.Go(func() {
+			for i := range posts {
+				n := nodes[(author+i)%2]
+				id := n.Publish(name("author", author), fmt.Sprint(i))
+				ids[author] = append(ids[author], id)
+				nodes[i%2].Must(name("reader", i%readers), `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": id}, nil)
+			}
+		})
+	}
+	work.Wait()
+	want := slices.Concat(ids...)
+	slices.Sort(want)
+	slices.Reverse(want)
+	world.Converge(t, world.Convergence, func() error {
+		for _, n := range nodes {
+			for reader := range readers {
+				if got := n.Badges(name("reader", reader)); got.HomeFeed.Value != authors*posts {
+					return fmt.Errorf("%s has %+v, want %d", name("reader", reader), got.HomeFeed, authors*posts)
+				}
+				if got := n.Walk(name("reader", reader), 100); !slices.Equal(got, want) {
+					return fmt.Errorf("%s lists %v, want %v", name("reader", reader), got, want)
+				}
+			}
+			for author := range authors {
+				if got := n.Badges(name("author", author)); got.Notifications.Like.Value != posts {
+					return fmt.Errorf("%s has %+v, want %d", name("author", author), got.Notifications.Like, posts)
+				}
+			}
+		}
+		return nil
+	})
+	world.Converge(t, world.Convergence, func() error {
+		waiting, dead, _, err := p.A.Store.JobCounts(t.Context())
+		if err == nil && waiting+dead > 0 {
+			err = fmt.Errorf("%d jobs wait, %d are dead", waiting, dead)
+		}
+		return err
+	})
+}
+
+// What one node changes leaves the memory of the other: a deleted post, and a profile, also without Redis.
+func TestNodesForgetWhatChanged(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	p := world.StartPair(t, server.URL(), nil)
+	for _, away := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Redis away %t", away), func(t *testing.T) {
+			author := fmt.Sprintf("author-%t", away)
+			first, second := p.A.Publish(author, "one"), p.A.Publish(author, "two")
+			seen := func(n *world.Node, id string) (found bool, name string) {
+				t.Helper()
+				var data struct {
+					Node *struct{ Author struct{ Name *string } }
+				}
+				n.Must("reader", `query($p:ID!){node(id:$p){... on Post{author{name}}}}`, map[string]any{"p": id}, &data)
+				if data.Node == nil {
+					return false, ""
+				}
+				if data.Node.Author.Name != nil {
+					name = *data.Node.Author.Name
+				}
+				return true, name
+			}
+			for _, n := range []*world.Node{p.A, p.B} {
+				for _, id := range []string{first, second} {
+					if found, name := seen(n, id); !found || name != "" {
+						t.Fatalf("at first %s: %t %q", id, found, name)
+					}
+				}
+			}
+			if away {
+				server.Kill()
+			}
+			p.A.Must(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": first}, nil)
+			p.A.Must(author, `mutation{setProfile(input:{name:"New"}){user{name}}}`, nil, nil)
+			if found, _ := seen(p.A, first); found {
+				t.Error("the node that deleted the post shows it")
+			}
+			if _, name := seen(p.A, second); name != "New" {
+				t.Errorf("the node that set the profile shows %q", name)
+			}
+			world.Eventually(t, world.Soon, "the other node has forgotten the post", func() bool {
+				found, _ := seen(p.B, first)
+				return !found
+			})
+			world.Eventually(t, world.Soon, "the other node shows the new name", func() bool {
+				_, name := seen(p.B, second)
+				return name == "New"
+			})
+		})
+	}
+}
+
+// A node that goes away while there is work leaves it to the other, which goes on alone.
+func TestOtherNodeTakesOver(t *testing.T) {
+	p := world.StartPair(t, rdbtest.Redis(t), nil)
+	device := world.OpenWatch(t, p.B.URL, "reader")
+	p.A.Follow("reader", "author")
+	device.Shows(t, world.Soon, 0, 0)
+	for i := range 20 {
+		p.A.Publish("author", fmt.Sprint(i))
+	}
+	p.A.Stop()
+	device.Shows(t, world.Convergence, 20, 0)
+	p.B.Publish("author", "by the other alone")
+	device.Shows(t, world.Soon, 21, 0)
+}
+
+// With a log that is never read without a hint, what one node appends to it is in the other's memory all the same: shows that a
+// job brings onto boards, their starts, announcements, edited posts.
+func TestOtherNodesHearOfTheLogByHint(t *testing.T) {
+	for name, redis := range map[string]func(*testing.T) string{
+		"redis":   func(t *testing.T) string { return rdbtest.Redis(t) },
+		"cluster": func(t *testing.T) string { return rdbtest.Cluster(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := world.StartPair(t, redis(t), func(cfg *node.Config) { cfg.LogInterval = time.Hour })
+			for _, order := range [][2]*world.Node{{p.A, p.B}, {p.B, p.A}} {
+				here, there := order[0], order[1]
+				reader, host := here.Config.Node+"-reader", here.Config.Node+"-host"
+				here.Follow(reader, host)
+				device := there.WatchBoard(t, reader, "", "")
+				device.Tells("live[] ended[] moved[] gone[] above:0")
+				show := here.Schedule(host, "one", here.Clock.Now().Add(time.Hour))
+				device.Tells("live[] ended[] moved[] gone[] above:1")
+				here.OnShow(host, "startShow", show)
+				device.Until("the start and its number", func(e world.BoardEvent) bool { return len(e.WentLive) == 1 && e.LiveBoard.Value == 1 })
+				post := here.Publish(host, "body")
+				body := func(n *world.Node) string {
+					var data struct{ Node struct{ Body string } }
+					n.Must(reader, `query($p:ID!){node(id:$p){... on Post{body}}}`, map[string]any{"p": post}, &data)
+					return data.Node.Body
+				}
+				if got := body(there); got != "body" {
+					t.Fatalf("the post is %q", got)
+				}
+				here.Must(host, `mutation($p:ID!){editPost(input:{postId:$p,body:"edited"}){post{id}}}`, map[string]any{"p": post}, nil)
+				world.Eventually(t, world.Convergence, "the other node shows the edited post", func() bool { return body(there) == "edited" })
+				unread := func() int {
+					var data struct{ Viewer struct{ Badges world.Badges } }
+					there.Must(reader, `{viewer{badges{announcements{value}}}}`, nil, &data)
+					return data.Viewer.Badges.Announcements.Value
+				}
+				before := unread()
+				here.Announce(map[string]any{"title": "news"})
+				world.Eventually(t, world.Convergence, "the other node counts the announcement", func() bool { return unread() == before+1 })
+			}
+		})
+	}
+}

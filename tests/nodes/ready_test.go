@@ -1,0 +1,142 @@
+package nodes
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// A node takes traffic once it has read the shows of boards: before that it cannot say what runs.
+func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
+	n.Ready.Set(true)
+	answer := func() (int, string) {
+		t.Helper()
+		response, err := http.Get(n.URL + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(text)
+	}
+	if status, text := answer(); status != http.StatusServiceUnavailable || !strings.Contains(text, "shows") {
+		t.Errorf("before its shows were read: %d %q", status, text)
+	}
+	if _, err := n.Memory.Log.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := answer(); status != http.StatusOK {
+		t.Errorf("afterwards: %d %q", status, text)
+	}
+	whole := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+	world.Eventually(t, 30*time.Second, "a node that runs is ready by itself", func() bool {
+		response, err := http.Get(whole.URL + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	})
+}
+
+// Who subscribes before the node has read its shows is told that their number is not known, and told the number when it is,
+// whether a show runs or none does.
+func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
+	database, redis := storetest.SQLite(t), rdbtest.Redis(t)
+	former := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis})
+	former.Follow("fan", "host")
+	former.Follow("waiting", "idle")
+	schedule := `mutation($p:Time!){scheduleShow(input:{title:"t",plannedAt:$p}){show{id}}}`
+	var data struct {
+		ScheduleShow struct{ Show struct{ ID string } }
+	}
+	for _, host := range []string{"host", "idle"} {
+		former.Must(host, schedule, map[string]any{"p": time.Now().Add(time.Hour)}, &data)
+		former.Must(host, `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": data.ScheduleShow.Show.ID}, nil)
+	}
+	live := func(person string, want int) {
+		t.Helper()
+		world.Eventually(t, 30*time.Second, person+" is shown what runs", func() bool {
+			var data struct {
+				Viewer struct {
+					Badges struct{ LiveBoard world.Count }
+				}
+			}
+			former.Must(person, `{viewer{badges{liveBoard{value precision}}}}`, nil, &data)
+			return data.Viewer.Badges.LiveBoard.Value == want && data.Viewer.Badges.LiveBoard.Precision == "EXACT"
+		})
+	}
+	live("fan", 1)
+	live("waiting", 1)
+	former.Must("idle", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": data.ScheduleShow.Show.ID}, nil)
+	live("waiting", 0)
+	former.Stop()
+
+	// A day later what ran and what ended is older than the last midnight, which the version shows too.
+	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true})
+	n.Clock.Advance(24 * time.Hour)
+	running := node.Start(t.Context(), n.Hub.Run, n.Badge.Run)
+	t.Cleanup(func() { <-running })
+	numbers, wants := n.NumbersOf("fan", "waiting"), []int{1, 0}
+	states := make([]<-chan *services.Badges, len(numbers))
+	next := func(i int) (state *services.Badges) {
+		t.Helper()
+		world.Eventually(t, 30*time.Second, "the next state comes", func() bool {
+			select {
+			case state = <-states[i]:
+			default:
+			}
+			return state != nil
+		})
+		return state
+	}
+	for i, number := range numbers {
+		var err error
+		if states[i], err = n.Hub.Watch(t.Context(), number, ""); err != nil {
+			t.Fatal(err)
+		}
+		if early := next(i); early.LiveBoard.Precision != services.Unknown || early.Total.Precision != services.Unknown {
+			t.Errorf("before the shows were read: %+v", early.LiveBoard)
+		}
+	}
+	refusesSockets(t, n.URL)
+	if _, err := n.Memory.Log.RunOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range wants {
+		if state := next(i); state.LiveBoard.Precision != services.Exact || state.LiveBoard.Value != want {
+			t.Errorf("afterwards %+v, want %d", state.LiveBoard, want)
+		}
+	}
+	world.OpenWatch(t, n.URL, "somebody").Shows(t, world.Soon, 0, 0)
+}
+
+// refusesSockets wants an upgrade to be put off.
+func refusesSockets(t *testing.T, url string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/graphql", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Connection", "Upgrade")
+	request.Header.Set("Upgrade", "websocket")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" {
+		t.Errorf("before the shows were read a socket was answered with %d", response.StatusCode)
+	}
+}

@@ -1,0 +1,63 @@
+package nodes
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/tests/world"
+)
+
+// In a room that is counted when somebody reads, a message reaches the devices of its members on every node, however
+// long it was quiet there, and however long ago their badges were read.
+func TestAQuietRoomIsHeardOnEveryNode(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	p.A.Must("alice", `mutation{createConversation(input:{kind:ROOM,title:"den",memberIds:["user:bob","user:carol"]}){conversation{id}}}`, nil, &data)
+	room := data.CreateConversation.Conversation.ID
+	say := func(n *world.Node, who string) {
+		t.Helper()
+		n.Must(who, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hm"}){badges{version}}}`, map[string]any{"c": room}, nil)
+	}
+	here, there := world.OpenWatch(t, p.A.URL, "bob"), world.OpenWatch(t, p.B.URL, "carol")
+	say(p.A, "alice")
+	here.Hears(t, 1)
+	there.Hears(t, 1)
+	world.Eventually(t, world.Soon, "it is counted when somebody reads", func() bool {
+		return wayOf(t, p.A, room) == services.ReadSide
+	})
+	say(p.A, "alice")
+	here.Hears(t, 2)
+	there.Hears(t, 2)
+	for _, n := range []*world.Node{p.A, p.B} {
+		n.Clock.Advance(10 * time.Minute)
+		for range 2 { // heads that nobody needs are forgotten in one turn, and missed in the next
+			n.Tail()
+		}
+	}
+	say(p.B, "alice")
+	here.Hears(t, 3)
+	there.Hears(t, 3)
+	p.B.Must("carol", `mutation($c:ID!){markConversationRead(input:{conversationId:$c}){badges{version}}}`, map[string]any{"c": room}, nil)
+	there.Hears(t, 0)
+	here.Hears(t, 3)
+}
+
+// wayOf is how the unread of a conversation are counted now.
+func wayOf(t *testing.T, n *world.Node, room string) services.CountingWay {
+	t.Helper()
+	id, err := services.ParseConversationID("room", room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heads, err := n.Store.Heads(t.Context(), []services.ConversationID{id})
+	if err != nil || len(heads) != 1 {
+		t.Fatalf("heads %v: %v", heads, err)
+	}
+	return heads[0].Way
+}

@@ -1,0 +1,135 @@
+package nodes
+
+import (
+	"fmt"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+	"tidings/tests/world"
+)
+
+// den makes a room that is counted when it is read, with two members beside its owner.
+func den(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
+	t.Helper()
+	var data struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	keys := make([]string, len(members))
+	for i, member := range members {
+		keys[i] = "user:" + member
+	}
+	n.People(members...)
+	n.Must(owner, `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"den",memberIds:$m}){conversation{id}}}`, map[string]any{"m": keys}, &data)
+	room = data.CreateConversation.Conversation.ID
+	say = func(n *world.Node) {
+		t.Helper()
+		n.Must(owner, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hm"}){badges{version}}}`, map[string]any{"c": room}, nil)
+	}
+	say(n)
+	world.Eventually(t, world.Soon, "the room is counted when it is read", func() bool { return wayOf(t, n, room) == services.ReadSide })
+	return room, say
+}
+
+// isLit says whether a device shows a dot as lit.
+func isLit(b world.Badges, dot string) bool {
+	for _, one := range b.Dots {
+		if one.Name == dot {
+			return one.Lit
+		}
+	}
+	return false
+}
+
+// A node learns of a message in its own room before it learns of a dot that another node raised earlier. The device is
+// shown both all the same.
+func TestADeviceIsShownWhatItsNodeLearnsLate(t *testing.T) {
+	p := world.StartPair(t, rdbtest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
+	_, say := den(t, p.A, "alice", "bob", "carol")
+	p.A.RaiseDot(map[string]any{"name": "shop"})
+	device := world.OpenWatch(t, p.B.URL, "bob")
+	shows := func(unread int, lit bool) {
+		t.Helper()
+		world.Converge(t, world.Soon, func() error {
+			got, err := device.Shown()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Conversations.Total.Value != unread || isLit(got, "shop") != lit {
+				return fmt.Errorf("the device shows %d unread and the dots %v at %q, want %d and %t",
+					got.Conversations.Total.Value, got.Dots, got.Version, unread, lit)
+			}
+			return nil
+		})
+	}
+	shows(1, false)
+	for round := range 10 {
+		p.A.RaiseDot(map[string]any{"name": "shop"})
+		say(p.B)
+		shows(round+2, true)
+		p.B.Must("bob", `mutation{clearDot(input:{name:"shop"}){badges{version}}}`, nil, nil)
+		shows(round+2, false)
+	}
+}
+
+// A server that starts again on a Redis that kept its data never answers with a version below the last one of a device,
+// whatever happened before.
+func TestVersionsRiseOverARestart(t *testing.T) {
+	redis := rdbtest.NewServer(t)
+	database := storetest.SQLite(t)
+	start := func() *world.Node {
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis.URL(), Change: func(cfg *node.Config) {
+			cfg.MaxWriteMembers, cfg.BigFollowers, cfg.HugeFollowers = 1, 1, 1
+		}})
+	}
+	n := start()
+	_, say := den(t, n, "alice", "bob", "carol")
+	// The sums that devices are held to here know of no live board.
+	n.Must("bob", `mutation{setDisplayPolicy(input:{sources:[{source:LIVE_BOARD,inTotal:false}]}){badges{version}}}`, nil, nil)
+	n.Follow("bob", "huge")
+	n.Follow("bob", "host")
+	show := n.GoLive("host")
+	acts := []func(){
+		func() { say(n) },
+		func() { n.RaiseDot(map[string]any{"name": "shop"}) },
+		func() {
+			n.Must("host:ingest", `mutation{publishAnnouncement(input:{title:"t",content:"c"}){announcement{id}}}`, nil, nil)
+		},
+		func() { n.Publish("huge", "a post") },
+		func() { n.OnShow("host", "endShow", show); show = n.GoLive("host") },
+	}
+	last := ""
+	for round := range 6 {
+		device := world.OpenWatch(t, n.URL, "bob")
+		world.Converge(t, world.Soon, func() error {
+			got, err := device.Shown()
+			if err == nil && got.Version == "" {
+				err = fmt.Errorf("nothing is shown")
+			}
+			return err
+		})
+		if got, _ := device.Shown(); got.Version < last {
+			t.Errorf("after start %d the version is %s, and the last one before it was %s", round, got.Version, last)
+		}
+		// Each act is learned by itself: together they would be one change.
+		for i := range acts {
+			act, before := acts[(i+round)%len(acts)], ""
+			got, _ := device.Shown()
+			before = got.Version
+			act()
+			world.Eventually(t, world.Soon, "the device is shown the change", func() bool {
+				got, _ = device.Shown()
+				return got.Version > before
+			})
+		}
+		got, err := device.Shown()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = max(last, got.Version, n.Badges("bob").Version)
+		n.Stop()
+		n = start()
+	}
+}

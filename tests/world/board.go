@@ -1,0 +1,237 @@
+package world
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"tidings/services"
+	"tidings/services/live"
+)
+
+func (n *Node) BoardFor(reader services.UserNumber, ask live.Ask) live.Board {
+	n.TB.Helper()
+	ask.First = 1
+	board, err := n.Live.Board(n.TB.Context(), reader, ask)
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	if len(board.Items) != 1 || board.Building {
+		n.TB.Fatalf("a page of one show is %+v", board)
+	}
+	return board
+}
+
+// BoardPage is a page of a live board as a client sees it.
+type BoardPage struct {
+	Edges []struct {
+		Cursor string
+		Node   BoardShow
+	}
+	PageInfo struct {
+		HasNextPage bool
+		EndCursor   *string
+	}
+	SessionID            string
+	LastID, End          *string
+	NewSession, Building bool
+}
+
+// BoardShow is a show as a client sees it.
+type BoardShow struct {
+	ID, Title, Status             string
+	Host                          struct{ Key string }
+	PlannedAt, StartedAt, EndedAt *time.Time
+}
+
+func (p BoardPage) Ids() []string {
+	ids := make([]string, len(p.Edges))
+	for i, edge := range p.Edges {
+		ids[i] = edge.Node.ID
+	}
+	return ids
+}
+
+// Lines are the titles of a page with their statuses.
+func (p BoardPage) Lines() []string {
+	lines := make([]string, len(p.Edges))
+	for i, edge := range p.Edges {
+		lines[i] = edge.Node.Title + " " + edge.Node.Status
+	}
+	return lines
+}
+
+const showFields = `id title status host{key} plannedAt startedAt endedAt`
+
+const BoardQuery = `query($first:Int,$after:String,$session:String,$last:ID){viewer{liveBoard(first:$first,after:$after,sessionId:$session,lastId:$last){
+	edges{cursor node{` + showFields + `}} pageInfo{hasNextPage endCursor} sessionId lastId newSession end building}}}`
+
+// BoardPlace is where a page of a board starts; what is "" is left out.
+type BoardPlace struct{ After, Session, Last string }
+
+func (p BoardPlace) Variables(first int) map[string]any {
+	variables := map[string]any{"first": first}
+	for name, value := range map[string]string{"after": p.After, "session": p.Session, "last": p.Last} {
+		if value != "" {
+			variables[name] = value
+		}
+	}
+	return variables
+}
+
+// Board reads a page of a board.
+func (n *Node) Board(as string, first int, from BoardPlace) BoardPage {
+	n.TB.Helper()
+	var data struct{ Viewer struct{ LiveBoard BoardPage } }
+	n.Must(as, BoardQuery, from.Variables(first), &data)
+	return data.Viewer.LiveBoard
+}
+
+// Next is where the page after this one starts, by its cursor or by its session.
+func (p BoardPage) Next(byCursor bool) BoardPlace {
+	if byCursor {
+		return BoardPlace{After: *p.PageInfo.EndCursor}
+	}
+	return BoardPlace{Session: p.SessionID, Last: *p.LastID}
+}
+
+// Schedule plans a show and answers its id.
+func (n *Node) Schedule(host, title string, at time.Time) string {
+	n.TB.Helper()
+	var data struct {
+		ScheduleShow struct{ Show struct{ ID string } }
+	}
+	n.Must(host, `mutation($t:String!,$at:Time!){scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`, map[string]any{"t": title, "at": at}, &data)
+	return data.ScheduleShow.Show.ID
+}
+
+// OnShow does something to a show: startShow, endShow, cancelShow.
+func (n *Node) OnShow(host, verb, show string) {
+	n.TB.Helper()
+	n.Must(host, `mutation($s:ID!){r:`+verb+`(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
+}
+
+// boardWatch is an open subscription to liveBoardChanged.
+type boardWatch struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+// BoardEvent is an event of it.
+type BoardEvent struct {
+	SessionID                                          string
+	NewSession, More                                   bool
+	WentLive, Ended, Scheduled, Rescheduled, Cancelled []BoardShow
+	NewAbove                                           int
+	LiveBoard                                          Count
+	Badges                                             struct {
+		Version   string
+		LiveBoard Count
+		Total     Count
+	}
+}
+
+// Says is what an event tells, in short.
+func (e BoardEvent) Says() string {
+	titles := func(shows []BoardShow) (list []string) {
+		for _, show := range shows {
+			list = append(list, show.Title+" "+show.Status)
+		}
+		return list
+	}
+	return fmt.Sprintf("live%v ended%v moved%v gone%v above:%d", titles(e.WentLive), titles(e.Ended), titles(e.Rescheduled), titles(e.Cancelled), e.NewAbove)
+}
+
+func (n *Node) WatchBoard(t *testing.T, as, session, since string) boardWatch {
+	t.Helper()
+	conn := n.Dial(t)
+	Send(t, conn, `{"type":"connection_init","payload":{"authorization":"dev:`+as+`"}}`)
+	variables, err := json.Marshal(map[string]*string{"session": orNil(session), "since": orNil(since)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Send(t, conn, `{"id":"1","type":"subscribe","payload":{"variables":`+string(variables)+`,"query":`+
+		Quoted(`subscription($session:String,$since:String){liveBoardChanged(sessionId:$session,since:$since){sessionId newSession more
+			wentLive{`+showFields+`} ended{`+showFields+`} scheduled{`+showFields+`} rescheduled{`+showFields+`} cancelled{`+showFields+`}
+			newAbove liveBoard{value precision} badges{version liveBoard{value precision} total{value}}}}`)+`}}`)
+	return boardWatch{t, conn}
+}
+
+func orNil(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// Until waits for an event that fits.
+func (w boardWatch) Until(what string, fits func(BoardEvent) bool) BoardEvent {
+	w.t.Helper()
+	if err := w.conn.SetReadDeadline(time.Now().Add(Convergence)); err != nil {
+		w.t.Fatal(err)
+	}
+	for last := ""; ; {
+		_, text, err := w.conn.ReadMessage()
+		if err != nil {
+			w.t.Fatalf("%s was not told of: %v; the last was %s", what, err, last)
+		}
+		last = string(text)
+		var message struct {
+			Type    string
+			Payload struct {
+				Data struct{ LiveBoardChanged BoardEvent }
+			}
+		}
+		if err := json.Unmarshal(text, &message); err != nil || message.Type == "error" {
+			w.t.Fatalf("%s: %v", text, err)
+		}
+		told := message.Payload.Data.LiveBoardChanged
+		if message.Type != "next" {
+			continue
+		}
+		if told.LiveBoard != told.Badges.LiveBoard {
+			w.t.Errorf("the number is another one in the badges: %s", text)
+		}
+		if fits(told) {
+			return told
+		}
+	}
+}
+
+func (w boardWatch) Tells(want string) BoardEvent {
+	w.t.Helper()
+	return w.Until(want, func(e BoardEvent) bool { return e.Says() == want })
+}
+
+// WholeBoard reads somebody's board, page by page, and says how it ends.
+func (n *Node) WholeBoard(as string, first int) (lines []string, end string) {
+	n.TB.Helper()
+	for from := (BoardPlace{}); ; {
+		page := n.Board(as, first, from)
+		lines = append(lines, page.Lines()...)
+		if page.NewSession {
+			n.TB.Errorf("%s: the session ended between two pages", as)
+		}
+		if !page.PageInfo.HasNextPage {
+			return lines, *page.End
+		}
+		from = page.Next(first%2 == 0)
+	}
+}
+
+// Due does every job that is due now, and catches the memory up with the log.
+func (n *Node) Due() {
+	n.TB.Helper()
+	for busy := true; busy; {
+		busy = false
+		for _, worker := range n.Workers {
+			busy = n.Work(worker) > 0 || busy
+		}
+	}
+	if _, err := n.Memory.Log.RunOnce(n.TB.Context()); err != nil {
+		n.TB.Fatal(err)
+	}
+}

@@ -1,0 +1,30 @@
+package world
+
+const AudienceFields = `user{id} followers mode pinned`
+
+const FanoutFields = `bigFollowers hugeFollowers waiting lagMs`
+
+// fanoutState is admin.fanout as a client sees it.
+type fanoutState struct{ BigFollowers, HugeFollowers, Waiting, LagMs int }
+
+func (n *Node) FanoutState() fanoutState {
+	n.TB.Helper()
+	var data struct{ Admin struct{ Fanout fanoutState } }
+	n.Must("root:admin", `{admin{fanout{`+FanoutFields+`}}}`, nil, &data)
+	return data.Admin.Fanout
+}
+
+// Audience is admin.author as a client sees it.
+type Audience struct {
+	User      struct{ ID string }
+	Followers int
+	Mode      string
+	Pinned    *string
+}
+
+func (n *Node) Audience(key string) Audience {
+	n.TB.Helper()
+	var data struct{ Admin struct{ Author Audience } }
+	n.Must("root:admin", `query($u:ID!){admin{author(userId:$u){`+AudienceFields+`}}}`, map[string]any{"u": "user:" + key}, &data)
+	return data.Admin.Author
+}

@@ -1,0 +1,398 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
+)
+
+// number gives the number of a person who was mentioned.
+func (w *World) number(person string) services.UserNumber {
+	numbers, err := w.N.Store.UserNumbers(w.N.TB.Context(), []string{person})
+	if err != nil || numbers[person] == 0 {
+		w.N.TB.Fatalf("the number of %s: %v, %v", person, numbers, err)
+	}
+	return numbers[person]
+}
+
+// Again puts jobs into the queue that have been there before, or that nothing asked for.
+func (w *World) Again(t *rapid.T) {
+	var jobs []store.NewJob
+	if post := w.SomePost(t); post != nil {
+		id, err := services.ParsePostGlobalID("post", post.Id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, fanout.FanOutJob(id))
+		if post.Deleted {
+			jobs = append(jobs, fanout.RemoveJob(id))
+		}
+		for liker := range w.liked[post.Id] {
+			cause := store.Cause{Recipient: w.number(post.author), Category: services.CategoryLike, Subject: id, Actor: w.number(liker)}
+			job, err := fanout.NotifyJob(cause)
+			if err != nil {
+				t.Fatal(err)
+			}
+			jobs = append(jobs, job, job)
+		}
+	}
+	reader, author := w.number(w.Person(t, "reader")), w.number(w.Person(t, "author"))
+	if reader != author { // nobody follows himself
+		jobs = append(jobs, fanout.FollowJob(reader, author))
+	}
+	jobs = append(jobs, fanout.SeenJob(reader), fanout.CountsJob(author))
+	jobs = rapid.Permutation(jobs).Draw(t, "order")
+	err := w.N.Store.Write(w.N.TB.Context(), func(tx *store.Tx) error { return tx.Enqueue(w.N.TB.Context(), jobs...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Early marks a post as seen that is still on its way to the reader, as another device may have shown it, and reports
+// an older one after it.
+func (w *World) Early(t *rapid.T) {
+	w.Publish(t)
+	newest := w.posts[len(w.posts)-1]
+	for _, reader := range w.People {
+		if _, follows := w.Follows[reader][newest.author]; !follows || !rapid.Bool().Draw(t, "marks") {
+			continue
+		}
+		w.Look(t, reader) // he is here, and has a document
+		w.N.MarkFeedSeen(reader, newest.Id)
+		w.N.MarkFeedSeen(reader, w.posts[rapid.IntRange(0, len(w.posts)-1).Draw(t, "late")].Id)
+		w.seen[reader] = len(w.posts)
+	}
+}
+
+// Lose makes Redis lose one person's document, or inbox, or both.
+func (w *World) Lose(t *rapid.T, server *rdbtest.Server) {
+	number := w.number(w.Person(t, "person"))
+	for _, key := range rapid.SampledFrom([][]string{{"b"}, {"i"}, {"b", "i"}}).Draw(t, "keys") {
+		server.Do("DEL", fmt.Sprintf("{u%d}:%s", number, key))
+	}
+}
+
+// World is the slow, independent model: what a few people posted, followed, liked and looked at, in lists.
+type World struct {
+	N      *Node
+	People []string
+	Flush  func() // nil where Redis cannot be emptied
+
+	posts   []*worldPost
+	Follows map[string]map[string]int // reader -> author -> posts there were at the follow
+	seen    map[string]int            // reader -> posts that he has seen the places of
+	liked   map[string]map[string]int // post -> liker -> when first noticed, kept when taken back
+	stands  map[string]map[string]bool
+	Noticed map[string]int                   // recipient -> up to when he has seen his notifications
+	Shows   func(reader, author string) bool // whether the reader is shown what the author publishes, if he follows; nil: always
+	Clock   int
+	Moves   []func(*rapid.T)  // what else happens between two pages
+	Pending bool              // jobs wait: feeds may be behind
+	version map[string]string // reader -> last version of his badges
+}
+
+func NewWorld(n *Node, flush func()) *World {
+	w := &World{
+		N: n, Flush: flush, Follows: map[string]map[string]int{}, seen: map[string]int{}, liked: map[string]map[string]int{},
+		stands: map[string]map[string]bool{}, Noticed: map[string]int{}, version: map[string]string{},
+	}
+	w.Moves = []func(*rapid.T){w.Publish, w.Delete, w.Follow, w.Unfollow, w.Work}
+	number := Worlds.Add(1)
+	for i := range 4 {
+		person := fmt.Sprintf("w%d-%c", number, 'a'+i)
+		w.People = append(w.People, person)
+		w.Follows[person] = map[string]int{}
+	}
+	n.People(w.People...)
+	return w
+}
+
+// Followed says since when a reader follows an author and is shown his posts.
+func (w *World) Followed(reader, author string) (since int, follows bool) {
+	since, follows = w.Follows[reader][author]
+	return since, follows && (w.Shows == nil || w.Shows(reader, author))
+}
+
+// feed is what the reader's feed must list, newest first.
+func (w *World) feed(reader string) []string {
+	ids := []string{}
+	for _, post := range slices.Backward(w.posts) {
+		if _, follows := w.Followed(reader, post.author); !post.Deleted && (follows || post.author == reader) {
+			ids = append(ids, post.Id)
+		}
+	}
+	return ids
+}
+
+// unread is what must count of it.
+func (w *World) unread(reader string) (count int) {
+	for i, post := range w.posts {
+		since, follows := w.Followed(reader, post.author)
+		if follows && !post.Deleted && i >= since && i >= w.seen[reader] {
+			count++
+		}
+	}
+	return count
+}
+
+// likes is how many of the person's posts have likes that he has not seen.
+func (w *World) likes(person string) (count int) {
+	for _, post := range w.posts {
+		newest := 0
+		for liker, at := range w.liked[post.Id] {
+			if w.stands[post.Id][liker] {
+				newest = max(newest, at)
+			}
+		}
+		if post.author == person && !post.Deleted && newest > w.Noticed[person] {
+			count++
+		}
+	}
+	return count
+}
+
+// followers is how many groups of followers a person has not seen: one when there are any, since it is all one half day.
+func (w *World) followers(person string) int {
+	for reader, follows := range w.Follows {
+		if _, does := follows[person]; does && reader != person {
+			return 1
+		}
+	}
+	return 0
+}
+
+func (w *World) Person(t *rapid.T, name string) string {
+	return rapid.SampledFrom(w.People).Draw(t, name)
+}
+
+// Look reads a person's badges and holds what must hold at any moment: P1, P5, rising versions.
+func (w *World) Look(t *rapid.T, person string) Badges {
+	got := w.N.Badges(person)
+	if got.Version < w.version[person] {
+		t.Fatalf("%s: version fell from %s to %s", person, w.version[person], got.Version)
+	}
+	w.version[person] = got.Version
+	return got
+}
+
+// Compare holds everyone's badges and feed against the model, once all jobs are done.
+func (w *World) Compare(t *rapid.T) {
+	w.N.Settle()
+	w.Pending = false
+	for _, person := range w.People {
+		got := w.CompareFeed(t, person)
+		if got.Notifications.Like.Value != w.likes(person) {
+			t.Fatalf("%s: likes %+v, want %d", person, got.Notifications.Like, w.likes(person))
+		}
+		if want := w.followers(person); got.Notifications.Follow.Value != want {
+			t.Fatalf("%s: followers %+v, want %d", person, got.Notifications.Follow, want)
+		}
+	}
+}
+
+// CompareFeed holds a person's feed, and how much of it is new, against the model.
+func (w *World) CompareFeed(t *rapid.T, person string) Badges {
+	got := w.Look(t, person)
+	if got.HomeFeed.Value != w.unread(person) || got.HomeFeed.Precision != "EXACT" {
+		t.Fatalf("%s: home feed %+v, want %d", person, got.HomeFeed, w.unread(person))
+	}
+	if listed := w.N.Walk(person, 3); !slices.Equal(listed, w.feed(person)) {
+		t.Fatalf("%s: feed %v, want %v", person, listed, w.feed(person))
+	}
+	return got
+}
+
+func (w *World) Publish(t *rapid.T) {
+	w.PublishAs(w.Person(t, "author"))
+}
+
+func (w *World) PublishAs(author string) {
+	w.posts = append(w.posts, &worldPost{Id: w.N.Publish(author, "post"), author: author})
+	w.Pending = true
+}
+
+func (w *World) Delete(t *rapid.T) {
+	post := w.SomePost(t)
+	if post == nil {
+		return
+	}
+	got := w.N.Ask(post.author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": post.Id})
+	if want := map[bool]string{true: "CONFLICT"}[post.Deleted]; got.ErrorCode() != want {
+		t.Fatalf("delete: code %q, want %q", got.ErrorCode(), want)
+	}
+	post.Deleted, w.Pending = true, true
+}
+
+func (w *World) SomePost(t *rapid.T) *worldPost {
+	if len(w.posts) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(w.posts).Draw(t, "post")
+}
+
+func (w *World) Follow(t *rapid.T) { w.FollowOne(t, w.Person(t, "reader"), w.Person(t, "author")) }
+
+func (w *World) FollowOne(t *rapid.T, reader, author string) {
+	got := w.N.Ask(reader, `mutation($u:ID!){follow(input:{userId:$u}){badges{`+BadgeFields+`}}}`, map[string]any{"u": "user:" + author})
+	_, already := w.Follows[reader][author]
+	want := map[bool]string{true: "CONFLICT"}[already]
+	if reader == author {
+		want = "INVALID"
+	}
+	if got.ErrorCode() != want {
+		t.Fatalf("follow: code %q, want %q", got.ErrorCode(), want)
+	}
+	if want == "" {
+		w.Follows[reader][author] = len(w.posts)
+	}
+}
+
+func (w *World) Unfollow(t *rapid.T) {
+	reader, author := w.Person(t, "reader"), w.Person(t, "author")
+	got := w.N.Ask(reader, `mutation($u:ID!){unfollow(input:{userId:$u}){user{id}}}`, map[string]any{"u": "user:" + author})
+	_, follows := w.Follows[reader][author]
+	if want := map[bool]string{false: "CONFLICT"}[follows]; got.ErrorCode() != want {
+		t.Fatalf("unfollow: code %q, want %q", got.ErrorCode(), want)
+	}
+	delete(w.Follows[reader], author)
+	if !w.Pending { // the one who did it sees it at once
+		if got := w.Look(t, reader).HomeFeed.Value; got != w.unread(reader) {
+			t.Fatalf("after unfollow: %d, want %d", got, w.unread(reader))
+		}
+	}
+}
+
+// MarkSeen looks at the feed up to a post, twice, the second time late: marks only grow.
+func (w *World) MarkSeen(t *rapid.T) {
+	reader := w.Person(t, "reader")
+	place, upTo := 0, ""
+	if !w.Pending && rapid.Bool().Draw(t, "all") {
+		if feed := w.feed(reader); len(feed) > 0 {
+			place = slices.IndexFunc(w.posts, func(p *worldPost) bool { return p.Id == feed[0] }) + 1
+		}
+	} else if len(w.posts) > 0 {
+		place = rapid.IntRange(1, len(w.posts)).Draw(t, "place")
+		upTo = w.posts[place-1].Id
+	} else {
+		return
+	}
+	got := w.N.MarkFeedSeen(reader, upTo)
+	w.seen[reader] = max(w.seen[reader], place)
+	if !w.Pending && got.HomeFeed.Value != w.unread(reader) {
+		t.Fatalf("mark: %d, want %d", got.HomeFeed.Value, w.unread(reader))
+	}
+}
+
+// Like likes a post or takes the like back; the clock of the model ticks when its author is told.
+func (w *World) Like(t *rapid.T) {
+	post, liker := w.SomePost(t), w.Person(t, "liker")
+	if post == nil {
+		return
+	}
+	verb, standing := "likePost", w.stands[post.Id][liker]
+	if standing {
+		verb = "unlikePost"
+	}
+	got := w.N.Ask(liker, `mutation($p:ID!){r:`+verb+`(input:{postId:$p}){post{id}}}`, map[string]any{"p": post.Id})
+	if want := map[bool]string{true: "NOT_FOUND"}[post.Deleted]; got.ErrorCode() != want {
+		t.Fatalf("%s: code %q, want %q", verb, got.ErrorCode(), want)
+	}
+	w.N.Settle()
+	w.Pending = false
+	if post.Deleted || liker == post.author {
+		if liker == post.author && !post.Deleted {
+			w.stand(post.Id, liker, !standing)
+		}
+		return
+	}
+	w.stand(post.Id, liker, !standing)
+	if _, before := w.liked[post.Id][liker]; !before {
+		w.Clock++
+		if w.liked[post.Id] == nil {
+			w.liked[post.Id] = map[string]int{}
+		}
+		w.liked[post.Id][liker] = w.Clock
+	}
+}
+
+func (w *World) stand(post, liker string, stands bool) {
+	if w.stands[post] == nil {
+		w.stands[post] = map[string]bool{}
+	}
+	w.stands[post][liker] = stands
+}
+
+func (w *World) markNotificationsSeen(t *rapid.T) {
+	person := w.Person(t, "person")
+	w.N.Settle()
+	w.Pending = false
+	w.N.Must(person, `mutation{markNotificationsSeen(input:{categories:[LIKE]}){badges{total{value}}}}`, nil, nil)
+	w.Noticed[person] = w.Clock
+	if got := w.Look(t, person).Notifications.Like.Value; got != 0 {
+		t.Fatalf("after the mark: %d likes", got)
+	}
+}
+
+// Work does some of the waiting jobs, so that reads fall between them.
+func (w *World) Work(t *rapid.T) {
+	w.N.Work(rapid.SampledFrom(w.N.Workers).Draw(t, "worker"))
+}
+
+func (w *World) Actions() map[string]func(*rapid.T) {
+	actions := map[string]func(*rapid.T){
+		"publish": w.Publish, "publish again": w.Publish, "delete": w.Delete, "follow": w.Follow, "follow again": w.Follow,
+		"unfollow": w.Unfollow, "mark": w.MarkSeen, "like": w.Like, "mark notifications": w.markNotificationsSeen,
+		"work": w.Work, "compare": w.Compare, "walk": w.Walk,
+		"look": func(t *rapid.T) { w.Look(t, w.Person(t, "person")) },
+	}
+	if w.Flush != nil {
+		actions["flush"] = func(*rapid.T) { w.Flush() }
+	}
+	return actions
+}
+
+// Walk turns pages while the world moves between them, and holds P7: nothing twice, and nothing left out that was
+// there at the first page and is visible still.
+func (w *World) Walk(t *rapid.T) {
+	w.N.Settle()
+	w.Pending = false
+	reader := w.Person(t, "reader")
+	there, byLastID := w.feed(reader), rapid.Bool().Draw(t, "by last id")
+	moves := w.Moves
+	if w.Flush != nil {
+		moves = append(slices.Clone(moves), func(*rapid.T) { w.Flush() })
+	}
+	var got []string
+	gone := map[string]bool{} // not in the feed at some moment of the walk
+	for after, last := "", ""; ; {
+		page := w.N.Page(reader, 2, after, last)
+		got = append(got, page.Ids()...)
+		if !page.PageInfo.HasNextPage {
+			break
+		}
+		if after = *page.PageInfo.EndCursor; byLastID {
+			after, last = "", *page.LastID
+		}
+		rapid.SampledFrom(moves).Draw(t, "move")(t)
+		now := w.feed(reader)
+		for _, id := range there {
+			gone[id] = gone[id] || !slices.Contains(now, id)
+		}
+	}
+	sorted := slices.Clone(got)
+	slices.Sort(sorted)
+	if len(slices.Compact(sorted)) != len(got) {
+		t.Fatalf("a post twice in %v", got)
+	}
+	for _, id := range there {
+		if !gone[id] && !slices.Contains(got, id) {
+			t.Fatalf("%s was there at the first page and is not in %v", id, got)
+		}
+	}
+}

@@ -1,0 +1,392 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/command"
+	"tidings/services/fanout"
+	"tidings/services/jobs"
+	"tidings/services/node"
+)
+
+// Node is a whole server in this process, on a port of its own.
+type Node struct {
+	*node.Server
+	TB      testing.TB
+	URL     string
+	Clock   *stepClock
+	Workers []*jobs.Worker
+	Stop    func() // ends the node as SIGTERM does, once; the test's end does it too
+}
+
+// NodeOptions say what a node runs on. A manual node has no workers and no loops of its own: the test steps them.
+type NodeOptions struct {
+	Database, Redis string
+	Manual          bool
+	Change          func(*node.Config)
+	Carrying        func(*fanout.Config)
+	Ahead           time.Duration // of its clock, before the machine's
+}
+
+// StartNode starts a node in development mode; the test's end drains it.
+func StartNode(tb testing.TB, options NodeOptions) *Node {
+	tb.Helper()
+	command, err := command.ParseArgs(nil, func(string) string { return "" }, io.Discard)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cfg := command.Config
+	cfg.Data, cfg.Database, cfg.Redis, cfg.Drain, cfg.RateLimits = tb.TempDir(), options.Database, options.Redis, 0, []string{"off"}
+	if options.Change != nil {
+		options.Change(&cfg)
+	}
+	n := &Node{TB: tb, Clock: &stepClock{}}
+	n.Clock.Advance(options.Ahead)
+	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+	var changes []func(*fanout.Config)
+	if options.Carrying != nil {
+		changes = append(changes, options.Carrying)
+	}
+	if n.Server, err = node.NewServer(tb.Context(), cfg, n.Clock, log, changes...); err != nil {
+		tb.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n.URL = "http://" + listener.Addr().String()
+	n.Workers = n.Fanout.Workers(1)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.serveFor(ctx, options.Manual, listener) }()
+	stopped := false
+	n.Stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil && err != http.ErrServerClosed {
+			tb.Errorf("the node ended with %v", err)
+		}
+	}
+	tb.Cleanup(n.Stop)
+	if !options.Manual {
+		Eventually(tb, 30*time.Second, "the node has read the shows of boards", n.Memory.Shows.Loaded)
+	}
+	return n
+}
+
+// serveFor runs the node as the program does, or, when it is manual, only answers requests.
+func (n *Node) serveFor(ctx context.Context, manual bool, listener net.Listener) error {
+	if !manual {
+		return n.Run(ctx, node.Listeners{Public: listener})
+	}
+	go func() {
+		<-ctx.Done()
+		_ = n.HTTP.Close()
+	}()
+	err := n.HTTP.Serve(listener)
+	if closed := n.Store.Close(); closed != nil {
+		return closed
+	}
+	if closed := n.Redis.Close(); closed != nil {
+		return closed
+	}
+	return err
+}
+
+// Settle does every job that there is, also those that are due within a quarter of an hour, and catches the memory up with the log.
+func (n *Node) Settle() {
+	n.TB.Helper()
+	ctx := n.TB.Context()
+	for range 1000 {
+		claimed := 0
+		for _, worker := range n.Workers {
+			claimed += n.Work(worker)
+		}
+		if claimed > 0 {
+			continue
+		}
+		_, dead, _, err := n.Store.JobCounts(ctx)
+		if err != nil || dead > 0 {
+			n.TB.Fatalf("jobs: %d dead, %v", dead, err)
+		}
+		waits, err := n.Store.JobWaits(ctx, math.MaxInt64, n.Clock.Now().Add(15*time.Minute))
+		if err == nil && !waits {
+			n.Tail()
+			return
+		}
+		n.Clock.Advance(time.Second)
+	}
+	n.TB.Fatal("the jobs do not end")
+}
+
+// Work lets a worker do what is due and answers how many jobs it claimed. On a busy machine Redis may miss its deadline:
+// the jobs are then released, to be done again.
+func (n *Node) Work(worker *jobs.Worker) (claimed int) {
+	n.TB.Helper()
+	claimed, err := worker.RunOnce(n.TB.Context())
+	if services.IsUnavailable(err) {
+		Eventually(n.TB, 10*time.Second, "Redis answers", func() bool { return n.Redis.Ping(n.TB.Context()) == nil })
+		return claimed
+	}
+	if err != nil {
+		n.TB.Fatalf("a worker: %v", err)
+	}
+	return claimed
+}
+
+// Answer is what a GraphQL request came to.
+type Answer struct {
+	Data   json.RawMessage
+	Errors []struct {
+		Message    string
+		Extensions struct{ Code string }
+	}
+	Status int
+}
+
+// ErrorCode is the code of the first error, "" when there is none.
+func (a Answer) ErrorCode() string {
+	if len(a.Errors) == 0 {
+		return ""
+	}
+	return a.Errors[0].Extensions.Code
+}
+
+// Ask sends a request as a user of the development mode ("alice", "alice:admin"); "" sends no token.
+func (n *Node) Ask(as, query string, variables map[string]any) Answer {
+	n.TB.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	token := ""
+	if as != "" {
+		token = "Bearer dev:" + as
+	}
+	return n.Post(token, body)
+}
+
+func (n *Node) Post(authorization string, body []byte) (result Answer) {
+	n.TB.Helper()
+	request, err := http.NewRequestWithContext(n.TB.Context(), http.MethodPost, n.URL+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &result); err != nil {
+		n.TB.Fatalf("%s is no GraphQL answer: %v", text, err)
+	}
+	result.Status = response.StatusCode
+	return result
+}
+
+// Must asks, wants no error, and reads the data into a value.
+func (n *Node) Must(as, query string, variables map[string]any, into any) {
+	n.TB.Helper()
+	got := n.Ask(as, query, variables)
+	if len(got.Errors) > 0 {
+		n.TB.Fatalf("%s as %s: %s (%s)", query, as, got.Errors[0].Message, got.ErrorCode())
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(got.Data, into); err != nil {
+		n.TB.Fatalf("%s: %v", got.Data, err)
+	}
+}
+
+// BadgeFields is every field of the badges, for queries and subscriptions.
+const BadgeFields = `version quiet total{value display precision inTotal} homeFeed{value precision inTotal}
+	notifications{newest total{value precision inTotal} like{value precision inTotal} comment{value precision inTotal}
+		mention{value precision inTotal} follow{value precision inTotal}}
+	siteMessages{total{value precision inTotal} types{type count{value precision inTotal}}}
+	announcements{value precision inTotal} conversations{total{value precision inTotal} mentions{value precision inTotal}} dots{name lit}`
+
+// Badges is the document as a client sees it.
+type Badges struct {
+	Version         string
+	Quiet           bool
+	Total, HomeFeed Count
+	Notifications   struct {
+		Newest                                *string
+		Total, Like, Comment, Mention, Follow Count
+	}
+	SiteMessages struct {
+		Total Count
+		Types []struct {
+			Type  string
+			Count Count
+		}
+	}
+	Announcements Count
+	Conversations struct{ Total, Mentions Count }
+	Dots          []struct {
+		Name string
+		Lit  bool
+	}
+}
+
+type Count struct {
+	Value     int
+	Display   string
+	Precision string
+	InTotal   bool
+}
+
+// check holds P1 and P5 against a document: each total is the sum of the parts that enter it, and nothing is negative.
+func (b Badges) check() error {
+	notifications := []Count{b.Notifications.Like, b.Notifications.Comment, b.Notifications.Mention, b.Notifications.Follow}
+	var messages []Count
+	for _, kind := range b.SiteMessages.Types {
+		messages = append(messages, kind.Count)
+	}
+	for _, sum := range []struct {
+		what  string
+		total Count
+		parts []Count
+	}{
+		{"notifications", b.Notifications.Total, notifications},
+		{"site messages", b.SiteMessages.Total, messages},
+		{"everything", b.Total, append(append(notifications, messages...), b.HomeFeed, b.Announcements, b.Conversations.Total)},
+	} {
+		value := 0
+		for _, part := range sum.parts {
+			if part.Value < 0 {
+				return fmt.Errorf("negative count in %+v", b)
+			}
+			if part.InTotal {
+				value += part.Value
+			}
+		}
+		if sum.total.Value != value && sum.total.InTotal {
+			return fmt.Errorf("total %d of %s is not the sum of its parts, %d: %+v", sum.total.Value, sum.what, value, b)
+		}
+	}
+	return nil
+}
+
+func (n *Node) Badges(as string) Badges {
+	n.TB.Helper()
+	var data struct{ Viewer struct{ Badges Badges } }
+	n.Must(as, `{viewer{badges{`+BadgeFields+`}}}`, nil, &data)
+	if err := data.Viewer.Badges.check(); err != nil {
+		n.TB.Fatal(err)
+	}
+	return data.Viewer.Badges
+}
+
+// Publish posts and answers the post's id.
+func (n *Node) Publish(as, body string) string {
+	n.TB.Helper()
+	var data struct {
+		PublishPost struct{ Post struct{ ID string } }
+	}
+	n.Must(as, `mutation($b:String!){publishPost(input:{body:$b}){post{id}}}`, map[string]any{"b": body}, &data)
+	return data.PublishPost.Post.ID
+}
+
+func (n *Node) MarkFeedSeen(as, upTo string) Badges {
+	n.TB.Helper()
+	var place any
+	if upTo != "" {
+		place = upTo
+	}
+	var data struct{ MarkHomeFeedSeen struct{ Badges Badges } }
+	n.Must(as, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{`+BadgeFields+`}}}`, map[string]any{"p": place}, &data)
+	return data.MarkHomeFeedSeen.Badges
+}
+
+// FeedPage is a page of a home feed as a client sees it.
+type FeedPage struct {
+	Edges []struct {
+		Cursor string
+		Node   struct{ ID, Body string }
+	}
+	PageInfo struct {
+		HasNextPage bool
+		EndCursor   *string
+	}
+	LastID, End *string
+}
+
+func (p FeedPage) Ids() []string {
+	ids := make([]string, len(p.Edges))
+	for i, edge := range p.Edges {
+		ids[i] = edge.Node.ID
+	}
+	return ids
+}
+
+// Page reads a page of a feed; after and lastID are left out when they are "".
+func (n *Node) Page(as string, first int, after, lastID string) FeedPage {
+	n.TB.Helper()
+	variables := map[string]any{"first": first}
+	if after != "" {
+		variables["after"] = after
+	}
+	if lastID != "" {
+		variables["last"] = lastID
+	}
+	var data struct{ Viewer struct{ HomeFeed FeedPage } }
+	n.Must(as, `query($first:Int,$after:String,$last:ID){viewer{homeFeed(first:$first,after:$after,lastId:$last){
+		edges{cursor node{id body}} pageInfo{hasNextPage endCursor} lastId end}}}`, variables, &data)
+	return data.Viewer.HomeFeed
+}
+
+// Walk reads a whole feed page by page.
+func (n *Node) Walk(as string, first int) []string {
+	n.TB.Helper()
+	var ids []string
+	for after := ""; ; {
+		page := n.Page(as, first, after, "")
+		ids = append(ids, page.Ids()...)
+		if !page.PageInfo.HasNextPage {
+			return ids
+		}
+		after = *page.PageInfo.EndCursor
+	}
+}
+
+// Eventually waits for a condition and fails when it does not come in time.
+func Eventually(tb testing.TB, within time.Duration, what string, condition func() bool) {
+	tb.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	for tick := time.NewTicker(5 * time.Millisecond); ; {
+		if condition() {
+			tick.Stop()
+			return
+		}
+		select {
+		case <-deadline.C:
+			tb.Fatalf("not within %s: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package world
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services/node"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store/storetest"
+)
+
+// EachPair runs a test on every pair of engines that the project promises.
+func EachPair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
+	t.Helper()
+	t.Run("sqlite-embedded", func(t *testing.T) {
+		test(t, NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
+	})
+	t.Run("sqlite-redis", func(t *testing.T) {
+		test(t, NodeOptions{Database: storetest.SQLite(t), Redis: rdbtest.Redis(t)})
+	})
+	t.Run("postgres-cluster", func(t *testing.T) {
+		test(t, NodeOptions{Database: storetest.Postgres(t), Redis: rdbtest.Cluster(t)})
+	})
+}
+
+// Soon is how long a change may take to a device on a machine that is busy with other tests; the promise is a second.
+const Soon = 5 * time.Second
+
+// pair is two nodes on one PostgreSQL and one Redis.
+type pair struct {
+	t    *testing.T
+	A, B *Node
+}
+
+func StartPair(t *testing.T, redis string, change func(*node.Config)) pair {
+	t.Helper()
+	database := storetest.Postgres(t)
+	start := func(name string) *Node {
+		return StartNode(t, NodeOptions{Database: database, Redis: redis, Change: func(cfg *node.Config) {
+			cfg.Node = name
+			if change != nil {
+				change(cfg)
+			}
+		}})
+	}
+	return pair{t: t, A: start("a"), B: start("b")}
+}

@@ -1,0 +1,178 @@
+package world
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Idle waits until all jobs are done, and wants none of them dead.
+func (p *Process) Idle(within time.Duration) {
+	p.tb.Helper()
+	Converge(p.tb, within, func() error {
+		var data struct {
+			Admin struct{ Jobs struct{ Waiting, Dead int } }
+		}
+		if err := Ask(p.URL, "root:admin", `{admin{jobs{waiting dead}}}`, nil, &data); err != nil {
+			return err
+		}
+		if jobs := data.Admin.Jobs; jobs.Waiting > 0 || jobs.Dead > 0 {
+			return fmt.Errorf("%d jobs wait, %d are dead", jobs.Waiting, jobs.Dead)
+		}
+		return nil
+	})
+}
+
+// buildFolder holds the program once a test has asked for it.
+var buildFolder string
+
+// Main runs the tests of a package that starts the program, and removes it afterwards. It returns the exit code.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if buildFolder != "" {
+		_ = os.RemoveAll(buildFolder)
+	}
+	return code
+}
+
+// program builds the real binary, once for all tests, and answers its path.
+var program = sync.OnceValues(func() (path string, err error) {
+	if buildFolder, err = os.MkdirTemp("", "tidings-*"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(buildFolder, "tidings")
+	build := exec.Command("go", "build", "-race=false", "-o", path, ".")
+	build.Dir = Root()
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Process is the program as a process of its own.
+type Process struct {
+	tb      testing.TB
+	Command *exec.Cmd
+	URL     string
+	Output  transcript // both streams
+	Ended   chan struct{}
+	code    int // the exit code, -1 after a signal; stands when ended is closed
+}
+
+// transcript is what a process has printed so far.
+type transcript struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (t *transcript) Write(piece []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(piece)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// Launch starts the program with arguments, without the settings of the environment; shell, where it is not "", is
+// what a shell does before. The process is killed at the test's end, and also when the test binary is.
+func Launch(tb testing.TB, shell string, arguments ...string) *Process {
+	tb.Helper()
+	path, err := program()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Process{tb: tb, Ended: make(chan struct{})}
+	if p.Command = exec.Command(path, arguments...); shell != "" {
+		p.Command = exec.Command("/bin/sh", append([]string{"-c", shell + ` && exec "$0" "$@"`, path}, arguments...)...)
+	}
+	p.Command.Dir, p.Command.Stdout, p.Command.Stderr = tb.TempDir(), &p.Output, &p.Output
+	for _, setting := range os.Environ() {
+		if name, _, _ := strings.Cut(setting, "="); !strings.HasPrefix(name, "TIDINGS_") && name != "DATABASE_URL" && name != "REDIS_URL" {
+			p.Command.Env = append(p.Command.Env, setting)
+		}
+	}
+	if err := p.Command.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	unleash := p.leash()
+	go func() {
+		_ = p.Command.Wait() // the state says it
+		unleash()
+		p.code = p.Command.ProcessState.ExitCode()
+		close(p.Ended)
+	}()
+	tb.Cleanup(p.Kill)
+	return p
+}
+
+// leash starts a shell that kills the process when this test binary is no more.
+func (p *Process) leash() (unleash func()) {
+	watcher := exec.Command("/bin/sh", "-c", `read -r word; kill -KILL "$0"`, fmt.Sprint(p.Command.Process.Pid))
+	in, err := watcher.StdinPipe()
+	if err == nil {
+		err = watcher.Start()
+	}
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return func() {
+		_ = watcher.Process.Kill()
+		_ = watcher.Wait()
+		_ = in.Close()
+	}
+}
+
+// StartProcess launches the program and waits until it serves.
+func StartProcess(tb testing.TB, shell string, arguments ...string) *Process {
+	tb.Helper()
+	p := Launch(tb, shell, append([]string{"--listen", "127.0.0.1:0", "--log-level", "error", "--rate-limits", "off"}, arguments...)...)
+	Eventually(tb, 30*time.Second, "the process serves or ends", func() bool {
+		select {
+		case <-p.Ended:
+			tb.Fatalf("the process ended with %d: %s", p.code, p.Output.String())
+		default:
+		}
+		_, rest, found := strings.Cut(p.Output.String(), "Tidings serves ")
+		p.URL, _, _ = strings.Cut(rest, " ")
+		return found
+	})
+	return p
+}
+
+// Kill ends the process as kill -9 does.
+func (p *Process) Kill() {
+	_ = p.Command.Process.Kill() // it may have ended already
+	<-p.Ended
+}
+
+// Terminate asks the process to end.
+func (p *Process) Terminate() {
+	p.tb.Helper()
+	if err := p.Command.Process.Signal(syscall.SIGTERM); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+// Exits waits for the end and answers the exit code.
+func (p *Process) Exits(within time.Duration) int {
+	p.tb.Helper()
+	Eventually(p.tb, within, "the process ends", func() bool {
+		select {
+		case <-p.Ended:
+			return true
+		default:
+			return false
+		}
+	})
+	return p.code
+}

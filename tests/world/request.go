@@ -1,0 +1,73 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+const Patience = 20 * time.Second // for one request, over as many tries as it takes
+
+// Ask sends a request once and wants no error.
+func Ask(url, as, query string, variables map[string]any, into any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	got, err := Request(ctx, url, as, query, variables)
+	if err != nil {
+		return err
+	}
+	if len(got.Errors) > 0 {
+		return fmt.Errorf("%s (%s)", got.Errors[0].Message, got.ErrorCode())
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(got.Data, into)
+}
+
+// Request sends a request once. The error is that no answer came: the mutation may have happened or not.
+func Request(ctx context.Context, url, as, query string, variables map[string]any) (result Answer, err error) {
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		return result, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		return result, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer dev:"+as)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return result, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return result, err
+	}
+	if err := json.Unmarshal(text, &result); err != nil {
+		return result, fmt.Errorf("%s is no GraphQL answer: %w", text, err)
+	}
+	return result, nil
+}
+
+func Quoted(text string) string {
+	quoted, _ := json.Marshal(text) // a string is always JSON
+	return string(quoted)
+}
+
+// Decode reads JSON into a value.
+func Decode(tb testing.TB, text []byte, into any) {
+	tb.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+}
+
+const TestSecret = "0123456789-0123456789-0123456789"

@@ -1,0 +1,55 @@
+package world
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// ClosedAtInit opens a socket with a token and answers the code with which it is closed.
+func (n *Node) ClosedAtInit(t *testing.T, token string) int {
+	t.Helper()
+	conn := n.Dial(t)
+	Send(t, conn, `{"type":"connection_init","payload":{"authorization":`+Quoted(token)+`}}`)
+	_, text, err := conn.ReadMessage()
+	frame, ok := err.(*websocket.CloseError)
+	if !ok {
+		t.Fatalf("the socket got %s, %v", text, err)
+	}
+	return frame.Code
+}
+
+func (n *Node) Dial(t *testing.T) *websocket.Conn {
+	t.Helper()
+	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}}
+	conn, _, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(n.URL, "http")+"/graphql", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func Send(t *testing.T, conn *websocket.Conn, message string) {
+	t.Helper()
+	if err := conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Raw is a connection to the node without a client's manners.
+func (n *Node) Raw() net.Conn {
+	n.TB.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL, "http://"))
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	n.TB.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		n.TB.Fatal(err)
+	}
+	return conn
+}

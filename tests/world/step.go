@@ -1,0 +1,345 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"tidings/services"
+	"tidings/services/feed"
+	"tidings/services/live"
+	"tidings/services/mirror"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// Metric reads one of the node's numbers.
+func (n *Node) Metric(name string) (value float64) {
+	n.TB.Helper()
+	response, err := http.Get(n.URL + "/metrics")
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		n.TB.Fatalf("there is no metric %s", name)
+	}
+	if value, err = strconv.ParseFloat(string(found[1]), 64); err != nil {
+		n.TB.Fatal(err)
+	}
+	return value
+}
+
+// shows waits until somebody has so many new posts, exactly.
+func (n *Node) ShowsNew(as string, want int) {
+	n.TB.Helper()
+	var got Count
+	Eventually(n.TB, 30*time.Second, as+" has the new posts", func() bool {
+		var data struct {
+			Viewer struct{ Badges struct{ HomeFeed Count } }
+		}
+		n.Must(as, `{viewer{badges{homeFeed{value precision}}}}`, nil, &data)
+		got = data.Viewer.Badges.HomeFeed
+		return got.Value == want && got.Precision == string(services.Exact)
+	})
+}
+
+// Readyz asks a node whether it takes traffic.
+func (n *Node) Readyz() (status int, text string) {
+	n.TB.Helper()
+	response, err := http.Get(n.URL + "/readyz")
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// Get reads a page of the node.
+func (n *Node) Get(t *testing.T, path string) string {
+	t.Helper()
+	response, err := http.Get(n.URL + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Announce publishes as the host application and answers the announcement's id.
+func (n *Node) Announce(input map[string]any) string {
+	n.TB.Helper()
+	var data struct {
+		PublishAnnouncement struct{ Announcement struct{ ID string } }
+	}
+	n.Must("host:ingest", `mutation($i:PublishAnnouncementInput!){publishAnnouncement(input:$i){announcement{id}}}`, map[string]any{"i": input}, &data)
+	return data.PublishAnnouncement.Announcement.ID
+}
+
+func (n *Node) RaiseDot(input map[string]any) {
+	n.TB.Helper()
+	n.Must("host:ingest", `mutation($i:RaiseDotInput!){raiseDot(input:$i){name}}`, map[string]any{"i": input}, nil)
+}
+
+// MakeHuge pins authors' mode, so that their posts are pulled from now on.
+func (n *Node) MakeHuge(keys ...string) {
+	n.TB.Helper()
+	numbers := n.NumbersOf(keys...)
+	err := n.Store.Write(n.TB.Context(), func(tx *store.Tx) error {
+		for _, number := range numbers {
+			huge := services.AuthorHuge
+			if _, err := tx.PutAuthor(n.TB.Context(), services.Author{Number: number, Mode: huge, Pinned: &huge}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+}
+
+// feedWatch is an open subscription to homeFeedChanged.
+type feedWatch struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+func (n *Node) WatchFeed(t *testing.T, as string) feedWatch {
+	t.Helper()
+	conn := n.Dial(t)
+	Send(t, conn, `{"type":"connection_init","payload":{"authorization":"dev:`+as+`"}}`)
+	Send(t, conn, `{"id":"1","type":"subscribe","payload":{"query":`+
+		Quoted(`subscription{homeFeedChanged{newPosts{value} newestId authors{key} badges{version homeFeed{value}}}}`)+`}}`)
+	return feedWatch{t, conn}
+}
+
+// Tells waits for an event with so many new posts, which names the newest and its authors.
+func (w feedWatch) Tells(count int, newest string, authors ...string) {
+	w.t.Helper()
+	if err := w.conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		w.t.Fatal(err)
+	}
+	for last := ""; ; {
+		_, text, err := w.conn.ReadMessage()
+		if err != nil {
+			w.t.Fatalf("%d new posts were not told of: %v; the last was %s", count, err, last)
+		}
+		last = string(text)
+		var message struct {
+			Type    string
+			Payload struct {
+				Data struct {
+					HomeFeedChanged struct {
+						NewPosts struct{ Value int }
+						NewestID *string
+						Authors  []struct{ Key string }
+						Badges   struct{ HomeFeed struct{ Value int } }
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal(text, &message); err != nil || message.Type == "error" {
+			w.t.Fatalf("%s: %v", text, err)
+		}
+		told := message.Payload.Data.HomeFeedChanged
+		if message.Type != "next" || told.NewPosts.Value != count {
+			continue
+		}
+		var keys []string
+		for _, author := range told.Authors {
+			keys = append(keys, author.Key)
+		}
+		if told.Badges.HomeFeed != told.NewPosts || (told.NewestID == nil) != (newest == "") || newest != "" && *told.NewestID != newest || !slices.Equal(keys, authors) {
+			w.t.Errorf("told: %s, want %s of %v", text, newest, authors)
+		}
+		return
+	}
+}
+
+// Tail catches the memory up with the log.
+func (n *Node) Tail() {
+	n.TB.Helper()
+	if _, err := n.Memory.Log.RunOnce(n.TB.Context()); err != nil {
+		n.TB.Fatalf("the log: %v", err)
+	}
+}
+
+func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserNumber, want int) {
+	for _, first := range []int{1, 20, 100} {
+		var page live.Board
+		turn := func(ask live.Ask) int {
+			ask.First = first
+			return measured(t, func(ctx context.Context) (err error) {
+				page, err = n.Live.Board(ctx, reader, ask)
+				return err
+			})
+		}
+		wanted := 1
+		if first >= want*2/3 && want > 0 { // every third show is a replay
+			wanted = 2
+		}
+		if trips := turn(live.Ask{}); trips != wanted || len(page.Items) != min(first, want) || page.Building {
+			t.Errorf("a first page of %d: %d round trips, want %d; %d shows, building %t", first, trips, wanted, len(page.Items), page.Building)
+		}
+		for listed := len(page.Items); page.HasNext; listed += len(page.Items) {
+			cursor := live.CursorText(page.Session, page.Items[len(page.Items)-1].Place)
+			if trips := turn(live.Ask{After: &cursor}); trips > 2 || page.Replaced {
+				t.Errorf("a page of %d after %d: %d round trips, want 2 at most; a new session %t", first, listed, trips, page.Replaced)
+			}
+			if len(page.Items) != min(first, want-listed) {
+				t.Fatalf("a page of %d after %d has %d of %d", first, listed, len(page.Items), want)
+			}
+		}
+	}
+}
+
+// DueJobs does every job that is due; those of later, which close shows that nobody ends, stay.
+func (n *Node) DueJobs() {
+	n.TB.Helper()
+	for claimed := 1; claimed > 0; {
+		claimed = 0
+		for _, worker := range n.Workers {
+			claimed += n.Work(worker)
+		}
+	}
+}
+
+// measured is how many round trips to Redis something takes.
+func measured(t *testing.T, do func(ctx context.Context) error) int {
+	t.Helper()
+	ctx, trips := rdb.WithRoundTrips(t.Context())
+	if err := do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return trips.Count()
+}
+
+// NumbersOf gives the numbers of users who need not have been mentioned yet.
+func (n *Node) NumbersOf(keys ...string) []services.UserNumber {
+	n.TB.Helper()
+	numbers := make([]services.UserNumber, len(keys))
+	err := n.Store.Write(n.TB.Context(), func(tx *store.Tx) error {
+		known, err := tx.EnsureUsers(n.TB.Context(), keys)
+		for i, key := range keys {
+			numbers[i] = known[key]
+		}
+		return err
+	})
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	return numbers
+}
+
+// cold is the feed service of a node that remembers nothing.
+func (n *Node) cold() *feed.Service {
+	memory := mirror.New(mirror.Config{Facts: n.Store, Redis: n.Redis, Log: n.Log})
+	return feed.New(feed.Config{Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
+}
+
+func (n *Node) RoundTrips(t *testing.T, reader services.UserNumber, followed int) {
+	want := map[bool]int{true: 120}[followed > 0]
+	trips := measured(t, func(ctx context.Context) error {
+		got, err := n.Badge.Read(ctx, reader)
+		if err == nil && (got.HomeFeed.Value != want || got.HomeFeed.Precision != services.Exact) {
+			err = fmt.Errorf("%+v, want %d", got.HomeFeed, want)
+		}
+		return err
+	})
+	if trips != 1 {
+		t.Errorf("badges: %d round trips, want 1", trips)
+	}
+	for _, first := range []int{1, 20, 100} {
+		page := func(service *feed.Service) int {
+			return measured(t, func(ctx context.Context) error {
+				got, err := service.Page(ctx, reader, services.MaxPostID, first)
+				if err == nil && len(got.Items) != min(first, want) {
+					err = fmt.Errorf("%d posts, want %d", len(got.Items), min(first, want))
+				}
+				return err
+			})
+		}
+		page(n.cold()) // puts the copies of profiles where all nodes find them
+		cold := n.cold()
+		if trips := page(cold); trips > 2 {
+			t.Errorf("a page of %d: %d round trips, want 2 at most", first, trips)
+		}
+		if trips := page(cold); trips != 1 {
+			t.Errorf("a page of %d that is remembered: %d round trips, want 1", first, trips)
+		}
+	}
+}
+
+func (n *Node) RoundTripsOfPush(t *testing.T) {
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = fmt.Sprint("online", i)
+		n.Follow(keys[i], "author0")
+		n.Badges(keys[i])
+	}
+	n.Publish("author0", "to all of them")
+	n.Settle()
+	users := n.NumbersOf(keys...)
+	trips := measured(t, func(ctx context.Context) error {
+		badges, errs := n.Badge.ReadMany(ctx, users)
+		if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+			return errs[i]
+		}
+		for i, got := range badges {
+			if got.HomeFeed.Value != 1 || got.HomeFeed.Precision != services.Exact {
+				return fmt.Errorf("%s: %+v, want 1", keys[i], got.HomeFeed)
+			}
+		}
+		return nil
+	})
+	if trips != 1 {
+		t.Errorf("%d round trips, want 1", trips)
+	}
+	if trips := measured(t, func(ctx context.Context) error {
+		_, err := n.Redis.Versions(ctx, users)
+		return err
+	}); trips != 1 {
+		t.Errorf("the sweep: %d round trips, want 1", trips)
+	}
+}
+
+// There says whether there is a user with a key.
+func (n *Node) There(key string) bool {
+	n.TB.Helper()
+	numbers, err := n.Store.UserNumbers(n.TB.Context(), []string{key})
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	return len(numbers) > 0
+}
+
+// GoLive lets a host begin a show.
+func (n *Node) GoLive(host string) (show string) {
+	n.TB.Helper()
+	show = n.Schedule(host, "a show", n.Clock.Now().Add(time.Hour))
+	n.OnShow(host, "startShow", show)
+	return show
+}
