@@ -57,7 +57,7 @@ type Config struct {
 	SocketWriteDeadline time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"1m" help:"how long a socket may take for one message before it is cut off"`
 	SocketsPerUser      int           `default:"50" placeholder:"COUNT" min:"0" max:"1000000" help:"how many sockets one user may have open on this node; 0: any number"`
 	SocketsPerAddress   int           `default:"2000" placeholder:"COUNT" min:"0" max:"1000000" help:"how many sockets one address may have open on this node; 0: any number; behind a proxy set --trusted-proxies, or all clients share one address"`
-	RateLimits          []string      `placeholder:"LIST" help:"how much one user, host application or address may ask for a minute, on all nodes together: WRITES=600,FOLLOWS=120; 0 is without limit, and off alone removes all; README lists the budgets and their defaults"`
+	RateLimits          []string      `placeholder:"LIST" help:"how much one user, host application or address may ask for a minute, on all nodes together: WRITES=600,FOLLOWS=120; 0 is without limit, and off alone removes all; docs/limits.md lists the budgets and their defaults"`
 	TrustedProxies      []string      `placeholder:"LIST" help:"addresses and networks (10.0.0.0/8) of proxies before this server: of a request from one of them the client is the last other address in X-Forwarded-For; empty: no such header is read"`
 	Drain               time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"over how long the sockets are closed after SIGTERM; the process is gone within 15 s"`
 
