@@ -56,8 +56,16 @@ func (f *Fanout) putActivity(ctx context.Context, next services.ActivityThreshol
 	return err
 }
 
-// activeSince is the moment before which a user who was not seen since is dormant.
-func (f *Fanout) activeSince() time.Time { return f.activity().DormantSince(f.clock.Now()) }
+// activeSince is the moment before which a user who was not seen since is dormant. It is not later than idleSince: a document
+// that is not away is shown without a rebuild, so nothing that it lists may be withheld from it. Where both thresholds are
+// close, the exact one alone would begin hours before the whole day does after which the document is away.
+func (f *Fanout) activeSince() time.Time {
+	dormant, idle := f.activity().DormantSince(f.clock.Now()), f.idleSince()
+	if idle.Before(dormant) {
+		return idle
+	}
+	return dormant
+}
 
 // idleDay is the day before which a user who was not seen since is idle. It goes by whole days, as documents do.
 func (f *Fanout) idleDay() int64 { return services.DayOf(f.activity().IdleSince(f.clock.Now())) }

@@ -91,8 +91,8 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 3).Draw(rt, "step") {
 			case 0:
-				idle := time.Duration(rapid.IntRange(1, 12).Draw(rt, "idle")) * oneDay
-				setActivity(w, idle, idle+time.Duration(rapid.IntRange(0, 12).Draw(rt, "dormant"))*oneDay)
+				idle := time.Duration(rapid.IntRange(1, 12*24).Draw(rt, "idle")) * time.Hour
+				setActivity(w, idle, idle+time.Duration(rapid.IntRange(0, 12*24).Draw(rt, "dormant"))*time.Hour)
 			case 1:
 				w.Clock.Advance(time.Duration(rapid.IntRange(1, 8*24).Draw(rt, "hours")) * time.Hour)
 			case 2:
@@ -112,4 +112,37 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 		}
 		w.Agree(readers...)
 	})
+}
+
+// A document has the day of the last visit, and the thresholds count hours. Keys outlive lowered thresholds. So posts are
+// pushed until the document counts as away: a read shows it without a rebuild up to then.
+func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
+	for _, dormant := range []time.Duration{oneDay, oneDay + 6*time.Hour, 3 * oneDay} {
+		t.Run(dormant.String(), func(t *testing.T) {
+			w := world(t, nil)
+			users := w.Users(3)
+			small, big, reader := users[0], users[1], users[2]
+			w.Follow(small, reader)
+			w.Follow(big, reader)
+			w.SetMode(big, services.AuthorBig)
+			w.Quiet(w.Fanout)
+			now := w.Clock.Now()
+			w.Clock.Advance(now.Truncate(oneDay).Add(oneDay + 10*time.Hour).Sub(now))
+			w.Must(w.Fanout.Rebuild(t.Context(), reader))
+			setActivity(w, oneDay, dormant)
+			posts := 0
+			for ; !w.Fanout.Away(w.Document(reader)); posts++ {
+				w.Clock.Advance(5 * time.Hour)
+				w.Post(small)
+				w.Post(big)
+				w.Work(w.Fanout)
+				if !w.Fanout.Away(w.Document(reader)) {
+					w.Agree(reader)
+				}
+			}
+			if posts < 6 {
+				t.Errorf("the reader was away after %d posts: no post came between the thresholds and the end of their day", posts)
+			}
+		})
+	}
 }
