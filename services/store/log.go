@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 )
 
@@ -23,7 +24,10 @@ var (
 
 	makeHead = newStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
 
-	insertLog = newStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)`)
+	// A version that is taken is no error of the statement: where statements of a batch go out together, the version can be
+	// one that another function of the batch has taken meanwhile, and an error would end the pass for all that follow.
+	insertLog = newStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (kind, ver) DO NOTHING`)
 
 	logHeads = newStatement("read the logs' heads", `SELECT kind, head FROM log_heads`)
 
@@ -50,7 +54,10 @@ func (tx *Tx) AppendLog(ctx context.Context, kind, key string, payload []byte) (
 		payload = []byte{}
 	}
 	tx.logged = true
-	_, err := tx.run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
+	added, err := tx.run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
+	if err == nil && added == 0 {
+		err = fmt.Errorf("append to the log %s: it has an entry %d", kind, version)
+	}
 	return version, err
 }
 

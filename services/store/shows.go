@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,8 +29,9 @@ var (
 		planned_at = $6, started_at = $7, ended_at = $8, cancelled_at = $9, ver = $10, live_ver = $11, live_stamp = $12, pull = $13, updated_at = $14
 		WHERE id = $1`)
 
+	// What is noted already is no error of the statement, for the same reason as in the log.
 	insertFormer = newStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
 	showForUpdate = newStatement("lock a show to change it", showColumns+`shows s WHERE s.id = $1 {for update}`)
 
@@ -82,8 +84,11 @@ func (tx *Tx) UpdateShow(ctx context.Context, show services.Show, former *ShowFo
 	if err != nil || former == nil {
 		return err
 	}
-	_, err = tx.run(ctx, insertFormer, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
+	added, err := tx.run(ctx, insertFormer, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
 		numberOf(former.Status), former.Score)
+	if err == nil && added == 0 {
+		err = fmt.Errorf("note where show %s stood: version %d is noted already", former.Show, former.Version)
+	}
 	return err
 }
 
