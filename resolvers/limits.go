@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"context"
+	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -57,22 +58,25 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	if operation.Operation.Operation != ast.Mutation {
 		return l.Limiter.Take(reads, subject, cost)
 	}
-	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"})
-	amount := 0
-	for _, field := range fields {
-		amount += events(field, operation)
-	}
-	if err := l.Limiter.Take(writes, subject, amount); err != nil || writes == ratelimit.HostWrites {
-		return err
-	}
-	for _, field := range fields {
-		if budget, bounded := fieldBudgets[field.Name]; bounded {
-			if err := l.Limiter.Take(budget, subject, 1); err != nil {
-				return err
-			}
+	return l.Limiter.TakeAll(subject, mutationSpendings(operation, writes)...)
+}
+
+// mutationSpendings is what a mutation takes from its subject's budgets, all of it together: a part of a document is not executed.
+func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Budget) []ratelimit.Spending {
+	spendings := []ratelimit.Spending{{Budget: writes}}
+	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
+		spendings[0].Amount += events(field, operation)
+		budget, bounded := fieldBudgets[field.Name]
+		if !bounded || writes == ratelimit.HostWrites {
+			continue
 		}
+		at := slices.IndexFunc(spendings, func(s ratelimit.Spending) bool { return s.Budget == budget })
+		if at < 0 {
+			at, spendings = len(spendings), append(spendings, ratelimit.Spending{Budget: budget})
+		}
+		spendings[at].Amount++
 	}
-	return nil
+	return spendings
 }
 
 // events is how many acts a mutation field stands for: those of its list for ingest, 1 for any other.

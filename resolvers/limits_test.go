@@ -9,6 +9,7 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/fanout/fanouttest"
 	"tidings/services/ratelimit"
 )
 
@@ -76,6 +77,29 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 		if got := granted(l, test.ctx, limited(t, test.text, test.variables), test.cost); got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
+	}
+}
+
+func TestRefusedMutationSpendsNothing(t *testing.T) {
+	const like, follow = `likePost(input: {postId: "post:01"}) { post { id } }`, `follow(input: {userId: "user:bob"}) { user { id } }`
+	l := Limits{ratelimit.New(ratelimit.Config{
+		Limits: ratelimit.Limits{ratelimit.Writes: 20, ratelimit.Follows: 6}, Clock: &fanouttest.Clock{},
+	})}
+	alice, one := viewing("alice"), limited(t, `mutation { `+follow+` }`, nil)
+	for range 4 {
+		if err := l.Operation(alice, "192.0.2.1", one, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	three := limited(t, `mutation { a: `+follow+` b: `+follow+` c: `+follow+` }`, nil)
+	if got := granted(l, alice, three, 1); got != 0 {
+		t.Fatalf("3 follows where 2 are left: %d are let through", got)
+	}
+	if got := granted(l, alice, one, 1); got != 2 {
+		t.Errorf("%d follows are left after a document of 3 was refused: want 2", got)
+	}
+	if got := granted(l, alice, limited(t, `mutation { `+like+` }`, nil), 1); got != 14 {
+		t.Errorf("%d likes are left after 6 follows and refused ones: want 14", got)
 	}
 }
 

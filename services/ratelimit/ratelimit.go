@@ -156,34 +156,71 @@ func (l *Limiter) shardOf(key bucketKey) *shard {
 // Refused counts what was refused since the start.
 func (l *Limiter) Refused() uint64 { return l.refused.Load() }
 
+// Spending is how much of one budget a request takes.
+type Spending struct {
+	Budget Budget
+	Amount int
+}
+
 // Take spends amount of a subject's budget. RATE_LIMITED, with the time to wait, says that it was not spent. An amount
 // beyond the whole budget empties it, so that one large request is possible a minute.
 func (l *Limiter) Take(budget Budget, subject string, amount int) error {
-	limit := l.cfg.Limits[budget]
-	if limit == 0 || amount <= 0 {
-		return nil
-	}
-	key := bucketKey{budget, subject}
-	part := l.shardOf(key)
+	return l.TakeAll(subject, Spending{budget, amount})
+}
+
+// TakeAll spends from several budgets of one subject, each named once, or from none: RATE_LIMITED says how long to wait
+// for the last of them to have enough. Were a part of it spent, a client that waits as it is told would spend what it
+// waits for with each try, and would never be let through. Each amount is as for Take.
+func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
+	part := l.shardOf(bucketKey{subject: subject})
 	now := l.cfg.Clock.Now()
 	part.mu.Lock()
 	defer part.mu.Unlock()
-	b := part.buckets[key]
-	if b == nil {
-		b = &bucket{limiter: rate.NewLimiter(rate.Limit(float64(limit)/60), limit)}
-		part.buckets[key] = b
+	taken := make([]taking, 0, 2) // WRITES and one more, as a rule
+	var short Budget
+	var wait time.Duration
+	for _, spending := range spendings {
+		limit := l.cfg.Limits[spending.Budget]
+		if limit == 0 || spending.Amount <= 0 {
+			continue
+		}
+		b, asked := part.bucket(bucketKey{spending.Budget, subject}, limit), min(spending.Amount, limit)
+		reservation := b.limiter.ReserveN(now, asked)
+		taken = append(taken, taking{b, reservation, asked})
+		if delay := reservation.DelayFrom(now); delay > wait {
+			short, wait = spending.Budget, delay
+		}
 	}
-	asked := min(amount, limit)
-	reservation := b.limiter.ReserveN(now, asked)
-	if wait := reservation.DelayFrom(now); wait > 0 {
-		reservation.CancelAt(now)
+	if wait > 0 {
+		for _, t := range taken {
+			t.reservation.CancelAt(now)
+		}
 		l.refused.Add(1)
 		wait = (wait + time.Millisecond - 1).Truncate(time.Millisecond) // rounded up: then there is enough
 		return &services.Error{Code: services.RateLimited, RetryAfter: wait, Message: fmt.Sprintf(
-			"%s: up to %d a minute are allowed, try again in %s", budget, limit, waitText(wait))}
+			"%s: up to %d a minute are allowed, try again in %s", short, l.cfg.Limits[short], waitText(wait))}
 	}
-	b.unsaid += asked
+	for _, t := range taken {
+		t.bucket.unsaid += t.asked
+	}
 	return nil
+}
+
+// taking is what a request takes from one bucket, if all its others have enough too.
+type taking struct {
+	bucket      *bucket
+	reservation *rate.Reservation
+	asked       int
+}
+
+// bucket finds a subject's bucket, or makes a full one. The shard is locked.
+func (s *shard) bucket(key bucketKey, limit int) *bucket {
+	b := s.buckets[key]
+	if b == nil {
+		b = &bucket{limiter: rate.NewLimiter(rate.Limit(float64(limit)/60), limit)}
+		s.buckets[key] = b
+	}
+	return b
 }
 
 // waitText is a wait in whole seconds, as a person reads it.

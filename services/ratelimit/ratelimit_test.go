@@ -96,6 +96,41 @@ func TestRefusalSaysWhenToTryAgain(t *testing.T) {
 	}
 }
 
+func TestTakeAllSpendsFromAllBudgetsOrNone(t *testing.T) {
+	clock := newHandClock()
+	l := New(Config{Limits: Limits{Writes: 600, Follows: 60, Conversations: 60}, Clock: clock})
+	takeAll(l, Follows, "alice", 57)
+	takeAll(l, Conversations, "alice", 58)
+	ask := []Spending{{Writes, 20}, {Follows, 10}, {Conversations, 5}, {Reads, 7}} // READS are without limit
+	var limited *services.Error
+	for range 3 { // a try takes nothing from the next one
+		err := l.TakeAll("alice", ask...)
+		var ok bool
+		if limited, ok = errors.AsType[*services.Error](err); !ok || limited.RetryAfter != 7*time.Second {
+			t.Fatalf("10 of 3 FOLLOWS and 5 of 2 CONVERSATIONS: %#v: want RATE_LIMITED, after 7 s", err)
+		}
+	}
+	if want := "FOLLOWS: up to 60 a minute are allowed, try again in 7 s"; limited.Message != want {
+		t.Errorf("the message is %q: want %q", limited.Message, want)
+	}
+	for budget, want := range map[Budget]int{Writes: 600, Follows: 3, Conversations: 2} {
+		fresh := New(Config{Limits: l.cfg.Limits, Clock: clock})
+		takeAll(fresh, Follows, "alice", 57)
+		takeAll(fresh, Conversations, "alice", 58)
+		_ = fresh.TakeAll("alice", ask...) // refused, as above
+		if got := takeAll(fresh, budget, "alice", 1000); got != want {
+			t.Errorf("%d of %s are left after the refusal: want %d", got, budget, want)
+		}
+	}
+	clock.advance(limited.RetryAfter)
+	if err := l.TakeAll("alice", ask...); err != nil {
+		t.Fatalf("refused after the time that was said: %v", err)
+	}
+	if got := takeAll(l, Writes, "alice", 1000); got != 580 {
+		t.Errorf("%d of WRITES are left: want 580", got)
+	}
+}
+
 func TestSubjectsAndBudgetsAreApart(t *testing.T) {
 	l := New(Config{Limits: Limits{Follows: 3, Writes: 3}, Clock: newHandClock()})
 	takeAll(l, Follows, "alice", 10)
