@@ -98,7 +98,7 @@ func waits(a services.Announcement, now time.Time) bool {
 
 // Enter gives a user who is new his position in the announcements and dots, in the transaction of what he does.
 func (f *Fanout) Enter(ctx context.Context, tx *store.Tx, user services.UserNumber) error {
-	_, err := tx.EnterNotices(ctx, user, f.activeSince())
+	_, err := tx.EnterNotices(ctx, user, tx.Moment(f.activeSince))
 	return err
 }
 

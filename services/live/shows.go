@@ -110,7 +110,7 @@ func (s *Service) change(name string, host services.UserNumber, id services.Post
 // now is the time of a transaction, and no earlier than what this node has made or seen: a clock that was set back makes
 // nothing be told of the future.
 func (s *Service) now(tx *store.Tx) time.Time {
-	if latest := s.ids.Now(); latest.After(tx.Now) {
+	if latest := tx.Moment(s.ids.Now); latest.After(tx.Now) {
 		return latest
 	}
 	return tx.Now

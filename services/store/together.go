@@ -50,6 +50,7 @@ type together struct {
 	fns     []func(*Tx) error
 	scripts []script
 	ids     [][]services.PostID // of each call of NewID, those of all functions
+	moments [][]time.Time       // of each function, those of its calls of Moment
 
 	base    int  // the functions before it stand: they are settled, and a savepoint follows them
 	cut     int  // the next pass puts a savepoint before this function
@@ -70,7 +71,7 @@ func (s *Store) tryTogether(ctx context.Context, fns []func(*Tx) error, last boo
 	}
 	defer func() { _ = conn.Close() }() // it goes back to the pool
 	err = conn.Raw(func(raw any) error {
-		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), scripts: make([]script, len(fns)+1)}
+		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
 		t.first = t.tx.Now
 		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.enqueueGrouped(ctx) })
 		var err error
@@ -178,6 +179,13 @@ func (t *together) playOne(i int, p *player) (now script) {
 	t.tx.newID = func(next func() services.PostID) services.PostID {
 		calls++
 		return t.id(i, calls-1, next)
+	}
+	reads := 0
+	t.tx.moment = func(read func() time.Time) time.Time {
+		if reads++; reads > len(t.moments[i]) {
+			t.moments[i] = append(t.moments[i], read())
+		}
+		return t.moments[i][reads-1]
 	}
 	now.failed = t.call(i)
 	now.steps, now.waits = p.steps, p.waits

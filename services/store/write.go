@@ -19,6 +19,7 @@ type Tx struct {
 	Now time.Time
 
 	newID   func(next func() services.PostID) services.PostID // nil: each is a new one
+	moment  func(read func() time.Time) time.Time             // nil: each is read anew
 	began   time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
 	grouped []NewJob                                          // to be added at its end
 	logged  bool                                              // something was appended to the log
@@ -46,12 +47,21 @@ func (s *Store) newTx(functions int, db queryer) *Tx {
 }
 
 // NewID makes an id for what this transaction writes down. Of a function that is run again it is the same, where its
-// transaction is: whatever goes into a statement comes from arguments, from reads, from Now or from here.
+// transaction is: whatever goes into a statement comes from arguments, from reads, from Now, from Moment or from here.
 func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
 	if tx.newID == nil {
 		return ids.Next()
 	}
 	return tx.newID(ids.Next)
+}
+
+// Moment is what a clock shows that is not the transaction's. Of a function that is run again it is the same, as its ids are:
+// a function that read the clock itself would do something else each time, and never be done.
+func (tx *Tx) Moment(read func() time.Time) time.Time {
+	if tx.moment == nil {
+		return read()
+	}
+	return tx.moment(read)
 }
 
 // Write runs fn in a transaction and returns after the commit is on disk. An error of fn undoes everything and is
@@ -65,7 +75,7 @@ func (s *Store) Write(ctx context.Context, fn func(tx *Tx) error) error {
 // WriteAll runs the functions one after the other in one transaction, each at a time of its own: one that fails is undone
 // alone, and errs has its error at its place. When the commit fails every place has that error. On PostgreSQL their
 // statements go out together, for which each function must do the same with the same answers: what it writes comes from
-// its arguments, from what it reads, from Now and NewID. See Write for the rest.
+// its arguments, from what it reads, from Now, Moment and NewID. See Write for the rest.
 func (s *Store) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	if len(fns) == 0 {
 		return nil

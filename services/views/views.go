@@ -56,7 +56,7 @@ func (s *Service) Add(view services.View, item string, at time.Time) (*jobs.Comm
 	}
 	reported := services.ViewItem{Item: item, At: at.UTC().Truncate(time.Millisecond)}
 	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *store.Tx) error {
-		if at.After(tx.Now.Add(clocksDiffer)) && at.After(s.fanout.Now().Add(clocksDiffer)) {
+		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.Moment(s.fanout.Now).Add(clocksDiffer)) {
 			return services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
 		_, err := tx.AddViewItem(ctx, view, reported)
@@ -114,7 +114,7 @@ func (s *Service) Touch(user services.UserNumber, view services.View, upTo *time
 	return &jobs.Command{
 		Name: "touchView", Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
-			_, err := tx.TouchView(ctx, user, view, until, s.fanout.Now())
+			_, err := tx.TouchView(ctx, user, view, until, tx.Moment(s.fanout.Now))
 			return nil, err
 		},
 	}, nil
