@@ -61,12 +61,9 @@ type Service struct {
 	clock         services.Clock
 	log           *slog.Logger
 
-	caps     Caps
-	expiry   services.Expiry
-	ages     services.SourceExpiry // of the other sources
+	settings
 	fallback chan struct{}
 	patience time.Duration
-	sources  []factSource
 	visits   *visits
 	behind   behind
 	known    *lastKnown
@@ -89,33 +86,44 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, announcements: cfg.Announcements, pulled: cfg.Pulled, conversations: cfg.Conversations, shows: cfg.Shows, clock: cfg.Clock, log: cfg.Log,
-		caps: cfg.Caps, expiry: cfg.Expiry, ages: cfg.Fanout.Expiry(), fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		settings: settings{caps: cfg.Caps, expiry: cfg.Expiry, ages: cfg.Fanout.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
 		beyond: newBeyond(),
 	}
-	s.sources = s.factSources()
+	s.sources = s.newSources()
 	return s
 }
 
 // Read answers the badges of one user.
 func (s *Service) Read(ctx context.Context, user services.UserNumber) (*services.Badges, error) {
-	badges, errs := s.ReadMany(ctx, []services.UserNumber{user})
-	return badges[0], errs[0]
+	// The three escape: as one they are one allocation.
+	var one struct {
+		users  [1]services.UserNumber
+		badges [1]*services.Badges
+		errs   [1]error
+	}
+	one.users[0] = user
+	s.readInto(ctx, one.users[:], one.badges[:], one.errs[:], false)
+	return one.badges[0], one.errs[0]
 }
 
 // ReadMany answers the badges of several users, in their order: one round trip for all whose documents are there.
 // errs[i] is set only where the caller's context ended.
 func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
-	return s.readAll(ctx, users, false)
+	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
+	s.readInto(ctx, users, badges, errs, false)
+	return badges, errs
 }
 
 // ReadWatched is ReadMany for users who are watched on this node: the memories notify when something moves that is
 // counted when somebody reads, until its Unfollow.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
-	return s.readAll(ctx, users, true)
+	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
+	s.readInto(ctx, users, badges, errs, true)
+	return badges, errs
 }
 
-func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watched bool) (badges []*services.Badges, errs []error) {
-	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
+// readInto fills badges and errs, which are as long as users.
+func (s *Service) readInto(ctx context.Context, users []services.UserNumber, badges []*services.Badges, errs []error, watched bool) {
 	at := s.moment(ctx)
 	stale := s.fanout.StaleAmong(ctx, users)
 	documents, err := s.documents(ctx, users)
@@ -145,7 +153,6 @@ func (s *Service) readAll(ctx context.Context, users []services.UserNumber, watc
 		})
 	}
 	_ = group.Wait() // errors stand in errs
-	return badges, errs
 }
 
 // readMissing answers for a user whose document is not there, or of before he went away: rebuilt, or counted in SQL when Redis does not answer.
@@ -187,7 +194,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 			return nil, services.Wrapf(services.Unavailable, err, "badges: no answer in time")
 		}
 		for _, source := range failed {
-			s.log.Warn("badges are not whole: neither Redis nor SQL answers", "source", source.name, "error", err)
+			s.log.Warn("badges are not whole: neither Redis nor SQL answers", "source", source.name(), "error", err)
 		}
 	}
 	switch {
@@ -196,7 +203,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*ser
 	case remembered:
 		return s.stale(user, earlier), nil
 	default:
-		return unknown(s.redis.MessageTypes()), nil
+		return unknown(s.sources, s.redis.MessageTypes()), nil
 	}
 }
 
@@ -221,7 +228,7 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 
 // guess renders what SQL says. Its version follows the last one that was shown here; where none was, its own half is of this
 // node's clock, as that of a document would be of Redis'.
-func (s *Service) guess(user services.UserNumber, document rdb.Document, at moment, failed []factSource, earlier known) *services.Badges {
+func (s *Service) guess(user services.UserNumber, document rdb.Document, at moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.now.UnixMicro())
 	if earlier.badges != nil {
 		document.N = services.OwnHalf(earlier.badges.Version)
@@ -230,7 +237,7 @@ func (s *Service) guess(user services.UserNumber, document rdb.Document, at mome
 	v := s.view(document, at)
 	badges := v.render()
 	badges.Version = services.StaleVersion(document.N, at.now)
-	for count := range everyPart(badges) {
+	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
 			count.Precision, count.AsOf = services.Stale, at.now
 		}
@@ -287,5 +294,5 @@ func (s *Service) render(user services.UserNumber, document rdb.Document, at mom
 }
 
 func (s *Service) view(document rdb.Document, at moment) *view {
-	return &view{document: document, caps: s.caps, expiry: s.expiry, ages: s.ages, moment: at}
+	return &view{settings: &s.settings, document: document, moment: at}
 }

@@ -19,17 +19,17 @@ func (s *Service) markBehind(user services.UserNumber, v *view, badges *services
 	if lag == nil {
 		return
 	}
-	stale := func(count *services.Count, source services.Source) {
-		if since, lags := lag[source]; lags && count.Precision != services.Unknown {
-			count.Precision, count.AsOf = services.Stale, since
+	for _, source := range s.sources {
+		since, lags := lag[source.key()]
+		if !lags {
+			continue
+		}
+		for count := range s.sources.restingOn(source, badges) {
+			if count.Precision != services.Unknown {
+				count.Precision, count.AsOf = services.Stale, since
+			}
 		}
 	}
-	for _, source := range services.Sources {
-		for count := range partsOf(badges, source) {
-			stale(count, source)
-		}
-	}
-	stale(&badges.Conversations.Mentions, services.SourceConversations)
 	v.sum(badges)
 	s.behind.mu.Lock()
 	defer s.behind.mu.Unlock()

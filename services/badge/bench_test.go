@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"tidings/services"
+	"tidings/services/fanout"
+	"tidings/services/jobs"
 	"tidings/services/mirror"
 )
 
@@ -22,7 +24,8 @@ func BenchmarkRender(b *testing.B) {
 		Announcements: []services.Announcement{{Position: 3}, {Position: 2}},
 		Dots:          []services.RaisedDot{{Name: "shop"}, {Name: "games"}},
 	}}
-	s := &Service{known: newLastKnown(1000)}
+	s := &Service{known: newLastKnown(1000), fanout: fanout.New(fanout.Config{Jobs: jobs.New(jobs.Config{})})}
+	s.sources = s.newSources()
 	b.ReportAllocs()
 	for b.Loop() {
 		s.render(1, document, at)

@@ -1,11 +1,9 @@
 package badge
 
 import (
-	"context"
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
-	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
 	"tidings/services/rdb"
@@ -52,35 +50,4 @@ func (b *beyond) keep(user services.UserNumber, document *rdb.Document, aged ser
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.users.Add(user, counted{document.N, document.PulledCount.Sequence, aged, document.Unread})
-}
-
-// withBeyond goes on counting in SQL where an inbox ends before the new posts do. It does so once for each version of a
-// document; where SQL does not answer in time the number stays AT_LEAST what the inbox has.
-func (s *Service) withBeyond(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64) {
-	limit, aged := s.caps.feedLimit(), s.ages.Mark(services.SourceHomeFeed, today)
-	var group errgroup.Group
-	group.SetLimit(cap(s.fallback))
-	for i := range documents {
-		document, user := &documents[i], users[i]
-		more := document.FeedMore || document.PulledCount.More
-		if !document.Ready || !more || document.FeedCount+document.PulledCount.New >= limit {
-			continue
-		}
-		if document.Unread, document.UnreadKnown = s.beyond.of(user, document, aged); document.UnreadKnown {
-			continue
-		}
-		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, s.patience)
-			defer cancel()
-			unread, err := s.store.CountNew(ctx, user, max(document.Seen, aged), limit+1)
-			if err != nil {
-				s.log.Debug("new posts beyond an inbox were not counted", "error", err)
-				return nil
-			}
-			document.Unread, document.UnreadKnown = unread, true
-			s.beyond.keep(user, document, aged)
-			return nil
-		})
-	}
-	_ = group.Wait() // what fails leaves the number as it is
 }

@@ -34,7 +34,7 @@ func newLastKnown(capacity int) *lastKnown {
 
 // keep remembers what was shown, unless newer badges are known already or these are not known themselves.
 func (l *lastKnown) keep(user services.UserNumber, shown known) {
-	for count := range everyPart(shown.badges) {
+	for count := range shown.view.sources.counts(shown.badges) {
 		if count.Precision == services.Unknown {
 			return
 		}
@@ -57,7 +57,7 @@ func (l *lastKnown) of(user services.UserNumber) (known, bool) {
 func (k known) stale() *services.Badges {
 	badges := *k.badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
-	for count := range everyPart(&badges) {
+	for count := range k.view.sources.counts(&badges) {
 		k.age(count)
 	}
 	k.view.sum(&badges)
@@ -74,11 +74,11 @@ func (k known) age(count *services.Count) {
 
 // fillIn puts what was shown earlier of a source into badges that were made without it, as STALE, or UNKNOWN where
 // nothing was: no source ever leaves a total without a word.
-func (k known) fillIn(v *view, badges *services.Badges, source factSource) {
-	counts := source.counts(badges)
+func (k known) fillIn(v *view, badges *services.Badges, source Source) {
+	counts := slices.Collect(v.sources.restingOn(source, badges))
 	var had []*services.Count
 	if k.badges != nil {
-		had = source.counts(k.badges)
+		had = slices.Collect(v.sources.restingOn(source, k.badges))
 	}
 	for i, count := range counts {
 		if len(had) != len(counts) {
@@ -88,7 +88,7 @@ func (k known) fillIn(v *view, badges *services.Badges, source factSource) {
 		*count = *had[i]
 		k.age(count)
 	}
-	if k.badges != nil && source.carry != nil {
+	if k.badges != nil {
 		source.carry(v, badges, k)
 	}
 }

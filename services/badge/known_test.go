@@ -15,15 +15,23 @@ import (
 	"tidings/services/rdb"
 )
 
+// failing is a source whose facts fail.
+type failing struct {
+	Source
+	with func(ctx context.Context) error
+}
+
+func (f failing) facts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
+	_ = f.Source.facts(ctx, user, today, document) // the caller drops what it wrote before it failed
+	return f.with(ctx)
+}
+
 // fails makes one source of a node's facts fail, and answers what lets it work again.
 func (n node) fails(name string, with func(ctx context.Context) error) (mend func()) {
-	place := slices.IndexFunc(n.sources, func(source factSource) bool { return source.name == name })
-	read := n.sources[place].read
-	n.sources[place].read = func(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
-		_ = read(ctx, user, today, document) // what it wrote before it failed is dropped
-		return with(ctx)
-	}
-	return func() { n.sources[place].read = read }
+	place := slices.IndexFunc(n.sources, func(source Source) bool { return source.name() == name })
+	source := n.sources[place]
+	n.sources[place] = failing{source, with}
+	return func() { n.sources[place] = source }
 }
 
 func broken(context.Context) error { return errors.New("broken") }
@@ -66,7 +74,7 @@ func TestWhenNothingAnswersTheLastIsShownAgain(t *testing.T) {
 		if got.Version != services.StaleVersion(services.OwnHalf(shown.Version), time.Time{}) || got.Total.Value != 2 || got.Total.Precision != services.Stale || !got.Total.AsOf.Equal(at) {
 			t.Errorf("after %+v of %s: %+v", shown, at, got)
 		}
-		for count := range everyPart(got) {
+		for count := range n.sources.counts(got) {
 			if count.Precision != services.Stale || !count.AsOf.Equal(at) {
 				t.Errorf("a part does not say since when: %+v", *count)
 			}
@@ -135,7 +143,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 			var mends []func()
 			for place := range m.sources {
 				if failing&(1<<place) != 0 {
-					mends = append(mends, m.fails(m.sources[place].name, broken))
+					mends = append(mends, m.fails(m.sources[place].name(), broken))
 				}
 			}
 			got := m.read(author)
@@ -199,7 +207,7 @@ func TestNobodyWaitsLongForWhatIsKnown(t *testing.T) {
 func TestWhatIsRemembered(t *testing.T) {
 	l := newLastKnown(2)
 	at := func(n uint64, precision services.Precision) known {
-		v := &view{document: rdb.Document{N: n}, moment: shownAt(noon)}
+		v := &view{settings: &settings{sources: shownSources}, document: rdb.Document{N: n}, moment: shownAt(noon)}
 		badges := v.render()
 		badges.HomeFeed.Precision = precision
 		v.sum(badges)
@@ -231,7 +239,7 @@ func TestWhatIsRemembered(t *testing.T) {
 func TestStaleIsACopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
-		v := &view{document: lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), moment: shownAt(noon)}
+		v := &view{settings: &settings{sources: shownSources}, document: lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), moment: shownAt(noon)}
 		v.document.FeedMore = rapid.Bool().Draw(t, "more")
 		if rapid.Bool().Draw(t, "out") {
 			v.document.Policy.OutOfTotal = map[services.Source]bool{services.SourceSiteMessages: true}

@@ -51,7 +51,7 @@ func (n node) holds(badges *services.Badges) {
 	if sum != badges.Total {
 		n.TB.Errorf("the total is %+v, its parts make %+v", badges.Total, sum)
 	}
-	for count := range everyPart(badges) {
+	for count := range n.sources.counts(badges) {
 		if count.Value < 0 {
 			n.TB.Errorf("a negative count: %+v", badges)
 		}
@@ -95,3 +95,6 @@ func (n node) seen(user services.UserNumber, upTo services.PostID) {
 
 // shownAt is a moment at which there are no announcements and no dots.
 func shownAt(now time.Time) moment { return moment{now: now, risen: now, notices: &mirror.Notices{}} }
+
+// shownSources are the sources of a service that has no engines: what they render needs none.
+var shownSources = (&Service{}).newSources()

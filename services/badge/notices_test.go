@@ -56,7 +56,7 @@ func TestNoticesAreRendered(t *testing.T) {
 		{services.NoticeState{Version: 1, Position: 30}, 1, 0, time.Time{}, [2]bool{true, true}, nil},
 	} {
 		document := rdb.Document{Ready: true, N: 5, Notice: c.state, Segments: services.SegmentState{Bits: c.bits}, DotsSeen: c.clearing}
-		badges := (&view{document: document, moment: moment{now: noon, risen: noon, notices: notices}}).render()
+		badges := (&view{settings: &settings{sources: shownSources}, document: document, moment: moment{now: noon, risen: noon, notices: notices}}).render()
 		if badges.Announcements.Value != c.count || badges.Total.Value != c.count || !badges.NextAt.Equal(c.next) {
 			t.Errorf("%+v: %+v, next at %s", c, badges.Announcements, badges.NextAt)
 		}
@@ -67,7 +67,7 @@ func TestNoticesAreRendered(t *testing.T) {
 			t.Errorf("the version is %s, want %s", badges.Version, want)
 		}
 	}
-	if badges := (&view{document: rdb.Document{Ready: true}, moment: moment{now: noon, risen: noon}}).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
+	if badges := (&view{settings: &settings{sources: shownSources}, document: rdb.Document{Ready: true}, moment: moment{now: noon, risen: noon}}).render(); badges.Announcements.Precision != services.Unknown || badges.Total.Precision != services.Unknown || badges.Dots == nil {
 		t.Errorf("before anything is known: %+v", badges)
 	}
 }

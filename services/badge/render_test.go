@@ -25,7 +25,7 @@ func liked(written time.Time, older int, counts ...int) rdb.Document {
 }
 
 func render(document rdb.Document, now time.Time) *services.Badges {
-	v := &view{document: document, moment: shownAt(now)}
+	v := &view{settings: &settings{sources: shownSources}, document: document, moment: shownAt(now)}
 	return v.render()
 }
 
@@ -102,7 +102,7 @@ func TestAFeedOfMoreThanItKeepsIsAtLeast(t *testing.T) {
 
 // What nobody knows is older than everything that anybody can hold.
 func TestUnknownIsNoNews(t *testing.T) {
-	badges := unknown([]string{services.DefaultMessageType})
+	badges := unknown(shownSources, []string{services.DefaultMessageType})
 	if badges.Version >= render(rdb.Document{Ready: true, N: 1}, time.Unix(0, 0).UTC()).Version {
 		t.Errorf("the version %s would replace what a client holds", badges.Version)
 	}

@@ -1,131 +1,135 @@
 package badge
 
 import (
+	"context"
+	"fmt"
+	"iter"
 	"time"
 
 	"tidings/services"
 	"tidings/services/rdb"
 )
 
-// view is one rendering: the document, what all users share, and the moment. Each source writes its part of the badges
-// from it, and says when time alone changes that part next.
-type view struct {
-	document rdb.Document
-	caps     Caps
-	expiry   services.Expiry
-	ages     services.SourceExpiry
-	moment
-	// shared is the sum of what only rises of all that these badges share with others: the sequence of each stream, and the
-	// number of the boundaries that time has passed. It rises whenever any of them does, in whatever order this node learns of
-	// them, and on the node that knows all it is the greatest: the greatest of them would stay the same when a stream moves
-	// that is behind another one.
-	shared uint64
-	// streams is the part of shared that time does not change.
-	streams uint64
-	next    time.Time
+// Source is one part of the badges: everything that the badges know of it. Each has a file of its own, source_*.go, and stands
+// in the list of sources once.
+type Source interface {
+	// name is for logs. No two sources have the same.
+	name() string
+	// key is the source's place in display policies, caps and the total; "" for one that concerns all the others and has no
+	// number of its own.
+	key() services.Source
+
+	// facts fills the source's part of the document from SQL, for when Redis does not answer. When it fails, the caller drops
+	// what it wrote.
+	facts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error
+	// carry takes over from earlier badges, when the facts are unknown, what is no count.
+	carry(v *view, badges *services.Badges, earlier known)
+
+	// follow asks this node's memory to report changes of what counts for a user who is watched here.
+	follow(user services.UserNumber, document *rdb.Document)
+	// remember adds to documents what this node's memory knows.
+	remember(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64)
+
+	// render writes the source's part of the badges from the document, without the sum, and notes when time alone changes it.
+	render(v *view, badges *services.Badges)
+	// part is the i-th of the counts that make the source's share of the total, nil beyond the last. Their order is fixed.
+	part(badges *services.Badges, i int) *services.Count
+	// sum is the count that is the sum of the parts, nil where the source has one part alone.
+	sum(badges *services.Badges) *services.Count
+	// within is a count of items that are in the parts already and so in no total, nil where there is none.
+	within(badges *services.Badges) *services.Count
+
+	// explain lists the items behind each count, from the facts.
+	explain(ctx context.Context, of explained) ([]services.Explanation, error)
+	// digest adds to a digest what the source brought since a moment.
+	digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error
 }
 
-// changesAt notes that time alone changes the badges at a moment.
-func (v *view) changesAt(at time.Time) {
-	if !at.IsZero() && at.After(v.now) && (v.next.IsZero() || at.Before(v.next)) {
-		v.next = at
-	}
+// newSources is the list of the sources, in the order in which the badges show them. The display policy comes last: it is about
+// all others.
+func (s *Service) newSources() sourceList {
+	return register(homeFeed{s: s}, notifications{s: s}, siteMessages{s: s}, announcements{s: s}, conversations{s: s}, liveBoard{s: s}, displayPolicy{s: s})
 }
 
-// learned adds the sequence of a shared stream. SQL tells it to every node, so that it never falls for a user, whatever node
-// answers or starts again.
-func (v *view) learned(sequence uint64) {
-	v.shared += sequence
-	v.streams += sequence
-}
+// sourceList is the registered sources.
+type sourceList []Source
 
-// passed adds how many boundaries time has passed since 1970 that change these badges.
-func (v *view) passed(boundaries int64) { v.shared += uint64(max(0, boundaries)) }
-
-// today is the day of the moment, since 1970.
-func (m moment) today() int64 { return services.DayOf(m.risen) }
-
-// expires notes that items of a source which are in its number leave it as days pass. Each day is a boundary of all badges: see
-// notifications.
-func (v *view) expires(source services.Source, value int) {
-	if value > 0 && v.ages.Expires(source) {
-		v.changesAt(services.DayStart(v.today() + 1))
-	}
-}
-
-func exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
-
-// homeFeed is what was published since the feed was looked at: what was pushed, and what this node has in memory; or what SQL
-// has, where the inbox ends before the new posts do.
-func (v *view) homeFeed(badges *services.Badges) {
-	pulled := v.document.PulledCount
-	v.learned(pulled.Sequence)
-	value, more := v.document.FeedCount+pulled.New, v.document.FeedMore || pulled.More || pulled.Behind
-	if v.document.UnreadKnown {
-		value, more = v.document.Unread, false
-	}
-	precision := services.Exact
-	if more || value > services.Retention {
-		limit := v.caps.feedLimit()
-		if more || value > limit {
-			precision = services.AtLeast
+// register makes a list of sources. It panics when a name or a key is taken, and when a key of services.Sources has no source:
+// those are errors of the program.
+func register(sources ...Source) sourceList {
+	names, keys := map[string]bool{}, map[services.Source]bool{}
+	for _, source := range sources {
+		if names[source.name()] || source.key() != "" && keys[source.key()] {
+			panic(fmt.Sprintf("badge: the source %q is registered twice", source.name()))
 		}
-		value = min(value, limit)
+		names[source.name()], keys[source.key()] = true, true
 	}
-	v.expires(services.SourceHomeFeed, value)
-	badges.HomeFeed = services.NewCount(value, precision, time.Time{})
-}
-
-// notifications are the unseen groups of the last days, by category. They leave day by day.
-func (v *view) notifications(badges *services.Badges) {
-	today := v.risen.Truncate(day)
-	v.passed(today.Unix() / int64(day/time.Second))
-	for _, category := range services.Categories {
-		*badges.Notifications.Of(category) = exact(0)
-	}
-	for _, counts := range v.document.Notifications {
-		value, older := v.expiry.Unexpired(counts, today.Unix()/int64(day/time.Second))
-		if value > 0 {
-			v.changesAt(today.Add(day))
+	for _, key := range services.Sources {
+		if !keys[key] {
+			panic(fmt.Sprintf("badge: no source is registered for %s", key))
 		}
-		*badges.Notifications.Older.Of(counts.Category) = older
-		*badges.Notifications.Of(counts.Category) = exact(value)
-		badges.Notifications.Newest = max(badges.Notifications.Newest, counts.Newest)
 	}
+	return sources
 }
 
-// siteMessages are the unread ones, by type.
-func (v *view) siteMessages(badges *services.Badges) {
-	oldest, expires := v.ages.OldestDay(services.SourceSiteMessages, v.today()), v.ages.Expires(services.SourceSiteMessages)
-	for _, state := range v.document.Messages {
-		if expires {
-			state.Unread = state.Days.From(oldest)
-			v.expires(services.SourceSiteMessages, state.Unread)
+// counts are the counts of all sources that are read, and not sums.
+func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
+	return func(yield func(*services.Count) bool) {
+		for _, source := range l {
+			if count := source.within(badges); count != nil && !yield(count) {
+				return
+			}
+			for i := 0; ; i++ {
+				count := source.part(badges, i)
+				if count == nil {
+					break
+				}
+				if !yield(count) {
+					return
+				}
+			}
 		}
-		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: exact(state.Unread)})
 	}
 }
 
-// announcements are those that run now, are meant for this user and stand after his position. They leave when they end.
-func (v *view) announcements(badges *services.Badges) {
-	if v.notices == nil {
-		badges.Announcements = services.NewCount(0, services.Unknown, time.Time{})
-		return
+// restingOn are the counts that cannot be known without a source: its own, and without one that concerns all the others every
+// count.
+func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*services.Count] {
+	if source.key() == "" {
+		return l.counts(badges)
 	}
-	count, ends := v.notices.CountUnread(v.ages.AgedNotices(v.document.Notice, v.today()), v.segments())
-	v.expires(services.SourceAnnouncements, count)
-	v.learned(v.notices.Sequence() - v.notices.Ended)
-	v.passed(int64(v.notices.Ended))
-	v.changesAt(ends)
-	badges.Announcements = exact(count)
+	return sourceList{source}.counts(badges)
 }
 
-// dots are all there are, lit or not.
-func (v *view) dots(badges *services.Badges) {
-	badges.Dots = []services.Dot{}
-	if v.notices != nil {
-		badges.Dots = v.notices.Lights(v.document.Notice, v.segments(), v.document.DotsSeen)
+// single is the one part of a source with one count.
+func single(count *services.Count, i int) *services.Count {
+	if i > 0 {
+		return nil
 	}
+	return count
 }
 
-func (v *view) segments() services.SegmentBits { return services.SegmentBits(v.document.Segments.Bits) }
+// plain is what a source does that needs nothing more: it takes nothing over but its counts, has nothing in memory, and neither
+// a sum nor a count within its parts.
+type plain struct{}
+
+func (plain) carry(*view, *services.Badges, known)                                   {}
+func (plain) follow(services.UserNumber, *rdb.Document)                              {}
+func (plain) remember(context.Context, []services.UserNumber, []rdb.Document, int64) {}
+func (plain) sum(*services.Badges) *services.Count                                   { return nil }
+func (plain) within(*services.Badges) *services.Count                                { return nil }
+
+// withMemory adds to documents what this node knows of what is counted when somebody reads. Of users who are watched it
+// hears when that changes.
+func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool, today int64) {
+	for i := range documents {
+		if watched && documents[i].Ready {
+			for _, source := range s.sources {
+				source.follow(users[i], &documents[i])
+			}
+		}
+	}
+	for _, source := range s.sources {
+		source.remember(ctx, users, documents, today)
+	}
+}

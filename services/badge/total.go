@@ -1,7 +1,6 @@
 package badge
 
 import (
-	"iter"
 	"strings"
 	"time"
 
@@ -21,92 +20,44 @@ func (c Caps) of(source services.Source) int {
 	return services.DisplayCap
 }
 
-// partsOf are the counts of one source from which its total is made.
-func partsOf(badges *services.Badges, source services.Source) iter.Seq[*services.Count] {
-	return func(yield func(*services.Count) bool) {
-		switch source {
-		case services.SourceHomeFeed:
-			yield(&badges.HomeFeed)
-		case services.SourceNotifications:
-			for _, category := range services.Categories {
-				if !yield(badges.Notifications.Of(category)) {
-					return
-				}
-			}
-		case services.SourceSiteMessages:
-			for i := range badges.SiteMessages.Types {
-				if !yield(&badges.SiteMessages.Types[i].Count) {
-					return
-				}
-			}
-		case services.SourceAnnouncements:
-			yield(&badges.Announcements)
-		case services.SourceConversations:
-			yield(&badges.Conversations.Total)
-		case services.SourceLiveBoard:
-			yield(&badges.LiveBoard)
-		}
-	}
-}
-
-// sumOf is the count of a source that is the sum of its parts, nil where the source has one count alone.
-func sumOf(badges *services.Badges, source services.Source) *services.Count {
-	switch source {
-	case services.SourceNotifications:
-		return &badges.Notifications.Total
-	case services.SourceSiteMessages:
-		return &badges.SiteMessages.Total
-	}
-	return nil
-}
-
-// everyPart are the counts that are read, and not sums: those of every source, and the mentions.
-func everyPart(badges *services.Badges) iter.Seq[*services.Count] {
-	return func(yield func(*services.Count) bool) {
-		if !yield(&badges.Conversations.Mentions) {
-			return
-		}
-		for _, source := range services.Sources {
-			for count := range partsOf(badges, source) {
-				if !yield(count) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// sum writes the totals, which are never stored, and how each number is shown. The mentions are in the conversations'
-// total already.
+// sum writes the totals, which are never stored, and how each number is shown.
 func (v *view) sum(badges *services.Badges) {
-	policy := v.document.Policy
 	badges.Total = services.Sum()
-	for _, source := range services.Sources {
-		show := func(count *services.Count) {
-			count.InTotal = !policy.OutOfTotal[source]
-			count.Display = v.display(badges, source, count.Value)
-		}
-		total := sumOf(badges, source)
+	for _, source := range v.sources {
+		key := source.key()
+		total := source.sum(badges)
 		if total != nil {
 			*total = services.Sum()
 		}
-		for count := range partsOf(badges, source) {
+		for i := 0; ; i++ {
+			count := source.part(badges, i)
+			if count == nil {
+				break
+			}
 			if total != nil {
 				total.Add(*count)
 			}
-			show(count)
+			v.show(badges, key, count)
 			if total == nil {
 				badges.Total.Add(*count)
 			}
 		}
 		if total != nil {
-			show(total)
+			v.show(badges, key, total)
 			badges.Total.Add(*total)
+		}
+		if count := source.within(badges); count != nil {
+			v.show(badges, key, count)
+			count.InTotal = false
 		}
 	}
 	badges.Total.Display = v.display(badges, CapTotal, badges.Total.Value)
-	mentions := &badges.Conversations.Mentions
-	mentions.InTotal, mentions.Display = false, v.display(badges, services.SourceConversations, mentions.Value)
+}
+
+// show writes how a count of a source is shown, and whether it enters the total.
+func (v *view) show(badges *services.Badges, source services.Source, count *services.Count) {
+	count.InTotal = !v.document.Policy.OutOfTotal[source]
+	count.Display = v.display(badges, source, count.Value)
 }
 
 // display prints a number as the user wants it.
@@ -120,29 +71,15 @@ func (v *view) display(badges *services.Badges, source services.Source, value in
 	return services.Display(value, v.caps.of(source))
 }
 
-// quiet says whether it is the user's quiet hours.
-func (v *view) quiet(badges *services.Badges) {
-	policy := v.document.Policy
-	if policy.QuietFrom == policy.QuietTo {
-		return
-	}
-	quiet, changesAt := policy.Quiet(v.risen)
-	badges.Quiet = quiet
-	v.changesAt(changesAt)
-	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each passes once a day
-		v.passed(v.risen.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
-	}
-}
-
 // unknown is the document when nothing answers: its version is older than any that a client can hold.
-func unknown(types []string) *services.Badges {
-	v := &view{}
+func unknown(sources sourceList, types []string) *services.Badges {
+	v := &view{settings: &settings{sources: sources}}
 	for _, kind := range types {
 		v.document.Messages = append(v.document.Messages, services.MessageTypeState{Type: kind})
 	}
 	badges := v.render()
 	badges.Version, badges.NextAt = services.Version(0, 0), time.Time{}
-	for count := range everyPart(badges) {
+	for count := range sources.counts(badges) {
 		*count = services.NewCount(0, services.Unknown, time.Time{})
 	}
 	v.sum(badges)

@@ -54,7 +54,7 @@ func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
 		}
 	}
-	v := &view{document: lit(200, 3, 4, 5), moment: shownAt(noon), caps: Caps{services.SourceHomeFeed: 150, CapTotal: 9, services.SourceNotifications: 3}}
+	v := &view{settings: &settings{sources: shownSources, caps: Caps{services.SourceHomeFeed: 150, CapTotal: 9, services.SourceNotifications: 3}}, document: lit(200, 3, 4, 5), moment: shownAt(noon)}
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)
@@ -121,7 +121,7 @@ func TestEveryPolicyHolds(t *testing.T) {
 		now := noon.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "minutes")) * time.Minute)
 		badges := render(document, now)
 		sum := 0
-		for count := range everyPart(badges) {
+		for count := range shownSources.counts(badges) {
 			if count.InTotal {
 				sum += count.Value
 			}

@@ -1,0 +1,158 @@
+package badge
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/rdb"
+	"tidings/services/store"
+)
+
+// homeFeed is the posts of followed authors that were published since the feed was looked at.
+type homeFeed struct {
+	plain
+	s *Service
+}
+
+func (homeFeed) name() string         { return "home feed" }
+func (homeFeed) key() services.Source { return services.SourceHomeFeed }
+
+func (homeFeed) part(badges *services.Badges, i int) *services.Count {
+	return single(&badges.HomeFeed, i)
+}
+
+func (h homeFeed) follow(user services.UserNumber, document *rdb.Document) {
+	h.s.pulled.Follow(user, document.Pulled)
+}
+
+// remember adds the posts of authors whose posts are pulled, and counts in SQL what lies beyond an inbox.
+func (h homeFeed) remember(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64) {
+	h.addPulled(ctx, documents, today)
+	h.countBeyond(ctx, users, documents, today)
+}
+
+func (h homeFeed) facts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
+	seen, err := h.s.store.Position(ctx, user, store.HomePage, "")
+	if err != nil {
+		return err
+	}
+	limit := h.s.caps.feedLimit()
+	count, err := h.s.store.CountNew(ctx, user, max(seen, h.s.ages.Mark(services.SourceHomeFeed, today)), limit+1)
+	if err != nil {
+		return err
+	}
+	document.FeedCount, document.FeedMore = min(count, limit), count > limit
+	return nil
+}
+
+// render adds what was pushed and what this node has in memory; where the inbox ends before the new posts do, it takes what SQL
+// has.
+func (homeFeed) render(v *view, badges *services.Badges) {
+	pulled := v.document.PulledCount
+	v.learned(pulled.Sequence)
+	value, more := v.document.FeedCount+pulled.New, v.document.FeedMore || pulled.More || pulled.Behind
+	if v.document.UnreadKnown {
+		value, more = v.document.Unread, false
+	}
+	precision := services.Exact
+	if more || value > services.Retention {
+		limit := v.caps.feedLimit()
+		if more || value > limit {
+			precision = services.AtLeast
+		}
+		value = min(value, limit)
+	}
+	v.expires(services.SourceHomeFeed, value)
+	badges.HomeFeed = services.NewCount(value, precision, time.Time{})
+}
+
+func (h homeFeed) explain(ctx context.Context, of explained) ([]services.Explanation, error) {
+	entries, err := h.s.store.UnreadFeed(ctx, of.user, max(of.seen[store.HomePage], h.s.ages.Mark(services.SourceHomeFeed, of.today)), min(h.s.caps.feedLimit(), mostExplained))
+	if err != nil {
+		return nil, err
+	}
+	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: of.badges.HomeFeed}
+	for _, entry := range entries {
+		id := services.GlobalID(services.PostType, entry.Post.String())
+		explanation.Items = append(explanation.Items, services.Item{
+			ID: id, At: entry.Post.Time(), Count: 1, ClearedBy: clearedBy("markHomeFeedSeen", "upTo", id),
+		})
+	}
+	return []services.Explanation{explanation}, nil
+}
+
+func (h homeFeed) digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+	before := max(services.PostIDAt(since), 1) - 1
+	entries, err := h.s.store.UnreadFeed(ctx, user, before, services.Retention)
+	if err != nil {
+		return err
+	}
+	posts := map[services.UserNumber]int{}
+	for _, entry := range entries {
+		posts[entry.Author]++
+	}
+	brings(digest, services.SourceHomeFeed, "", len(entries), services.Retention)
+	for author := range posts {
+		digest.Authors = append(digest.Authors, author)
+	}
+	slices.SortFunc(digest.Authors, func(a, b services.UserNumber) int { return cmp.Or(cmp.Compare(posts[b], posts[a]), cmp.Compare(a, b)) })
+	digest.Authors = digest.Authors[:min(digestAuthors, len(digest.Authors))]
+	return nil
+}
+
+// addPulled adds the posts of authors whom nobody writes into inboxes: from memory, and one SELECT for authors of whom
+// this node does not know yet.
+func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today int64) {
+	var lists [][]services.FollowedAuthor
+	for i := range documents {
+		if len(documents[i].Pulled) > 0 {
+			lists = append(lists, documents[i].Pulled)
+		}
+	}
+	if len(lists) == 0 {
+		return
+	}
+	h.s.pulled.Learn(ctx, lists...)
+	aged := h.s.ages.Mark(services.SourceHomeFeed, today)
+	for i := range documents {
+		if document := &documents[i]; len(document.Pulled) > 0 {
+			document.PulledCount = h.s.pulled.Count(document.Pulled, max(document.Seen, aged))
+		}
+	}
+}
+
+// countBeyond goes on counting in SQL where an inbox ends before the new posts do. It does so once for each version of a
+// document; where SQL does not answer in time the number stays AT_LEAST what the inbox has.
+func (h homeFeed) countBeyond(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64) {
+	limit, aged := h.s.caps.feedLimit(), h.s.ages.Mark(services.SourceHomeFeed, today)
+	var group errgroup.Group
+	group.SetLimit(cap(h.s.fallback))
+	for i := range documents {
+		document, user := &documents[i], users[i]
+		more := document.FeedMore || document.PulledCount.More
+		if !document.Ready || !more || document.FeedCount+document.PulledCount.New >= limit {
+			continue
+		}
+		if document.Unread, document.UnreadKnown = h.s.beyond.of(user, document, aged); document.UnreadKnown {
+			continue
+		}
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, h.s.patience)
+			defer cancel()
+			unread, err := h.s.store.CountNew(ctx, user, max(document.Seen, aged), limit+1)
+			if err != nil {
+				h.s.log.Debug("new posts beyond an inbox were not counted", "error", err)
+				return nil
+			}
+			document.Unread, document.UnreadKnown = unread, true
+			h.s.beyond.keep(user, document, aged)
+			return nil
+		})
+	}
+	_ = group.Wait() // what fails leaves the number as it is
+}

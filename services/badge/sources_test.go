@@ -1,0 +1,91 @@
+package badge
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/rdb"
+)
+
+// renamed is a source under another name.
+type renamed struct {
+	Source
+	called string
+}
+
+func (r renamed) name() string { return r.called }
+
+func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
+	all := func() sourceList { return (&Service{}).newSources() }
+	for _, c := range []struct {
+		sources sourceList
+		want    string // in the panic; "" for none
+	}{
+		{all(), ""},
+		{append(all(), all()[1]), `"notifications" is registered twice`},
+		{append(all(), renamed{all()[1], "more notifications"}), `"more notifications" is registered twice`},
+		{append(all(), renamed{all()[6], "display policy"}), `"display policy" is registered twice`},
+		{all()[1:], "no source is registered for HOME_FEED"},
+	} {
+		func() {
+			defer func() {
+				got, _ := recover().(string)
+				if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+					t.Errorf("%d sources: panic %q, want %q", len(c.sources), got, c.want)
+				}
+			}()
+			register(c.sources...)
+		}()
+	}
+}
+
+// toy is a source with a number of its own in a document, that of the live board, which it takes the place of.
+type toy struct {
+	liveBoard
+	count int
+}
+
+func (t toy) render(_ *view, badges *services.Badges) { badges.LiveBoard = exact(t.count) }
+
+func (t toy) facts(context.Context, services.UserNumber, int64, *rdb.Document) error { return nil }
+
+func (t toy) explain(context.Context, explained) ([]services.Explanation, error) {
+	return []services.Explanation{{Source: t.key(), Count: exact(t.count)}}, nil
+}
+
+func (t toy) digest(_ context.Context, _ services.UserNumber, _ time.Time, digest *services.Digest) error {
+	brings(digest, t.key(), "", t.count, mostExplained)
+	return nil
+}
+
+// One implementation in the list reaches badges and their total, from Redis and from SQL, the explanation and the digest.
+func TestEveryReadingGoesThroughTheListOfSources(t *testing.T) {
+	n := served(t)
+	user := n.Users(1)[0]
+	for i, source := range n.sources {
+		if live, ok := source.(liveBoard); ok {
+			n.sources[i] = toy{live, 5}
+		}
+	}
+	if badges := n.read(user); badges.LiveBoard.Value != 5 || badges.Total.Value != 5 || badges.Total.Precision != services.Exact {
+		t.Errorf("badges: %+v", badges)
+	}
+	if badges, err := n.ReadFacts(t.Context(), user); err != nil || badges.LiveBoard.Value != 5 || badges.Total.Precision != services.Stale {
+		t.Errorf("badges from SQL: %+v, %v", badges, err)
+	}
+	if explanations, err := n.Explain(t.Context(), user); err != nil || len(explanations) != 1 || explanations[0].Count.Value != 5 {
+		t.Errorf("explanations: %+v, %v", explanations, err)
+	}
+	digest, err := n.Digest(t.Context(), user, n.Clock.Now().Add(-time.Hour))
+	n.Must(err)
+	found := false
+	for _, part := range digest.Parts {
+		found = found || part.Source == services.SourceLiveBoard && part.Count.Value == 5
+	}
+	if !found {
+		t.Errorf("digest: %+v", digest)
+	}
+}
