@@ -90,7 +90,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		name = at.name()
 	}
 	failure := openError(err, name)
-	if options.Late && c.redis != nil && c.local == nil && services.IsUnavailable(failure) && ctx.Err() == nil {
+	if options.Late && c.redis != nil && services.IsUnavailable(failure) && ctx.Err() == nil {
 		c.log.Warn("this node goes on without Redis until it answers", "error", failure, "cause", err)
 		c.late.Store(true)
 		return c, nil

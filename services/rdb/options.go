@@ -29,7 +29,8 @@ type Options struct {
 	Node string
 	// DataDir is the folder in which a private server has its socket; "" is the system's temporary folder.
 	DataDir string
-	// Late opens a Redis of others' that does not answer yet: all calls are UNAVAILABLE until it does, and Watch prepares it then.
+	// Late opens a Redis that does not answer yet, also one that stalls after this Client has started it: all calls are
+	// UNAVAILABLE until it answers, and Watch prepares it then.
 	Late bool
 	// Clock is the node's clock; nil is the machine's.
 	Clock services.Clock
