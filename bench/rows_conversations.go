@@ -21,14 +21,14 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
 	sizes := b.worlds.memberships
 	b.say("conversations: seeding %v of them for %d readers each", sizes, b.readers)
-	talker := services.UserNumber(len(sizes)*b.readers + 1)
+	talker := services.UserID(len(sizes)*b.readers + 1)
 	if err := seedUsers(ctx, p.file(), int(talker)); err != nil {
 		return err
 	}
-	readers := make([][]services.UserNumber, len(sizes))
+	readers := make([][]services.UserID, len(sizes))
 	for i, conversations := range sizes {
 		for r := range b.readers {
-			readers[i] = append(readers[i], services.UserNumber(i*b.readers+r+1))
+			readers[i] = append(readers[i], services.UserID(i*b.readers+r+1))
 		}
 		if err := seedConversations(ctx, p.file(), readers[i], talker, conversations); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 	return nil
 }
 
-func memberTokens(users []services.UserNumber) (tokens []string) {
+func memberTokens(users []services.UserID) (tokens []string) {
 	for _, user := range users {
 		tokens = append(tokens, memberToken(int(user)-1))
 	}
@@ -75,7 +75,7 @@ func memberTokens(users []services.UserNumber) (tokens []string) {
 
 // checkConversations reads each reader's badges twice, first from SQL and then from Redis, and holds them and his
 // document against what was seeded.
-func checkConversations(ctx context.Context, a *api, client *redis.Client, readers []services.UserNumber, conversations int) error {
+func checkConversations(ctx context.Context, a *api, client *redis.Client, readers []services.UserID, conversations int) error {
 	const placeBytes = 8 // of a conversation that is counted when somebody reads, in the document
 	for _, user := range readers {
 		for range 2 {

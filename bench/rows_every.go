@@ -121,7 +121,7 @@ func converse(ctx context.Context, p place, readers []string) error {
 		return err
 	}
 	last := len(numbers) - 1
-	if err := seedConversations(ctx, p.file(), numbers[:last], services.UserNumber(numbers[last]), everyConversations); err != nil {
+	if err := seedConversations(ctx, p.file(), numbers[:last], services.UserID(numbers[last]), everyConversations); err != nil {
 		return err
 	}
 	return p.forget(ctx)

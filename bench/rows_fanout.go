@@ -200,11 +200,11 @@ func (b *bench) reportMemory(ctx context.Context, p place, server *program, clie
 
 // weighIdle is the median size of all keys of some new users in a number of conversations.
 func (b *bench) weighIdle(ctx context.Context, p place, client *redis.Client, first, conversations int) (float64, error) {
-	var readers []services.UserNumber
+	var readers []services.UserID
 	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {
 		for i := range idleReaders {
 			number := first + i
-			readers = append(readers, services.UserNumber(number))
+			readers = append(readers, services.UserID(number))
 			if _, err := tx.ExecContext(ctx, `INSERT INTO users (number, key, seen_at) VALUES (?1, ?2, 0)`, number, member(number)); err != nil {
 				return err
 			}

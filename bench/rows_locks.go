@@ -30,7 +30,7 @@ const (
 )
 
 // hotMember is whose counter moves.
-const hotMember = services.UserNumber(1)
+const hotMember = services.UserID(1)
 
 // way is one way to add an unread message. It answers how often it had to try again.
 type way struct {
@@ -129,7 +129,7 @@ var errGivenUp = errors.New("tried too often")
 // scriptWay brings the member's state as it is: the newer wins, and the sum moves with it.
 func scriptWay(ctx context.Context, client *rdb.Client, plain *redis.Client) (*way, error) {
 	state := services.Membership{Conversation: 1, User: hotMember, Version: 1}
-	if _, err := client.BeginRebuild(ctx, []services.UserNumber{hotMember}, false); err != nil {
+	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMember}, false); err != nil {
 		return nil, err
 	}
 	return &way{

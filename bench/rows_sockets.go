@@ -9,7 +9,7 @@ import (
 
 const (
 	settle       = 2 * time.Second // after the sockets are open, before their memory is read
-	spreadLength = time.Second
+	fanOutLength = time.Second
 )
 
 // socketResults are the samples of the sockets row.
@@ -90,7 +90,7 @@ func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, e
 		}
 		result.bytesPerEntry = memory
 		r.ours = append(r.ours, result)
-		if result, err = f.spread(ctx, h, spreadLength); err != nil {
+		if result, err = f.spread(ctx, h, fanOutLength); err != nil {
 			return err
 		}
 		r.spread = append(r.spread, result)

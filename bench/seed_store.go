@@ -40,7 +40,7 @@ const unreadEach = 3
 
 // seedConversations puts readers into conversations with somebody who has said something in each. Every second one is
 // counted when somebody reads.
-func seedConversations(ctx context.Context, file string, readers []services.UserNumber, talker services.UserNumber, conversations int) error {
+func seedConversations(ctx context.Context, file string, readers []services.UserID, talker services.UserID, conversations int) error {
 	return inStore(ctx, file, func(tx *sql.Tx) error {
 		now := time.Now().UnixMicro()
 		var last int
@@ -58,7 +58,7 @@ func seedConversations(ctx context.Context, file string, readers []services.User
 			writes = append(writes, write{`INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at) ` + added +
 				` SELECT i, ?4, ?3, 'Number ' || ?4, ?5, 0 FROM n`, []any{last, conversations, talker, number + 1, now + int64(number)}})
 		}
-		for i, user := range append([]services.UserNumber{talker}, readers...) {
+		for i, user := range append([]services.UserID{talker}, readers...) {
 			base := 0
 			if i == 0 {
 				base = unreadEach // one's own are read
@@ -110,12 +110,12 @@ func inStore(ctx context.Context, file string, write func(*sql.Tx) error) error 
 }
 
 // numbersOf finds the numbers of users in a database in which no server is.
-func numbersOf(ctx context.Context, file string, keys []string) (numbers []services.UserNumber, err error) {
+func numbersOf(ctx context.Context, file string, keys []string) (numbers []services.UserID, err error) {
 	s, err := store.Open(ctx, store.Config{URL: "sqlite:" + file})
 	if err != nil {
 		return nil, err
 	}
-	known, err := s.UserNumbers(ctx, keys)
+	known, err := s.UserIDs(ctx, keys)
 	for _, key := range keys {
 		number, found := known[key]
 		if !found && err == nil {

@@ -58,14 +58,14 @@ func TestSeedConversations(t *testing.T) {
 	if err := seedUsers(t.Context(), file, 5); err != nil {
 		t.Fatal(err)
 	}
-	readers := [][]services.UserNumber{{1, 2}, {3, 4}}
+	readers := [][]services.UserID{{1, 2}, {3, 4}}
 	for i, conversations := range []int{10, 4} {
 		if err := seedConversations(t.Context(), file, readers[i], 5, conversations); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := opened(t, file)
-	for user, want := range map[services.UserNumber]int{1: 10, 2: 10, 3: 4, 4: 4, 5: 14} {
+	for user, want := range map[services.UserID]int{1: 10, 2: 10, 3: 4, 4: 4, 5: 14} {
 		states, err := s.MembershipsOf(t.Context(), user, 0, time.Now(), 100)
 		if err != nil {
 			t.Fatal(err)

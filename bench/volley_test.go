@@ -224,7 +224,7 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 		if err := v.fire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		versions := map[services.UserNumber]uint64{}
+		versions := map[services.UserID]uint64{}
 		for len(versions) < users {
 			select {
 			case hint := <-received:
@@ -233,7 +233,7 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 				t.Fatalf("turn %d: %d of %d hints came", turn, len(versions), users)
 			}
 		}
-		for _, user := range []services.UserNumber{1, users} {
+		for _, user := range []services.UserID{1, users} {
 			n, err := h.redis.HGet(t.Context(), fmt.Sprintf("{u%d}:b", user), "n").Uint64()
 			if err != nil || n != versions[user] || n == 0 {
 				t.Errorf("user %d: the document is at %d and the hint says %d: %v", user, n, versions[user], err)

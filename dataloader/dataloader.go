@@ -17,7 +17,7 @@ import (
 
 // PostSource reads posts with their authors, and people, in as few round trips as that takes.
 type PostSource interface {
-	ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error)
+	ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error)
 }
 
 // ShowSource reads shows as they are now.
@@ -42,14 +42,14 @@ type Loader struct {
 // memory is all that a response has read since its last change.
 type memory struct {
 	posts  Batch[services.PostID, services.Post]
-	users  Batch[services.UserNumber, services.User]
+	users  Batch[services.UserID, services.User]
 	shows  Batch[services.PostID, services.Show]
 	shared Batch[any, any]
 
 	messages Batch[services.MessageID, services.Message]
-	mentions Batch[services.MessageID, []services.UserNumber]
-	members  Batch[services.MembersPage, []services.UserNumber]
-	hidden   Batch[services.UserNumber, bool]
+	mentions Batch[services.MessageID, []services.UserID]
+	members  Batch[services.MembersPage, []services.UserID]
+	hidden   Batch[services.UserID, bool]
 
 	asking  sync.Mutex // of who asks which shows remind the viewer, so that it is asked once for all
 	reminds map[services.PostID]bool
@@ -97,23 +97,23 @@ func (l *Loader) Keep(posts []services.Post, users []services.User) {
 }
 
 // Posts reads posts with their authors; deleted ones and ones that never were are left out.
-func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return l.Both(ctx, ids, nil)
 }
 
 // Users reads people; ones that never were are left out.
-func (l *Loader) Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
+func (l *Loader) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	_, users, err := l.read(ctx, nil, numbers)
 	return users, err
 }
 
 // Both reads posts with their authors, and people, all at once. What is deleted or never was is left out.
-func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	posts, users, err := l.read(ctx, ids, numbers)
 	if err != nil {
 		return nil, nil, err
 	}
-	var authors []services.UserNumber
+	var authors []services.UserID
 	for id, post := range posts {
 		if post.Deleted {
 			delete(posts, id)
@@ -132,12 +132,12 @@ func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []serv
 }
 
 // read reads posts and people at once, and remembers the authors that come with the posts.
-func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	m := l.memory()
 	posts, users := m.posts.claim(ids), m.users.claim(numbers)
 	if posts.own != nil || users.own != nil {
 		var foundPosts map[services.PostID]services.Post
-		var foundUsers map[services.UserNumber]services.User
+		var foundUsers map[services.UserID]services.User
 		err := errBroken
 		func() {
 			defer func() {
@@ -181,17 +181,17 @@ func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read fu
 }
 
 // Mentions reads whom messages mention.
-func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID][]services.UserNumber, error)) (map[services.MessageID][]services.UserNumber, error) {
+func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID][]services.UserID, error)) (map[services.MessageID][]services.UserID, error) {
 	return l.memory().mentions.Load(ctx, ids, read)
 }
 
 // Members reads pages of members. Who asks has seen that the viewer is one.
-func (l *Loader) Members(ctx context.Context, pages []services.MembersPage, read func(context.Context, []services.MembersPage) (map[services.MembersPage][]services.UserNumber, error)) (map[services.MembersPage][]services.UserNumber, error) {
+func (l *Loader) Members(ctx context.Context, pages []services.MembersPage, read func(context.Context, []services.MembersPage) (map[services.MembersPage][]services.UserID, error)) (map[services.MembersPage][]services.UserID, error) {
 	return l.memory().members.Load(ctx, pages, read)
 }
 
 // Hidden says which of some authors hide what they publish from the viewer; a response has one viewer.
-func (l *Loader) Hidden(ctx context.Context, authors []services.UserNumber, read func(ctx context.Context, authors []services.UserNumber) (map[services.UserNumber]bool, error)) (map[services.UserNumber]bool, error) {
+func (l *Loader) Hidden(ctx context.Context, authors []services.UserID, read func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error)) (map[services.UserID]bool, error) {
 	return l.memory().hidden.Load(ctx, authors, read)
 }
 

@@ -13,27 +13,27 @@ import (
 type source struct {
 	mu    sync.Mutex
 	posts map[services.PostID]int
-	users map[services.UserNumber]int
+	users map[services.UserID]int
 	calls int
 	err   error
 }
 
 func newSource() *source {
-	return &source{posts: map[services.PostID]int{}, users: map[services.UserNumber]int{}}
+	return &source{posts: map[services.PostID]int{}, users: map[services.UserID]int{}}
 }
 
 // ReadWithAuthors knows posts and users below 100. Post n is by user n+1; every tenth is deleted.
 func (s *source) sources() Sources { return Sources{Posts: s, Shows: s} }
 
-func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
-	foundPosts, foundUsers := map[services.PostID]services.Post{}, map[services.UserNumber]services.User{}
+	foundPosts, foundUsers := map[services.PostID]services.Post{}, map[services.UserID]services.User{}
 	for _, id := range posts {
 		if s.posts[id]++; id < 100 {
-			foundPosts[id] = services.Post{ID: id, Author: services.UserNumber(id) + 1, Deleted: id%10 == 0}
-			users = append(users, services.UserNumber(id)+1)
+			foundPosts[id] = services.Post{ID: id, Author: services.UserID(id) + 1, Deleted: id%10 == 0}
+			users = append(users, services.UserID(id)+1)
 		}
 	}
 	for _, number := range users {
@@ -52,7 +52,7 @@ func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.P
 	found := map[services.PostID]services.Show{}
 	for _, id := range ids {
 		if id < 100 {
-			found[id] = services.Show{ID: id, Host: services.UserNumber(id) + 1}
+			found[id] = services.Show{ID: id, Host: services.UserID(id) + 1}
 		}
 	}
 	return found, s.err
@@ -79,7 +79,7 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 		if _, _, err := l.Posts(t.Context(), []services.PostID{1, 2}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Users(t.Context(), []services.UserNumber{2, 3, 4}); err != nil {
+		if _, err := l.Users(t.Context(), []services.UserID{2, 3, 4}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestAFailureIsTheCallers(t *testing.T) {
 	if _, _, err := l.Posts(t.Context(), []services.PostID{1}); !errors.Is(err, s.err) {
 		t.Errorf("posts: %v", err)
 	}
-	if _, err := l.Users(t.Context(), []services.UserNumber{1}); !errors.Is(err, s.err) {
+	if _, err := l.Users(t.Context(), []services.UserID{1}); !errors.Is(err, s.err) {
 		t.Errorf("users: %v", err)
 	}
 	s.err = nil

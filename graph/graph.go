@@ -16,7 +16,7 @@ func init() { delete(parsedSchema.Directives, "defer") }
 
 // Viewer is the user whom the token names; its fields are resolved when they are asked for.
 type Viewer struct {
-	Number services.UserNumber
+	Number services.UserID
 	Key    string
 }
 

@@ -25,7 +25,7 @@ func pinned(named *graph.AuthorMode) *services.AuthorMode {
 }
 
 // audience shows an author's audience.
-func (r *Resolver) audience(ctx context.Context, number services.UserNumber) (graph.AuthorAudience, error) {
+func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
 	author, err := r.Fanout.Author(ctx, number)
 	if err != nil {
 		return graph.AuthorAudience{}, err

@@ -47,11 +47,11 @@ func (s *statements) take() map[string]int {
 // forgetful is Redis with no copies in it.
 type forgetful struct{ *rdb.Client }
 
-func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	if _, _, err := f.Client.Copies(ctx, posts, users); err != nil {
 		return nil, nil, err
 	}
-	return map[services.PostID]services.Post{}, map[services.UserNumber]services.User{}, nil
+	return map[services.PostID]services.Post{}, map[services.UserID]services.User{}, nil
 }
 
 // counted is a world whose reader has something in every list.

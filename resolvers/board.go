@@ -10,7 +10,7 @@ import (
 )
 
 // liveBoard reads a page of a viewer's board.
-func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserNumber, first *int, after, sessionID, lastID *string) (live.Board, error) {
+func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
 	if err != nil {
 		return live.Board{}, err
@@ -67,7 +67,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 // liveBoardChange reads the hosts of an event, with a loader of its own.
 func (r *Resolver) liveBoardChange(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 	lists := [][]services.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
-	var hosts []services.UserNumber
+	var hosts []services.UserID
 	var ids []services.PostID
 	for _, list := range lists {
 		for _, show := range list {

@@ -41,12 +41,12 @@ func parsePlace(kind byte, text string) (of, at uint64, err error) {
 }
 
 // talkText prints a place in a viewer's list of conversations: whose list, and then as placeText.
-func talkText(viewer services.UserNumber, state services.ConversationState) string {
+func talkText(viewer services.UserID, state services.ConversationState) string {
 	place := placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
 	return conversationsCursor.text(viewer, 0) + place
 }
 
-func parseTalk(viewer services.UserNumber, text string) (chat.Place, error) {
+func parseTalk(viewer services.UserID, text string) (chat.Place, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := conversationsCursor.parse("after", viewer, text[:owner]); err != nil {
 		return chat.Place{}, err

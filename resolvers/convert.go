@@ -32,8 +32,8 @@ func orNull(text string) *string {
 }
 
 // user reads one user for a payload.
-func (r *Resolver) user(ctx context.Context, number services.UserNumber) (graph.User, error) {
-	users, err := dataloader.From(ctx).Users(ctx, []services.UserNumber{number})
+func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User, error) {
+	users, err := dataloader.From(ctx).Users(ctx, []services.UserID{number})
 	if err != nil {
 		return graph.User{}, err
 	}

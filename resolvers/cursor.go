@@ -68,12 +68,12 @@ func pageSize(first *int) (int, error) {
 }
 
 // text prints a place in a viewer's own list: kind, viewer, place. It holds nothing that must be kept secret.
-func (k cursorKind) text(viewer services.UserNumber, place uint64) string {
+func (k cursorKind) text(viewer services.UserID, place uint64) string {
 	return string(k.append(nil, viewer, place))
 }
 
 // append appends what text prints: letters that stand in JSON as they are.
-func (k cursorKind) append(to []byte, viewer services.UserNumber, place uint64) []byte {
+func (k cursorKind) append(to []byte, viewer services.UserID, place uint64) []byte {
 	var bytes [cursorLength]byte
 	bytes[0] = byte(k)
 	binary.BigEndian.PutUint32(bytes[1:], uint32(viewer))
@@ -82,12 +82,12 @@ func (k cursorKind) append(to []byte, viewer services.UserNumber, place uint64) 
 }
 
 // parse reads what text prints. field names the argument in the error.
-func (k cursorKind) parse(field string, viewer services.UserNumber, text string) (uint64, error) {
+func (k cursorKind) parse(field string, viewer services.UserID, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
 		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
-	if services.UserNumber(binary.BigEndian.Uint32(bytes[1:])) != viewer {
+	if services.UserID(binary.BigEndian.Uint32(bytes[1:])) != viewer {
 		return 0, services.Errorf(services.Invalid, "%s: the cursor is another user's", field)
 	}
 	place := binary.BigEndian.Uint64(bytes[5:])
@@ -99,19 +99,19 @@ func (k cursorKind) parse(field string, viewer services.UserNumber, text string)
 
 // notificationPositionText prints a position in a viewer's notifications: the time, and then the category and the subject as
 // another cursor.
-func notificationPositionText(viewer services.UserNumber, position services.NotificationPosition) string {
+func notificationPositionText(viewer services.UserID, position services.NotificationPosition) string {
 	category := slices.Index(services.Categories, position.Category)
-	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserNumber(category), uint64(position.Subject))
+	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
 
-func parseNotificationPosition(viewer services.UserNumber, text string) (position services.NotificationPosition, err error) {
+func parseNotificationPosition(viewer services.UserID, text string) (position services.NotificationPosition, err error) {
 	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	at, err := notificationCursor.parse("after", viewer, text[:middle])
 	if err != nil {
 		return position, err
 	}
 	for i, category := range services.Categories {
-		if subject, err := notificationCursor.parse("after", services.UserNumber(i), text[middle:]); err == nil {
+		if subject, err := notificationCursor.parse("after", services.UserID(i), text[middle:]); err == nil {
 			return services.NotificationPosition{At: time.UnixMicro(int64(at)).UTC(), Category: category, Subject: services.PostID(subject)}, nil
 		}
 	}
@@ -119,11 +119,11 @@ func parseNotificationPosition(viewer services.UserNumber, text string) (positio
 }
 
 // cursorText prints a place in a viewer's own feed.
-func cursorText(viewer services.UserNumber, place services.PostID) string {
+func cursorText(viewer services.UserID, place services.PostID) string {
 	return feedCursor.text(viewer, uint64(place))
 }
 
-func parseCursor(viewer services.UserNumber, text string) (services.PostID, error) {
+func parseCursor(viewer services.UserID, text string) (services.PostID, error) {
 	place, err := feedCursor.parse("after", viewer, text)
 	return services.PostID(place), err
 }
@@ -141,7 +141,7 @@ func newerOf(after, lastID, newerThan *string) (place services.PostID, given boo
 }
 
 // startOf is the place before which a page starts: the newest without after and lastId, which exclude each other.
-func startOf(viewer services.UserNumber, after, lastID *string) (services.PostID, error) {
+func startOf(viewer services.UserID, after, lastID *string) (services.PostID, error) {
 	switch {
 	case after != nil && lastID != nil:
 		return 0, services.Errorf(services.Invalid, "after and lastId: only one of them can be given")

@@ -12,13 +12,13 @@ import (
 
 func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		viewer := services.UserNumber(rapid.Uint32().Draw(t, "viewer"))
+		viewer := services.UserID(rapid.Uint32().Draw(t, "viewer"))
 		place := services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "place"))
 		text := cursorText(viewer, place)
 		if got, err := parseCursor(viewer, text); got != place || err != nil {
 			t.Fatalf("%d became %d, %v", place, got, err)
 		}
-		stranger := viewer + services.UserNumber(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
+		stranger := viewer + services.UserID(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
 		if _, err := parseCursor(stranger, text); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
 			t.Fatalf("a stranger reads it: %v", err)
 		}
@@ -32,9 +32,9 @@ func FuzzCursor(f *testing.F) {
 		f.Add(uint32(7), seed)
 	}
 	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
-		place, err := parseCursor(services.UserNumber(viewer), text)
+		place, err := parseCursor(services.UserID(viewer), text)
 		switch {
-		case err == nil && (place > services.MaxPostID || cursorText(services.UserNumber(viewer), place) != text):
+		case err == nil && (place > services.MaxPostID || cursorText(services.UserID(viewer), place) != text):
 			t.Errorf("%q was read as %d", text, place)
 		case err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "after: ") || len(err.Error()) > 500):
 			t.Errorf("%q: %v", text, err)

@@ -10,7 +10,7 @@ import (
 )
 
 // homeFeed reads a page of a home feed: below a place, or above one.
-func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserNumber, first *int, after, lastID, newerThan *string) (feed.Page, error) {
+func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, first *int, after, lastID, newerThan *string) (feed.Page, error) {
 	size, err := pageSize(first)
 	if err != nil {
 		return feed.Page{}, err

@@ -15,7 +15,7 @@ import (
 // shownPage is a page of a home feed and whose it is, which its cursors say.
 type shownPage struct {
 	feed.Page
-	viewer services.UserNumber
+	viewer services.UserID
 }
 
 // size is about how many bytes the page takes, so that it is not moved while it is written.
@@ -30,7 +30,7 @@ func (p *shownPage) size() int {
 
 type shownEdge struct {
 	*feed.Item
-	viewer services.UserNumber
+	viewer services.UserID
 }
 
 // homeFeedPart is a page of the viewer's home feed; nil for what is not compiled.
@@ -81,7 +81,7 @@ func appendPostID(to []byte, id services.PostID) []byte {
 	return appendID(to, services.PostType, id.String())
 }
 
-func appendFeedCursor(to []byte, viewer services.UserNumber, place services.PostID) []byte {
+func appendFeedCursor(to []byte, viewer services.UserID, place services.PostID) []byte {
 	return append(feedCursor.append(append(to, '"'), viewer, uint64(place)), '"')
 }
 

@@ -28,7 +28,7 @@ func drawPost(t *rapid.T, name string) services.PostID {
 }
 
 func drawPage(t *rapid.T) shownPage {
-	page := shownPage{viewer: services.UserNumber(rapid.Uint32().Draw(t, "viewer"))}
+	page := shownPage{viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
 	for range rapid.IntRange(0, 4).Draw(t, "posts") {
 		item := feed.Item{Post: services.Post{
 			ID: drawPost(t, "id"), Kind: rapid.SampledFrom(services.PostKinds).Draw(t, "kind"), Body: drawText(t, "body"),

@@ -98,7 +98,7 @@ func (s *sides) both(t interface{ Fatalf(string, ...any) }, viewer, query string
 }
 
 // number is a user's number.
-func (s *sides) number(key string) services.UserNumber {
+func (s *sides) number(key string) services.UserID {
 	number, err := s.resolver.Social.Number(s.t.Context(), key)
 	s.Must(err)
 	return number

@@ -23,7 +23,7 @@ func byScope(ctx context.Context) context.Context {
 func hosts(ctx context.Context) bool { return ctx.Value(byHostKey{}) != nil }
 
 // number is the user of a global id. NOT_FOUND when there is none, but see byHost.
-func (r *Resolver) number(ctx context.Context, field, id string) (services.UserNumber, error) {
+func (r *Resolver) number(ctx context.Context, field, id string) (services.UserID, error) {
 	numbers, err := r.numbers(ctx, field, []string{id})
 	if err != nil {
 		return 0, err
@@ -32,7 +32,7 @@ func (r *Resolver) number(ctx context.Context, field, id string) (services.UserN
 }
 
 // numbers are the users of up to 500 global ids, as number finds each: one query for all.
-func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]services.UserNumber, error) {
+func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {
 		return nil, services.Errorf(services.Invalid, "%s: up to %d are allowed, got %d", field, most, len(ids))
@@ -52,7 +52,7 @@ func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]s
 	if err != nil {
 		return nil, err
 	}
-	users := make([]services.UserNumber, len(keys))
+	users := make([]services.UserID, len(keys))
 	for i, key := range keys {
 		var ok bool
 		if users[i], ok = known[key]; !ok {

@@ -28,7 +28,7 @@ func TestNodesAreAnsweredInTheirOrder(t *testing.T) {
 			t.Errorf("%s is %q, want %q", ids[i], text, want[i])
 		}
 	}
-	if numbers, err := a.Store.UserNumbers(t.Context(), []string{"nobody"}); len(numbers) != 0 || err != nil {
+	if numbers, err := a.Store.UserIDs(t.Context(), []string{"nobody"}); len(numbers) != 0 || err != nil {
 		t.Errorf("asking for somebody made him: %v, %v", numbers, err)
 	}
 }

@@ -49,7 +49,7 @@ func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.
 
 // modelUser is where a user stands: the whole of announcements and dots is that, and two comparisons.
 type modelUser struct {
-	number        services.UserNumber
+	number        services.UserID
 	here          bool // he is asked for his badge after every step
 	known         bool
 	place, from   uint64

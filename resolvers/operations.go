@@ -50,13 +50,13 @@ type operation[I any] struct {
 // call is one use of an operation.
 type call struct {
 	r      *Resolver
-	actor  services.UserNumber // 0 for the host application
-	as     string              // the global id of the actor
-	device string              // "" for one without a name
+	actor  services.UserID // 0 for the host application
+	as     string          // the global id of the actor
+	device string          // "" for one without a name
 
 	// What the command is about, as its input says: a global id, "" for none, and what that stands for.
 	subject      string
-	user         services.UserNumber
+	user         services.UserID
 	conversation services.ConversationID
 }
 
@@ -170,7 +170,7 @@ func idOf(c *call, cmd *jobs.Command) string {
 
 // The methods below read the global id of what a command is about.
 
-func (c *call) userID(ctx context.Context, id string) (user services.UserNumber, err error) {
+func (c *call) userID(ctx context.Context, id string) (user services.UserID, err error) {
 	c.subject = id
 	c.user, err = c.r.number(ctx, "userId", id)
 	return c.user, err

@@ -138,7 +138,7 @@ var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
 }
 
 // conversationAndUsers reads what the command is about, and users of the field beside it.
-func (c *call) conversationAndUsers(ctx context.Context, id, field string, userIDs []string) (services.ConversationID, []services.UserNumber, error) {
+func (c *call) conversationAndUsers(ctx context.Context, id, field string, userIDs []string) (services.ConversationID, []services.UserID, error) {
 	conversation, err := c.conversationID(id)
 	if err != nil {
 		return 0, nil, err

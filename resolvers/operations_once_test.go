@@ -91,7 +91,7 @@ func (s *story) rememberedBefore(in event, key, before string) {
 			continue
 		}
 		user := strings.TrimPrefix(id, "user:")
-		numbers, err := s.Store.UserNumbers(s.t.Context(), []string{user})
+		numbers, err := s.Store.UserIDs(s.t.Context(), []string{user})
 		s.Must(err)
 		scope = fmt.Sprintf("u%d", numbers[user])
 		break

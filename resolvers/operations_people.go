@@ -27,7 +27,7 @@ var (
 )
 
 // onUser is what one user does about another and cannot be INVALID.
-func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserNumber) *jobs.Command) *operation[I] {
+func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
 	return &operation[I]{name: name, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))
 		return command(c.r.Social, c.actor, user), err

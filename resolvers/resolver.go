@@ -71,7 +71,7 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	}
 	number, known := r.Social.Remembered(viewer.Key)
 	if !known {
-		number, err = dataloader.Shared(ctx, numberKey(viewer.Key), func(ctx context.Context) (services.UserNumber, error) {
+		number, err = dataloader.Shared(ctx, numberKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
 			return r.Social.Number(ctx, viewer.Key)
 		})
 	}

@@ -48,7 +48,7 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 	if err != nil {
 		return nil, err
 	}
-	others := make([]services.UserNumber, len(list))
+	others := make([]services.UserID, len(list))
 	for i, restriction := range list {
 		others[i] = restriction.Other
 	}

@@ -41,7 +41,7 @@ func (p *talkParts) add(state services.ConversationState, fields wanted, variabl
 
 // membersPage names a page, with one member more than it shows.
 func membersPage(id services.ConversationID, after uint64, size int) services.MembersPage {
-	return services.MembersPage{Conversation: id, After: services.UserNumber(after), Size: size + 1}
+	return services.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
 }
 
 // placeOf is the page of a list of a conversation that a field asks for.
@@ -58,7 +58,7 @@ func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.
 }
 
 // readTalkParts reads messages and members, one query a kind, and answers the people in them, who are yet to be read.
-func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserNumber, err error) {
+func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.Store.Messages)
 	if err != nil {

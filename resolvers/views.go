@@ -14,11 +14,11 @@ func graphView(view services.ViewUnread) graph.View {
 }
 
 // viewText prints a place in a viewer's list of views, whose order is that of code and id: whose list, code, 0, id.
-func viewText(viewer services.UserNumber, view services.View) string {
+func viewText(viewer services.UserID, view services.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
-func parseViewText(viewer services.UserNumber, text string) (services.View, error) {
+func parseViewText(viewer services.UserID, text string) (services.View, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := viewCursor.parse("after", viewer, text[:owner]); err != nil {
 		return services.View{}, err

@@ -15,7 +15,7 @@ import (
 // visibleKeys are the keys of what a response shows.
 type visibleKeys struct {
 	posts, shows []services.PostID
-	people       []services.UserNumber
+	people       []services.UserID
 }
 
 // visible is what the viewer may see of them, with the authors and hosts; the others are absent, like those that are deleted
@@ -23,11 +23,11 @@ type visibleKeys struct {
 type visible struct {
 	posts  map[services.PostID]services.Post
 	shows  map[services.PostID]services.Show
-	people map[services.UserNumber]services.User
+	people map[services.UserID]services.User
 }
 
 // visible reads posts and shows that the viewer may see, shows as they are now, and people besides: one batch for all.
-func (r *Resolver) visible(ctx context.Context, viewer services.UserNumber, keys visibleKeys) (seen visible, err error) {
+func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
 		return seen, err
@@ -39,7 +39,7 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserNumber, keys
 	if seen.posts, seen.people, err = loader.Both(ctx, keys.posts, people); err != nil {
 		return seen, err
 	}
-	var authors []services.UserNumber
+	var authors []services.UserID
 	for _, post := range seen.posts {
 		authors = append(authors, post.Author)
 	}
@@ -56,9 +56,9 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserNumber, keys
 }
 
 // hidden says which of some authors hide what they publish from the viewer.
-func (r *Resolver) hidden(ctx context.Context, viewer services.UserNumber, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
-	authors = slices.DeleteFunc(authors, func(author services.UserNumber) bool { return author == viewer })
-	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
+func (r *Resolver) hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
+	authors = slices.DeleteFunc(authors, func(author services.UserID) bool { return author == viewer })
+	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error) {
 		return r.Social.Hidden(ctx, viewer, authors)
 	})
 }

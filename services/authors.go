@@ -14,7 +14,7 @@ const (
 
 // Author is what the facts know of one who publishes. Who has no row of his own is the zero value beside his number.
 type Author struct {
-	Number    UserNumber
+	Number    UserID
 	Followers int // as counted last, no further than the threshold of the huge
 	Mode      AuthorMode
 	Pinned    *AuthorMode // what an admin chose; nil: the mode goes by the followers

@@ -16,8 +16,8 @@ type SystemClock struct{}
 // Now is the machine's time.
 func (SystemClock) Now() time.Time { return time.Now() }
 
-// AtEach does something after each so long, until ctx ends. What takes longer is not made up for.
-func AtEach(ctx context.Context, period time.Duration, do func(ctx context.Context)) error {
+// Every does something after each so long, until ctx ends. What takes longer is not made up for.
+func Every(ctx context.Context, period time.Duration, do func(ctx context.Context)) error {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {

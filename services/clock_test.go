@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-func TestAtEach(t *testing.T) {
+func TestEvery(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	times := 0
-	err := AtEach(ctx, time.Microsecond, func(context.Context) {
+	err := Every(ctx, time.Microsecond, func(context.Context) {
 		if times++; times == 3 {
 			cancel(errors.New("enough"))
 		}

@@ -102,7 +102,7 @@ type Conversation struct {
 	ID      ConversationID
 	Kind    ConversationKind
 	Title   string // to 255 characters; "" for DIRECT
-	Creator UserNumber
+	Creator UserID
 	Head    int64     // the number of its newest message, 0 without one; only grows
 	LastAt  time.Time // of the newest message, or of the creation
 	Members int       // how many there are now
@@ -118,7 +118,7 @@ type Conversation struct {
 // belong together: the greater Version is the newer. Head only grows; ReadSide goes with WayVersion.
 type Membership struct {
 	Conversation ConversationID
-	User         UserNumber
+	User         UserID
 	Head         int64
 	Base         int64 // read up to this number
 	K            int64 // never above 0: own and recalled messages above Base
@@ -161,7 +161,7 @@ type ConversationState struct {
 // Message is a message as the facts know it.
 type Message struct {
 	ID       MessageID
-	Author   UserNumber
+	Author   UserID
 	Body     string // 1 to 5,000 characters; "" when recalled
 	SentAt   time.Time
 	Recalled bool
@@ -170,6 +170,6 @@ type Message struct {
 // MembersPage names a page of the members of a conversation by their numbers: the first Size after one of them.
 type MembersPage struct {
 	Conversation ConversationID
-	After        UserNumber
+	After        UserID
 	Size         int
 }

@@ -22,7 +22,7 @@ type Item struct {
 type Digest struct {
 	Since   time.Time // the zero time: he was never here before
 	Parts   []DigestPart
-	Authors []UserNumber // of those he follows, who posted most meanwhile, at most three
+	Authors []UserID // of those he follows, who posted most meanwhile, at most three
 }
 
 // DigestPart is what one source brought meanwhile, seen or not.

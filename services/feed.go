@@ -26,7 +26,7 @@ func (k PostKind) AnswerKind() PostKind {
 // Post is a post as the facts know it.
 type Post struct {
 	ID        PostID
-	Author    UserNumber
+	Author    UserID
 	Kind      PostKind
 	Parent    PostID // what it answers; 0: nothing
 	OffFeed   bool   // it enters no home feed, not even its author's
@@ -53,14 +53,14 @@ const Retention = 300
 // posts and those from before the follow are listed and do not count.
 type FeedEntry struct {
 	Post   PostID
-	Author UserNumber
+	Author UserID
 	Counts bool
 }
 
 // FollowedAuthor is somebody whom a reader's document names among those whom he follows, because nodes have what they publish
 // in memory: the posts of a huge author, the shows of a host. What is not newer than Since is listed and does not count.
 type FollowedAuthor struct {
-	Author UserNumber
+	Author UserID
 	Since  PostID
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// UserNumber is the dense number that Tidings gives a user on first mention. Redis keys and packed
+// UserID is the dense number that Tidings gives a user on first mention. Redis keys and packed
 // lists use it; the outside world sees only the key that the host application chose. 0 is nobody.
-type UserNumber uint32
+type UserID uint32
 
 // PostID is the 63-bit identity and the place of a post: 42 bits of milliseconds since 1970, then
 // 11 bits of sequence and 10 bits of node. A greater id is a newer post, and no two are equal. The
@@ -65,7 +65,7 @@ func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLo
 
 // FirstPlace is the least place that a user's notifications get at a moment. Two users' places of one millisecond are far
 // apart, so that a place names its list too, but for about one in a million.
-func FirstPlace(t time.Time, user UserNumber) PostID {
+func FirstPlace(t time.Time, user UserID) PostID {
 	const spread = 0x9E3779B1 // odd: no two users next to each other share their low bits
 	return PostIDAt(t) + PostID(uint32(user-1)*spread>>(32-idLowBits))
 }

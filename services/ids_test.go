@@ -196,8 +196,8 @@ func TestQuoteCutsWhatIsLong(t *testing.T) {
 // Of people next to each other nobody's first places of one moment come near another's.
 func TestFirstPlacesAreApart(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	places := map[PostID]UserNumber{}
-	for user := UserNumber(1); user <= 1000; user++ {
+	places := map[PostID]UserID{}
+	for user := UserID(1); user <= 1000; user++ {
 		first := FirstPlace(now, user)
 		if first < PostIDAt(now) || first >= PostIDAt(now.Add(time.Millisecond)) {
 			t.Fatalf("user %d starts at %s", user, first)

@@ -11,11 +11,11 @@ type Notification struct {
 	Place    PostID // of the cause that arrived last, and its id: marks of it reach as far as that
 	Reach    PostID // of the first of a list: how far a mark of all that is listed reaches, where that is beyond Place; else 0
 	Category Category
-	Subject  PostID       // the post that it is about, of REMINDER the show; 0: the user himself
-	At       time.Time    // when the newest of its causes happened
-	Actors   int          // how many people
-	Sample   []UserNumber // the newest of them, at most SampleActors
-	Seen     bool         // it is in no number: the panel was opened since, or it was read
+	Subject  PostID    // the post that it is about, of REMINDER the show; 0: the user himself
+	At       time.Time // when the newest of its causes happened
+	Actors   int       // how many people
+	Sample   []UserID  // the newest of them, at most SampleActors
+	Seen     bool      // it is in no number: the panel was opened since, or it was read
 	Read     bool
 	Older    bool // it was never seen and is in no number any more, because of its age
 }

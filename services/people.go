@@ -10,7 +10,7 @@ import (
 
 // User is a person as the facts know him. Name and AvatarURL are "" until the host application sets them.
 type User struct {
-	Number    UserNumber
+	Number    UserID
 	Key       string
 	Name      string    // to 100 characters
 	AvatarURL string    // to 2,048 characters, http or https
@@ -22,8 +22,8 @@ func (u User) ID() string { return GlobalID(UserType, u.Key) }
 
 // Edge is one follow: what is published after Since counts for the follower; what is older is listed only.
 type Edge struct {
-	Follower UserNumber
-	Followee UserNumber
+	Follower UserID
+	Followee UserID
 	Since    PostID
 }
 
@@ -40,8 +40,8 @@ const (
 // Restriction is what one user has put between himself and another.
 type Restriction struct {
 	Kind  RestrictionKind
-	Owner UserNumber
-	Other UserNumber
+	Owner UserID
+	Other UserID
 	Made  PostID    // an id of the time when it was made
 	Until time.Time // of a mute: when it ends by itself; zero for never
 }

@@ -1,8 +1,6 @@
 package services
 
-import (
-	"time"
-)
+import "time"
 
 // MaxShowAhead bounds how far ahead a show can be planned: a year and a day.
 const MaxShowAhead = 366 * 24 * time.Hour
@@ -25,7 +23,7 @@ type ShowEdit struct {
 }
 
 // ScheduleShow makes an upcoming show. INVALID for a text that does not fit or a plan that is not in the future.
-func ScheduleShow(id PostID, host UserNumber, draft ShowDraft, now time.Time) (Show, error) {
+func ScheduleShow(id PostID, host UserID, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
 	if err := CheckFilled("title", show.Title, MaxShowTitle); err != nil {
 		return Show{}, err

@@ -19,7 +19,7 @@ var ShowStatuses = []ShowStatus{ShowUpcoming, ShowLive, ShowReplay, ShowCancelle
 // Show is one broadcast of a host. All times are whole milliseconds in UTC; zero is not yet.
 type Show struct {
 	ID        PostID // of the moment when it was scheduled
-	Host      UserNumber
+	Host      UserID
 	Title     string // 1 to 255 characters
 	CoverURL  string // http or https; "" for none
 	ReplayURL string // the same; "" while it is not ready

@@ -94,10 +94,10 @@ func New(cfg Config) *Service {
 }
 
 // Read answers the badges of one user.
-func (s *Service) Read(ctx context.Context, user services.UserNumber) (*services.Badges, error) {
+func (s *Service) Read(ctx context.Context, user services.UserID) (*services.Badges, error) {
 	// The three escape: as one they are one allocation.
 	var one struct {
-		users  [1]services.UserNumber
+		users  [1]services.UserID
 		badges [1]*services.Badges
 		errs   [1]error
 	}
@@ -108,7 +108,7 @@ func (s *Service) Read(ctx context.Context, user services.UserNumber) (*services
 
 // ReadMany answers the badges of several users, in their order: one round trip for all whose documents are there.
 // errs[i] is set only where the caller's context ended.
-func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
+func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, false)
 	return badges, errs
@@ -116,14 +116,14 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserNumber) (ba
 
 // ReadWatched is ReadMany for users who are watched on this node: the memories notify when something moves that is
 // counted when somebody reads, until its Unfollow.
-func (s *Service) ReadWatched(ctx context.Context, users []services.UserNumber) (badges []*services.Badges, errs []error) {
+func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, true)
 	return badges, errs
 }
 
 // readInto fills badges and errs, which are as long as users.
-func (s *Service) readInto(ctx context.Context, users []services.UserNumber, badges []*services.Badges, errs []error, watched bool) {
+func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, watched bool) {
 	at := s.moment(ctx)
 	stale := s.fanout.StaleAmong(ctx, users)
 	documents, err := s.documents(ctx, users)
@@ -156,11 +156,11 @@ func (s *Service) readInto(ctx context.Context, users []services.UserNumber, bad
 }
 
 // readMissing answers for a user whose document is not there, or of before he went away: rebuilt, or counted in SQL when Redis does not answer.
-func (s *Service) readMissing(ctx context.Context, user services.UserNumber, watched bool, redisErr error) (*services.Badges, error) {
+func (s *Service) readMissing(ctx context.Context, user services.UserID, watched bool, redisErr error) (*services.Badges, error) {
 	if redisErr == nil {
 		if redisErr = s.fanout.Rebuild(ctx, user); redisErr == nil {
 			at := s.moment(ctx)
-			users := []services.UserNumber{user}
+			users := []services.UserID{user}
 			documents, err := s.documents(ctx, users)
 			if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.today())[user] {
 				s.withMemory(ctx, users, documents, watched, at.today())
@@ -177,7 +177,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserNumber, wat
 
 // ReadFacts counts in SQL, a few readers at a time: for when Redis does not answer, or does not show yet what the
 // reader has just done.
-func (s *Service) ReadFacts(ctx context.Context, user services.UserNumber) (*services.Badges, error) {
+func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
 	earlier, remembered := s.known.of(user)
 	admitted, err := s.awaitTurn(ctx, remembered)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 
 // guess renders what SQL says. Its version follows the last one that was shown here; where none was, its own half is of this
 // node's clock, as that of a document would be of Redis'.
-func (s *Service) guess(user services.UserNumber, document rdb.Document, at moment, failed []Source, earlier known) *services.Badges {
+func (s *Service) guess(user services.UserID, document rdb.Document, at moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.now.UnixMicro())
 	if earlier.badges != nil {
 		document.N = services.OwnHalf(earlier.badges.Version)
@@ -251,7 +251,7 @@ func (s *Service) guess(user services.UserNumber, document rdb.Document, at mome
 }
 
 // stale is all that is known, as STALE.
-func (s *Service) stale(user services.UserNumber, earlier known) *services.Badges {
+func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
 	badges := earlier.stale()
 	if _, marked := services.StaleHalf(badges.Version); !marked {
 		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
@@ -285,7 +285,7 @@ func (s *Service) moment(ctx context.Context) moment {
 }
 
 // render shows a user his document, and remembers what was shown.
-func (s *Service) render(user services.UserNumber, document rdb.Document, at moment) *services.Badges {
+func (s *Service) render(user services.UserID, document rdb.Document, at moment) *services.Badges {
 	v := s.view(document, at)
 	badges := v.render()
 	s.markBehind(user, v, badges)

@@ -18,7 +18,7 @@ func TestReadAnswersWhatTheFactsSay(t *testing.T) {
 		n := newNode(w)
 		author, reader := n.fan(3)
 		stranger := n.Strangers(1)[0]
-		badges, errs := n.ReadMany(t.Context(), []services.UserNumber{author, stranger, reader})
+		badges, errs := n.ReadMany(t.Context(), []services.UserID{author, stranger, reader})
 		for i, want := range []struct{ feed, likes int }{{0, 3}, {0, 0}, {3, 0}} {
 			w.Must(errs[i])
 			n.holds(badges[i])
@@ -52,7 +52,7 @@ func TestALostDocumentIsNeverZero(t *testing.T) {
 	before := n.read(reader)
 	for range 3 {
 		n.Server.Flush()
-		for user, value := range map[services.UserNumber]int{reader: 5, author: 5} {
+		for user, value := range map[services.UserID]int{reader: 5, author: 5} {
 			if got := n.read(user).Total; got.Value != value || got.Precision != services.Exact {
 				t.Errorf("after a flush user %d is shown %+v", user, got)
 			}
@@ -71,9 +71,9 @@ func TestALostDocumentIsNeverZero(t *testing.T) {
 }
 
 // documentKey finds the key of a user's document by its tag.
-func documentKey(n node, user services.UserNumber) string {
+func documentKey(n node, user services.UserID) string {
 	n.TB.Helper()
-	n.Must(n.Redis.MarkActive(n.TB.Context(), []services.UserNumber{user}, 99999, activeFor))
+	n.Must(n.Redis.MarkActive(n.TB.Context(), []services.UserID{user}, 99999, activeFor))
 	keys, _ := n.Server.Do("KEYS", "*:b").([]any)
 	for _, key := range keys {
 		if n.Server.Do("HGET", key, "d") == "99999" {
@@ -90,7 +90,7 @@ func TestReadersShareARebuild(t *testing.T) {
 	_, reader := n.fan(5)
 	n.Server.Flush()
 	n.read(reader)
-	if _, errs := n.ReadMany(t.Context(), []services.UserNumber{reader}); errs[0] != nil {
+	if _, errs := n.ReadMany(t.Context(), []services.UserID{reader}); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	n.Server.Flush()
@@ -120,7 +120,7 @@ func TestReadersShareARebuild(t *testing.T) {
 func TestWithoutRedisTheNumbersAreTheSameAndStale(t *testing.T) {
 	n := served(t)
 	author, reader := n.fan(4)
-	exact := map[services.UserNumber]*services.Badges{author: n.read(author), reader: n.read(reader)}
+	exact := map[services.UserID]*services.Badges{author: n.read(author), reader: n.read(reader)}
 	n.Server.Kill()
 	for user, want := range exact {
 		got := n.read(user)
@@ -282,7 +282,7 @@ func TestAVisitThatFailsIsNotedAgain(t *testing.T) {
 
 func TestVisitsWaitInABoundedSpace(t *testing.T) {
 	n := served(t)
-	for user := range services.UserNumber(maxWaiting + 10) {
+	for user := range services.UserID(maxWaiting + 10) {
 		n.visits.note(user, 0)
 	}
 	if len(n.visits.waiting) != maxWaiting {

@@ -10,11 +10,11 @@ import (
 // news again, whether a number changed by it or only how far it can be trusted.
 type behind struct {
 	mu    sync.Mutex
-	shown map[services.UserNumber]uint64 // the own half of the version
+	shown map[services.UserID]uint64 // the own half of the version
 }
 
 // markBehind says of the counts that may lack something that they are STALE.
-func (s *Service) markBehind(user services.UserNumber, v *view, badges *services.Badges) {
+func (s *Service) markBehind(user services.UserID, v *view, badges *services.Badges) {
 	lag := s.fanout.Behind(user)
 	if lag == nil {
 		return
@@ -34,7 +34,7 @@ func (s *Service) markBehind(user services.UserNumber, v *view, badges *services
 	s.behind.mu.Lock()
 	defer s.behind.mu.Unlock()
 	if s.behind.shown == nil {
-		s.behind.shown = map[services.UserNumber]uint64{}
+		s.behind.shown = map[services.UserID]uint64{}
 	}
 	if len(s.behind.shown) < maxFallbackVersions {
 		s.behind.shown[user] = v.document.N

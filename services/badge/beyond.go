@@ -18,7 +18,7 @@ func (c Caps) feedLimit() int {
 // posts, the reader's own among them: who posts much would be told of fewer new ones than there are.
 type beyond struct {
 	mu    sync.Mutex
-	users *lru.LRU[services.UserNumber, counted]
+	users *lru.LRU[services.UserID, counted]
 }
 
 // counted is a number of new posts, and the versions of what it was counted for: every change of it raises one of them.
@@ -32,21 +32,21 @@ type counted struct {
 const beyondKept = 20_000
 
 func newBeyond() *beyond {
-	users, err := lru.NewLRU[services.UserNumber, counted](beyondKept, nil)
+	users, err := lru.NewLRU[services.UserID, counted](beyondKept, nil)
 	if err != nil {
 		panic("badge: " + err.Error()) // only for sizes below 1
 	}
 	return &beyond{users: users}
 }
 
-func (b *beyond) of(user services.UserNumber, document *rdb.Document, aged services.PostID) (unread int, known bool) {
+func (b *beyond) of(user services.UserID, document *rdb.Document, aged services.PostID) (unread int, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	had, known := b.users.Get(user)
 	return had.unread, known && had.n == document.N && had.pulled == document.PulledCount.Sequence && had.aged == aged
 }
 
-func (b *beyond) keep(user services.UserNumber, document *rdb.Document, aged services.PostID) {
+func (b *beyond) keep(user services.UserID, document *rdb.Document, aged services.PostID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.users.Add(user, counted{document.N, document.PulledCount.Sequence, aged, document.Unread})

@@ -13,7 +13,7 @@ import (
 )
 
 // agrees holds that the number, what explains it and the facts are all so many, whoever's node is asked.
-func (n node) agrees(user services.UserNumber, want int, precision services.Precision) *services.Badges {
+func (n node) agrees(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.feed(user, want, precision)
 	if items := n.explained(user)["HOME_FEED"]; len(items) != want {

@@ -12,7 +12,7 @@ const digestAuthors = 3
 
 // Digest is what came since a moment, or, without one, since the user was here before his present visit. What came is
 // counted whether it has been seen meanwhile or not.
-func (s *Service) Digest(ctx context.Context, user services.UserNumber, since time.Time) (*services.Digest, error) {
+func (s *Service) Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error) {
 	if since.After(s.clock.Now()) && since.After(s.fanout.Now()) {
 		return nil, services.Errorf(services.Invalid, "since: %s lies ahead", since.UTC().Format(time.RFC3339))
 	}

@@ -19,11 +19,11 @@ func (s *Service) holdsAged(document *rdb.Document, today int64) (feed, conversa
 
 // ageDocuments takes out of documents what has become too old since they were counted, and reads these again: further round trips for
 // a user whose items left a number, once. It answers whose documents could not be brought up to date.
-func (s *Service) ageDocuments(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64) (stale map[services.UserNumber]bool) {
+func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) (stale map[services.UserID]bool) {
 	if !s.ages.Any() {
 		return nil
 	}
-	var feeds, conversations, both []services.UserNumber
+	var feeds, conversations, both []services.UserID
 	var places []int
 	for i := range documents {
 		feed, chat := s.holdsAged(&documents[i], today)
@@ -48,7 +48,7 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserNumber,
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("what is too old was not taken out of badges; counting in SQL", "error", err)
 	}
-	stale = map[services.UserNumber]bool{}
+	stale = map[services.UserID]bool{}
 	for i, user := range both {
 		if err == nil {
 			documents[places[i]] = again[i]
@@ -61,7 +61,7 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserNumber,
 	return stale
 }
 
-func (s *Service) age(ctx context.Context, feeds, conversations []services.UserNumber, today int64) error {
+func (s *Service) age(ctx context.Context, feeds, conversations []services.UserID, today int64) error {
 	if len(feeds) > 0 {
 		if err := s.fanout.AgeFeeds(ctx, feeds, today); err != nil {
 			return err

@@ -27,7 +27,7 @@ type waits struct {
 type agingModel struct {
 	node
 	ages                              services.SourceExpiry
-	reader, small, huge, host, friend services.UserNumber
+	reader, small, huge, host, friend services.UserID
 	rooms                             [2]services.ConversationID // counted when written, and when read
 	feed, letters, news, shows        []waits
 	talk                              [2][]waits
@@ -52,7 +52,7 @@ func newAgingModel(w *fanouttest.World, ages services.SourceExpiry) *agingModel 
 	m.Follow(m.host, m.reader)
 	m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
 		for i := range m.rooms {
-			wanted := store.NewConversation{Kind: services.RoomConversation, Title: "den", Creator: m.friend, Members: []services.UserNumber{m.friend, m.reader}}
+			wanted := store.NewConversation{Kind: services.RoomConversation, Title: "den", Creator: m.friend, Members: []services.UserID{m.friend, m.reader}}
 			if m.rooms[i], _, err = tx.CreateConversation(ctx, wanted); err != nil {
 				return err
 			}
@@ -103,10 +103,10 @@ func (m *agingModel) truth() (feed, letters, news, talk, mentions, live int) {
 	return number(services.SourceHomeFeed, m.feed), number(services.SourceSiteMessages, m.letters), number(services.SourceAnnouncements, m.news), talk, mentions, number(services.SourceLiveBoard, m.shows)
 }
 
-func (m *agingModel) say(room int, author services.UserNumber, mention bool) {
-	var mentioned []services.UserNumber
+func (m *agingModel) say(room int, author services.UserID, mention bool) {
+	var mentioned []services.UserID
 	if mention {
-		mentioned = []services.UserNumber{m.reader}
+		mentioned = []services.UserID{m.reader}
 	}
 	m.Write(func(ctx context.Context, tx *store.Tx) error {
 		message, c, _, err := tx.SendMessage(ctx, m.rooms[room], author, "hello", mentioned)
@@ -118,7 +118,7 @@ func (m *agingModel) say(room int, author services.UserNumber, mention bool) {
 		}
 		m.talk[room] = append(m.talk[room], waits{at: message.SentAt, mentions: mention, own: author == m.reader})
 		defer m.Memory.Conversations.Moved(store.Head{Conversation: c.ID, Number: c.Head, At: c.LastAt})
-		jobs := []store.NewJob{m.World.Fanout.CarryJob(c.ID)}
+		jobs := []store.NewJob{m.World.Fanout.ProjectJob(c.ID)}
 		if mention || author == m.reader {
 			jobs = append(jobs, fanout.MemberJob(c.ID, m.reader))
 		}
@@ -145,7 +145,7 @@ func (m *agingModel) steps(random *rand.Rand) []func() {
 
 func (m *agingModel) arrivals(random *rand.Rand) []func() {
 	room := random.IntN(2)
-	post := func(author services.UserNumber) {
+	post := func(author services.UserID) {
 		id := m.Post(author)
 		m.feed = append(m.feed, waits{at: id.Time(), post: id})
 	}
@@ -161,7 +161,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 		func() {
 			message := services.SiteMessage{ID: m.IDs.Next(), Type: services.DefaultMessageType, Title: "hello", CreatedAt: m.Clock.Now(), UpdatedAt: m.Clock.Now()}
 			m.Write(func(ctx context.Context, tx *store.Tx) error {
-				jobs, err := fanout.DeliverJobs(message.ID, []services.UserNumber{m.reader})
+				jobs, err := fanout.DeliverJobs(message.ID, []services.UserID{m.reader})
 				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), tx.Enqueue(ctx, jobs...))
 			})
 			m.letters = append(m.letters, waits{at: message.ID.Time(), post: message.ID})

@@ -10,7 +10,7 @@ import (
 
 // explained is a user whose numbers are explained, and how far they have looked in views.
 type explained struct {
-	user   services.UserNumber
+	user   services.UserID
 	badges *services.Badges
 	seen   map[string]services.PostID
 	today  int64
@@ -18,7 +18,7 @@ type explained struct {
 
 // Explain answers "why is my badge 7?": for each number that is not 0, the very items behind it and how each is cleared.
 // It reads the facts: while one of them has not been carried into the badges yet, the items are ahead of the number.
-func (s *Service) Explain(ctx context.Context, user services.UserNumber) ([]services.Explanation, error) {
+func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services.Explanation, error) {
 	badges, err := s.Read(ctx, user)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 // explained are the items behind each number; their counts add up to it.
-func (n node) explained(user services.UserNumber) map[string][]services.Item {
+func (n node) explained(user services.UserID) map[string][]services.Item {
 	n.TB.Helper()
 	explanations, err := n.Explain(n.TB.Context(), user)
 	n.Must(err)
@@ -79,7 +79,7 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 			n.Clock.Advance(time.Second)
 			message := services.SiteMessage{ID: n.IDs.Next(), Type: services.DefaultMessageType, Title: "hello", CreatedAt: n.Clock.Now(), UpdatedAt: n.Clock.Now()}
 			n.Write(func(ctx context.Context, tx *store.Tx) error {
-				jobs, err := fanout.DeliverJobs(message.ID, []services.UserNumber{user})
+				jobs, err := fanout.DeliverJobs(message.ID, []services.UserID{user})
 				return errors.Join(err, tx.InsertSiteMessage(ctx, message, ""), tx.Enqueue(ctx, jobs...))
 			})
 			ids = append(ids, message.ID)

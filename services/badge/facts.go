@@ -9,7 +9,7 @@ import (
 
 // countFacts makes a document of the facts alone, and says which sources could not be read and why the last one could
 // not. One that hangs does not hold up the others: each has its own time, and all together have three times that.
-func (s *Service) countFacts(ctx context.Context, user services.UserNumber, today int64) (document rdb.Document, failed []Source, err error) {
+func (s *Service) countFacts(ctx context.Context, user services.UserID, today int64) (document rdb.Document, failed []Source, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
 	defer cancel()
 	for _, source := range s.sources {
@@ -26,7 +26,7 @@ func (s *Service) countFacts(ctx context.Context, user services.UserNumber, toda
 	return document, failed, err
 }
 
-func (s *Service) countSource(ctx context.Context, source Source, user services.UserNumber, today int64, document *rdb.Document) error {
+func (s *Service) countSource(ctx context.Context, source Source, user services.UserID, today int64, document *rdb.Document) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	return source.facts(ctx, user, today, document)

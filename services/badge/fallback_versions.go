@@ -16,18 +16,18 @@ import (
 // would drop the exact numbers.
 type fallbackVersions struct {
 	mu       sync.Mutex
-	versions map[services.UserNumber]uint64
+	versions map[services.UserID]uint64
 	count    atomic.Int64 // of versions: a read that finds none takes no lock
 }
 
 // maxFallbackVersions bounds the memory. Beyond it a document is news again with its next change.
 const maxFallbackVersions = 100_000
 
-func (f *fallbackVersions) note(user services.UserNumber, version uint64) {
+func (f *fallbackVersions) note(user services.UserID, version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.versions == nil {
-		f.versions = map[services.UserNumber]uint64{}
+		f.versions = map[services.UserID]uint64{}
 	}
 	if _, known := f.versions[user]; known || len(f.versions) < maxFallbackVersions {
 		f.versions[user] = max(version, f.versions[user])
@@ -38,13 +38,13 @@ func (f *fallbackVersions) note(user services.UserNumber, version uint64) {
 func (f *fallbackVersions) none() bool { return f.count.Load() == 0 }
 
 // list is all that is remembered, or with users what is remembered of them.
-func (f *fallbackVersions) list(of []services.UserNumber) map[services.UserNumber]uint64 {
+func (f *fallbackVersions) list(of []services.UserID) map[services.UserID]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if of == nil {
 		return maps.Clone(f.versions)
 	}
-	found := map[services.UserNumber]uint64{}
+	found := map[services.UserID]uint64{}
 	for _, user := range of {
 		if version, known := f.versions[user]; known {
 			found[user] = version
@@ -54,7 +54,7 @@ func (f *fallbackVersions) list(of []services.UserNumber) map[services.UserNumbe
 }
 
 // forget drops the versions that were passed, unless a newer one came meanwhile.
-func (f *fallbackVersions) forget(users []services.UserNumber, passed map[services.UserNumber]uint64) {
+func (f *fallbackVersions) forget(users []services.UserID, passed map[services.UserID]uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, user := range users {
@@ -71,13 +71,13 @@ func (s *Service) PassFallbacks(ctx context.Context) (int, error) { return s.pas
 
 // pass raises the documents of users who were answered from SQL; nil: of all. A document that lacks what this node has
 // acknowledged is not raised: it would win over what the user was told.
-func (s *Service) pass(ctx context.Context, of []services.UserNumber) (int, error) {
+func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	passed := s.fallbacks.list(of)
-	maps.DeleteFunc(passed, func(user services.UserNumber, _ uint64) bool { return s.fanout.OwesUpdate(user) })
+	maps.DeleteFunc(passed, func(user services.UserID, _ uint64) bool { return s.fanout.OwesUpdate(user) })
 	if len(passed) == 0 {
 		return 0, nil
 	}
-	users, versions := make([]services.UserNumber, 0, len(passed)), make([]uint64, 0, len(passed))
+	users, versions := make([]services.UserID, 0, len(passed)), make([]uint64, 0, len(passed))
 	for user, version := range passed {
 		users, versions = append(users, user), append(versions, version)
 	}
@@ -88,12 +88,12 @@ func (s *Service) pass(ctx context.Context, of []services.UserNumber) (int, erro
 
 // documents reads documents, none of which is older than what this node has answered from SQL: a further round trip for users
 // of whom that is so, once. A document that cannot be raised is not there.
-func (s *Service) documents(ctx context.Context, users []services.UserNumber) ([]rdb.Document, error) {
+func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil || s.fallbacks.none() {
 		return documents, err
 	}
-	answered, newer, older := s.fallbacks.list(users), []services.UserNumber{}, []services.UserNumber{}
+	answered, newer, older := s.fallbacks.list(users), []services.UserID{}, []services.UserID{}
 	for i, user := range users {
 		switch version, known := answered[user]; {
 		case !known || !documents[i].Ready:
@@ -117,14 +117,14 @@ func (s *Service) documents(ctx context.Context, users []services.UserNumber) ([
 }
 
 // Raise makes the documents of users newer than versions under which they were shown.
-func (s *Service) Raise(ctx context.Context, users []services.UserNumber, shown []uint64) error {
+func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []uint64) error {
 	_, err := s.fanout.RaiseVersions(ctx, users, shown)
 	return err
 }
 
 // Holds notes that a client holds a version. One that was answered from SQL, perhaps by a node that is gone, is passed like this
 // node's own.
-func (s *Service) Holds(user services.UserNumber, version string) {
+func (s *Service) Holds(user services.UserID, version string) {
 	own, stale := services.StaleHalf(version)
 	if stale && own <= uint64(s.clock.Now().UnixMicro()) {
 		s.fallbacks.note(user, own)

@@ -14,7 +14,7 @@ import (
 // source that cannot be read now.
 type lastKnown struct {
 	mu    sync.Mutex
-	users *lru.LRU[services.UserNumber, known]
+	users *lru.LRU[services.UserID, known]
 }
 
 // known is what was shown of a user at a moment. It is shared with whoever was shown it and not to be changed.
@@ -25,7 +25,7 @@ type known struct {
 }
 
 func newLastKnown(capacity int) *lastKnown {
-	users, err := lru.NewLRU[services.UserNumber, known](capacity, nil)
+	users, err := lru.NewLRU[services.UserID, known](capacity, nil)
 	if err != nil {
 		panic("badge: capacity " + err.Error()) // only for capacities below 1, which New rules out
 	}
@@ -33,7 +33,7 @@ func newLastKnown(capacity int) *lastKnown {
 }
 
 // keep remembers what was shown, unless newer badges are known already or these are not known themselves.
-func (l *lastKnown) keep(user services.UserNumber, shown known) {
+func (l *lastKnown) keep(user services.UserID, shown known) {
 	for count := range shown.view.sources.counts(shown.badges) {
 		if count.Precision == services.Unknown {
 			return
@@ -47,7 +47,7 @@ func (l *lastKnown) keep(user services.UserNumber, shown known) {
 	l.users.Add(user, shown)
 }
 
-func (l *lastKnown) of(user services.UserNumber) (known, bool) {
+func (l *lastKnown) of(user services.UserID) (known, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.users.Get(user)

@@ -21,7 +21,7 @@ type failing struct {
 	with func(ctx context.Context) error
 }
 
-func (f failing) facts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
+func (f failing) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	_ = f.Source.facts(ctx, user, today, document) // the caller drops what it wrote before it failed
 	return f.with(ctx)
 }
@@ -213,7 +213,7 @@ func TestWhatIsRemembered(t *testing.T) {
 		v.sum(badges)
 		return known{v, badges, noon}
 	}
-	version := func(user services.UserNumber) string {
+	version := func(user services.UserID) string {
 		known, ok := l.of(user)
 		if !ok {
 			return ""

@@ -17,7 +17,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	stale := make(chan struct{}, 1)
 	hub := push.New(push.Config{
 		Versions: n.Redis.Versions, Enter: n.Redis.Enter, Leave: n.Redis.Leave, Sweep: 50 * time.Millisecond,
-		Render: func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+		Render: func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 			badges, errs := n.ReadWatched(ctx, users)
 			for _, one := range badges {
 				if one != nil && one.Total.Precision == services.Stale {

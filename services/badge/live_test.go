@@ -13,7 +13,7 @@ import (
 	"tidings/services/store"
 )
 
-func (n node) board(user services.UserNumber, want int) *services.Badges {
+func (n node) board(user services.UserID, want int) *services.Badges {
 	n.TB.Helper()
 	badges := n.read(user)
 	if badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
@@ -23,17 +23,17 @@ func (n node) board(user services.UserNumber, want int) *services.Badges {
 }
 
 // boardSeen is a look at the board as it is now.
-func (n node) boardSeen(user services.UserNumber) {
+func (n node) boardSeen(user services.UserID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.RaisePosition(ctx, user, store.LiveBoard, "", services.PostID(n.Memory.Shows.Version()))
 		return err
 	})
-	n.Must(n.World.Fanout.CarryLiveSeen(n.TB.Context(), user))
+	n.Must(n.World.Fanout.ProjectLiveSeen(n.TB.Context(), user))
 }
 
 // hosting is somebody who follows two hosts, of whom each has an upcoming show.
-func (n node) hosting() (reader services.UserNumber, hosts [2]services.UserNumber, shows [2]services.PostID) {
+func (n node) hosting() (reader services.UserID, hosts [2]services.UserID, shows [2]services.PostID) {
 	n.TB.Helper()
 	users := n.Users(3)
 	for i := range hosts {
@@ -144,15 +144,15 @@ func TestWatchersOfABoard(t *testing.T) {
 	reader, hosts, shows := n.hosting()
 	stranger := n.Schedule(reader, time.Hour)
 	n.settle()
-	told := map[services.UserNumber]int{}
-	n.Memory.Log.OnMoved(func(readers []services.UserNumber) {
+	told := map[services.UserID]int{}
+	n.Memory.Log.OnMoved(func(readers []services.UserID) {
 		for _, user := range readers {
 			told[user]++
 		}
 	})
 	watched := func(want int) {
 		t.Helper()
-		badges, errs := n.ReadWatched(t.Context(), []services.UserNumber{reader, hosts[0]})
+		badges, errs := n.ReadWatched(t.Context(), []services.UserID{reader, hosts[0]})
 		if errs[0] != nil || badges[0].LiveBoard.Value != want {
 			t.Fatalf("%+v, %v, want %d", badges[0].LiveBoard, errs[0], want)
 		}
@@ -198,9 +198,9 @@ func TestTheBoardsNumberByPolicy(t *testing.T) {
 type boardModel struct {
 	now     int
 	shows   []services.PostID
-	host    map[services.PostID]services.UserNumber
+	host    map[services.PostID]services.UserID
 	live    map[services.PostID]int // when it went live; absent: it does not run
-	since   map[services.UserNumber]int
+	since   map[services.UserID]int
 	seen    int
 	version string
 	shown   int
@@ -223,7 +223,7 @@ func TestTheBoardsNumberEqualsAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(3)
 		reader, hosts := users[0], users[1:]
-		m := &boardModel{host: map[services.PostID]services.UserNumber{}, live: map[services.PostID]int{}, since: map[services.UserNumber]int{}}
+		m := &boardModel{host: map[services.PostID]services.UserID{}, live: map[services.PostID]int{}, since: map[services.UserID]int{}}
 		for range rapid.IntRange(5, 30).Draw(t, "steps") {
 			m.now++
 			n.step(t, m, reader, rapid.SampledFrom(hosts).Draw(t, "host"))
@@ -240,7 +240,7 @@ func TestTheBoardsNumberEqualsAModel(t *testing.T) {
 	})
 }
 
-func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserNumber) {
+func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserID) {
 	switch step := rapid.SampledFrom([]string{"schedule", "start", "start", "start", "end", "follow", "follow", "unfollow", "look", "flush", "later"}).Draw(t, "step"); step {
 	case "schedule", "start":
 		id := n.Schedule(host, time.Hour)

@@ -33,7 +33,7 @@ func served(t *testing.T) node {
 	return newNode(fanouttest.New(t, fanouttest.Options{}))
 }
 
-func (n node) read(user services.UserNumber) *services.Badges {
+func (n node) read(user services.UserID) *services.Badges {
 	n.TB.Helper()
 	badges, err := n.Read(n.TB.Context(), user)
 	n.Must(err)
@@ -59,7 +59,7 @@ func (n node) holds(badges *services.Badges) {
 }
 
 // fan is an author with posts and likes of his own, and a reader of his; both are shown everything.
-func (n node) fan(posts int) (author, reader services.UserNumber) {
+func (n node) fan(posts int) (author, reader services.UserID) {
 	n.TB.Helper()
 	users := n.Users(2)
 	n.Follow(users[0], users[1])
@@ -72,7 +72,7 @@ func (n node) fan(posts int) (author, reader services.UserNumber) {
 }
 
 // active says whether fan-out takes a follower for one who was here since.
-func (n node) active(author, follower services.UserNumber, since time.Time) bool {
+func (n node) active(author, follower services.UserID, since time.Time) bool {
 	n.TB.Helper()
 	edges, err := n.Store.Followers(n.TB.Context(), author, 0, 100, since)
 	n.Must(err)
@@ -84,13 +84,13 @@ func (n node) active(author, follower services.UserNumber, since time.Time) bool
 	return false
 }
 
-func (n node) seen(user services.UserNumber, upTo services.PostID) {
+func (n node) seen(user services.UserID, upTo services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.RaisePosition(ctx, user, store.HomePage, "", upTo)
 		return err
 	})
-	n.Must(n.World.Fanout.CarrySeen(n.TB.Context(), user))
+	n.Must(n.World.Fanout.ProjectSeen(n.TB.Context(), user))
 }
 
 // shownAt is a moment at which there are no announcements and no dots.

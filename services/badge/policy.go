@@ -31,13 +31,13 @@ const (
 )
 
 // Policy is how a user wants his badges shown.
-func (s *Service) Policy(ctx context.Context, user services.UserNumber) (services.DisplayPolicy, error) {
+func (s *Service) Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error) {
 	return s.store.Policy(ctx, user)
 }
 
 // SetPolicy is the command by which a user says how he wants his badges shown, on every device. INVALID for hours that are
 // no time of a day, and for an offset that no clock has.
-func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*jobs.Command, error) {
+func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Command, error) {
 	from, to := 0, 0
 	if change.Quiet != nil {
 		var err error
@@ -71,7 +71,7 @@ func (s *Service) SetPolicy(user services.UserNumber, change PolicyChange) (*job
 			}
 			return nil, tx.Enqueue(ctx, fanout.PolicyJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryPolicy(ctx, user) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectPolicy(ctx, user) },
 	}, nil
 }
 

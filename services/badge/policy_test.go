@@ -10,7 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-func (n node) setPolicy(user services.UserNumber, change PolicyChange) {
+func (n node) setPolicy(user services.UserID, change PolicyChange) {
 	n.TB.Helper()
 	cmd, err := n.SetPolicy(user, change)
 	n.Must(err)

@@ -8,7 +8,7 @@ import (
 )
 
 // follower is somebody who follows an author of whom every post is pulled, and one of whom every post is pushed.
-func (n node) follower() (reader, huge, small services.UserNumber) {
+func (n node) follower() (reader, huge, small services.UserID) {
 	n.TB.Helper()
 	users := n.Users(3)
 	n.SetMode(users[1], services.AuthorHuge)
@@ -26,7 +26,7 @@ func (n node) settle() {
 	n.Must(err)
 }
 
-func (n node) feed(user services.UserNumber, want int, precision services.Precision) *services.Badges {
+func (n node) feed(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.read(user)
 	if badges.HomeFeed.Value != want || badges.HomeFeed.Precision != precision {
@@ -128,15 +128,15 @@ func TestTheFeedsNumberAfterALoss(t *testing.T) {
 func TestWatchersOfAPulledAuthor(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.follower()
-	told := map[services.UserNumber]int{}
-	n.Memory.Log.OnMoved(func(readers []services.UserNumber) {
+	told := map[services.UserID]int{}
+	n.Memory.Log.OnMoved(func(readers []services.UserID) {
 		for _, user := range readers {
 			told[user]++
 		}
 	})
 	watched := func(want int) {
 		t.Helper()
-		badges, errs := n.ReadWatched(t.Context(), []services.UserNumber{reader})
+		badges, errs := n.ReadWatched(t.Context(), []services.UserID{reader})
 		if errs[0] != nil || badges[0].HomeFeed.Value != want {
 			t.Fatalf("%+v, %v, want %d", badges[0].HomeFeed, errs[0], want)
 		}

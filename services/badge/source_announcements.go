@@ -27,7 +27,7 @@ func (announcements) carry(_ *view, badges *services.Badges, earlier known) {
 }
 
 // facts gives a user who is new his position, as a rebuild would.
-func (a announcements) facts(ctx context.Context, user services.UserNumber, _ int64, document *rdb.Document) error {
+func (a announcements) facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
 	if _, err := a.s.announcements.At(ctx, a.s.clock.Now()); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (a announcements) explain(ctx context.Context, of explained) ([]services.Ex
 	return []services.Explanation{explanation}, nil
 }
 
-func (a announcements) digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+func (a announcements) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	notices, err := a.s.announcements.At(ctx, a.s.clock.Now())
 	if err != nil {
 		return err

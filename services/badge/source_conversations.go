@@ -25,12 +25,12 @@ func (conversations) within(badges *services.Badges) *services.Count {
 	return &badges.Conversations.Mentions
 }
 
-func (c conversations) follow(user services.UserNumber, document *rdb.Document) {
+func (c conversations) follow(user services.UserID, document *rdb.Document) {
 	c.s.conversations.Follow(user, document.Conversations.ReadSide)
 }
 
 // facts counts every conversation from its rows, whichever way it is counted otherwise.
-func (c conversations) facts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
+func (c conversations) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	const page = 1000
 	for after := services.ConversationID(0); ; {
 		states, err := c.s.store.MembershipsOf(ctx, user, after, c.s.clock.Now(), page)
@@ -82,7 +82,7 @@ func (c conversations) explain(ctx context.Context, of explained) ([]services.Ex
 }
 
 // digest counts the conversations in which something was said.
-func (c conversations) digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+func (c conversations) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	count := 0
 	err := c.each(ctx, user, func(state services.ConversationState) bool {
 		recent := !state.LastAt.Before(since)
@@ -97,7 +97,7 @@ func (c conversations) digest(ctx context.Context, user services.UserNumber, sin
 
 // remember adds to documents what this node knows of their conversations that are counted when somebody reads: memory,
 // and one SELECT for what nobody here has asked for lately.
-func (c conversations) remember(ctx context.Context, _ []services.UserNumber, documents []rdb.Document, _ int64) {
+func (c conversations) remember(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
 	var lists [][]services.ReadSidePlace
 	for _, document := range documents {
 		if len(document.Conversations.ReadSide) > 0 {
@@ -116,7 +116,7 @@ func (c conversations) remember(ctx context.Context, _ []services.UserNumber, do
 }
 
 // each goes through a user's conversations, the last active first, until do says that it is enough.
-func (c conversations) each(ctx context.Context, user services.UserNumber, do func(state services.ConversationState) bool) error {
+func (c conversations) each(ctx context.Context, user services.UserID, do func(state services.ConversationState) bool) error {
 	const page = 200
 	before, last := c.s.clock.Now().Add(day), services.ConversationID(0) // a node's clock may be behind the one that wrote
 	for {

@@ -29,11 +29,11 @@ func (displayPolicy) explain(context.Context, explained) ([]services.Explanation
 }
 
 // digest adds nothing: the policy brings no items.
-func (displayPolicy) digest(context.Context, services.UserNumber, time.Time, *services.Digest) error {
+func (displayPolicy) digest(context.Context, services.UserID, time.Time, *services.Digest) error {
 	return nil
 }
 
-func (p displayPolicy) facts(ctx context.Context, user services.UserNumber, _ int64, document *rdb.Document) (err error) {
+func (p displayPolicy) facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) (err error) {
 	document.Policy, err = p.s.store.Policy(ctx, user)
 	return err
 }

@@ -26,17 +26,17 @@ func (homeFeed) part(badges *services.Badges, i int) *services.Count {
 	return single(&badges.HomeFeed, i)
 }
 
-func (h homeFeed) follow(user services.UserNumber, document *rdb.Document) {
+func (h homeFeed) follow(user services.UserID, document *rdb.Document) {
 	h.s.pulled.Follow(user, document.Pulled)
 }
 
 // remember adds the posts of authors whose posts are pulled, and counts in SQL what lies beyond an inbox.
-func (h homeFeed) remember(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64) {
+func (h homeFeed) remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	h.addPulled(ctx, documents, today)
 	h.countBeyond(ctx, users, documents, today)
 }
 
-func (h homeFeed) facts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
+func (h homeFeed) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	seen, err := h.s.store.Position(ctx, user, store.HomePage, "")
 	if err != nil {
 		return err
@@ -86,13 +86,13 @@ func (h homeFeed) explain(ctx context.Context, of explained) ([]services.Explana
 	return []services.Explanation{explanation}, nil
 }
 
-func (h homeFeed) digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+func (h homeFeed) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	before := max(services.PostIDAt(since), 1) - 1
 	entries, err := h.s.store.UnreadFeed(ctx, user, before, services.Retention)
 	if err != nil {
 		return err
 	}
-	posts := map[services.UserNumber]int{}
+	posts := map[services.UserID]int{}
 	for _, entry := range entries {
 		posts[entry.Author]++
 	}
@@ -100,7 +100,7 @@ func (h homeFeed) digest(ctx context.Context, user services.UserNumber, since ti
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}
-	slices.SortFunc(digest.Authors, func(a, b services.UserNumber) int { return cmp.Or(cmp.Compare(posts[b], posts[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(digest.Authors, func(a, b services.UserID) int { return cmp.Or(cmp.Compare(posts[b], posts[a]), cmp.Compare(a, b)) })
 	digest.Authors = digest.Authors[:min(digestAuthors, len(digest.Authors))]
 	return nil
 }
@@ -128,7 +128,7 @@ func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today
 
 // countBeyond goes on counting in SQL where an inbox ends before the new posts do. It does so once for each version of a
 // document; where SQL does not answer in time the number stays AT_LEAST what the inbox has.
-func (h homeFeed) countBeyond(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64) {
+func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.s.caps.feedLimit(), h.s.ages.Mark(services.SourceHomeFeed, today)
 	var group errgroup.Group
 	group.SetLimit(cap(h.s.fallback))

@@ -22,12 +22,12 @@ func (liveBoard) part(badges *services.Badges, i int) *services.Count {
 	return single(&badges.LiveBoard, i)
 }
 
-func (l liveBoard) follow(user services.UserNumber, document *rdb.Document) {
+func (l liveBoard) follow(user services.UserID, document *rdb.Document) {
 	l.s.shows.Follow(user, document.Hosts)
 }
 
 // facts reads whom the board is of and how far it was seen. What runs is in memory, also without Redis.
-func (l liveBoard) facts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error {
+func (l liveBoard) facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	seen, err := l.s.store.Position(ctx, user, store.LiveBoard, "")
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (l liveBoard) explain(ctx context.Context, of explained) ([]services.Explan
 }
 
 // digest counts the shows that went live since, whether they run still or are over.
-func (l liveBoard) digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+func (l liveBoard) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	hosts, err := l.s.fanout.HostsBy(ctx, user)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (l liveBoard) digest(ctx context.Context, user services.UserNumber, since t
 	}
 	// Of huge hosts memory has what is over.
 	pulled, _ := l.s.shows.ReplaysAt(hosts, l.s.shows.Version(), services.ShowPlace{}, services.Retention)
-	followed := make(map[services.UserNumber]services.PostID, len(hosts))
+	followed := make(map[services.UserID]services.PostID, len(hosts))
 	for _, host := range hosts {
 		followed[host.Author] = host.Since
 	}
@@ -99,7 +99,7 @@ func (l liveBoard) digest(ctx context.Context, user services.UserNumber, since t
 }
 
 // remember adds what this node knows of the shows of hosts whom documents name.
-func (l liveBoard) remember(_ context.Context, _ []services.UserNumber, documents []rdb.Document, today int64) {
+func (l liveBoard) remember(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
 	after := l.s.ages.Mark(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {

@@ -33,7 +33,7 @@ func (notifications) carry(_ *view, badges *services.Badges, earlier known) {
 	badges.Notifications.Newest = earlier.badges.Notifications.Newest
 }
 
-func (n notifications) facts(ctx context.Context, user services.UserNumber, _ int64, document *rdb.Document) error {
+func (n notifications) facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
 	states, err := n.s.store.NotificationStates(ctx, user)
 	for _, state := range states {
 		document.Notifications = append(document.Notifications, fanout.CountsOf(state))
@@ -82,7 +82,7 @@ func (n notifications) explain(ctx context.Context, of explained) (list []servic
 	return list, nil
 }
 
-func (n notifications) digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+func (n notifications) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	first := services.PostIDAt(since)
 	page, err := n.s.store.Notifications(ctx, store.NotificationQuery{
 		User: user, Categories: services.Categories, Limit: mostExplained, Each: true, Expiry: n.s.expiry,

@@ -29,7 +29,7 @@ func (siteMessages) part(badges *services.Badges, i int) *services.Count {
 
 func (siteMessages) sum(badges *services.Badges) *services.Count { return &badges.SiteMessages.Total }
 
-func (m siteMessages) facts(ctx context.Context, user services.UserNumber, _ int64, document *rdb.Document) error {
+func (m siteMessages) facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
 	states, err := m.s.store.MessageStates(ctx, user)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (m siteMessages) explain(ctx context.Context, of explained) (list []service
 	return list, nil
 }
 
-func (m siteMessages) digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error {
+func (m siteMessages) digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	first := services.PostIDAt(since)
 	byType, err := m.byType(ctx, user, m.s.redis.MessageTypes(), false)
 	if err != nil {
@@ -103,7 +103,7 @@ func (m siteMessages) digest(ctx context.Context, user services.UserNumber, sinc
 
 // byType reads the newest site messages of each of some types, up to mostExplained of each: in one query, unless
 // one type has so many that they may hide another's.
-func (m siteMessages) byType(ctx context.Context, user services.UserNumber, kinds []string, unreadOnly bool) (map[string][]services.SiteMessage, error) {
+func (m siteMessages) byType(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool) (map[string][]services.SiteMessage, error) {
 	most := mostExplained * len(kinds)
 	all, err := m.s.store.SiteMessages(ctx, user, kinds, unreadOnly, services.MaxPostID, most)
 	if err != nil {

@@ -21,14 +21,14 @@ type Source interface {
 
 	// facts fills the source's part of the document from SQL, for when Redis does not answer. When it fails, the caller drops
 	// what it wrote.
-	facts(ctx context.Context, user services.UserNumber, today int64, document *rdb.Document) error
+	facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error
 	// carry takes over from earlier badges, when the facts are unknown, what is no count.
 	carry(v *view, badges *services.Badges, earlier known)
 
 	// follow asks this node's memory to report changes of what counts for a user who is watched here.
-	follow(user services.UserNumber, document *rdb.Document)
+	follow(user services.UserID, document *rdb.Document)
 	// remember adds to documents what this node's memory knows.
-	remember(ctx context.Context, users []services.UserNumber, documents []rdb.Document, today int64)
+	remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64)
 
 	// render writes the source's part of the badges from the document, without the sum, and notes when time alone changes it.
 	render(v *view, badges *services.Badges)
@@ -42,7 +42,7 @@ type Source interface {
 	// explain lists the items behind each count, from the facts.
 	explain(ctx context.Context, of explained) ([]services.Explanation, error)
 	// digest adds to a digest what the source brought since a moment.
-	digest(ctx context.Context, user services.UserNumber, since time.Time, digest *services.Digest) error
+	digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error
 }
 
 // newSources is the list of the sources, in the order in which the badges show them. The display policy comes last: it is about
@@ -113,15 +113,15 @@ func single(count *services.Count, i int) *services.Count {
 // a sum nor a count within its parts.
 type plain struct{}
 
-func (plain) carry(*view, *services.Badges, known)                                   {}
-func (plain) follow(services.UserNumber, *rdb.Document)                              {}
-func (plain) remember(context.Context, []services.UserNumber, []rdb.Document, int64) {}
-func (plain) sum(*services.Badges) *services.Count                                   { return nil }
-func (plain) within(*services.Badges) *services.Count                                { return nil }
+func (plain) carry(*view, *services.Badges, known)                               {}
+func (plain) follow(services.UserID, *rdb.Document)                              {}
+func (plain) remember(context.Context, []services.UserID, []rdb.Document, int64) {}
+func (plain) sum(*services.Badges) *services.Count                               { return nil }
+func (plain) within(*services.Badges) *services.Count                            { return nil }
 
 // withMemory adds to documents what this node knows of what is counted when somebody reads. Of users who are watched it
 // hears when that changes.
-func (s *Service) withMemory(ctx context.Context, users []services.UserNumber, documents []rdb.Document, watched bool, today int64) {
+func (s *Service) withMemory(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
 	for i := range documents {
 		if watched && documents[i].Ready {
 			for _, source := range s.sources {

@@ -50,13 +50,13 @@ type toy struct {
 
 func (t toy) render(_ *view, badges *services.Badges) { badges.LiveBoard = exact(t.count) }
 
-func (t toy) facts(context.Context, services.UserNumber, int64, *rdb.Document) error { return nil }
+func (t toy) facts(context.Context, services.UserID, int64, *rdb.Document) error { return nil }
 
 func (t toy) explain(context.Context, explained) ([]services.Explanation, error) {
 	return []services.Explanation{{Source: t.key(), Count: exact(t.count)}}, nil
 }
 
-func (t toy) digest(_ context.Context, _ services.UserNumber, _ time.Time, digest *services.Digest) error {
+func (t toy) digest(_ context.Context, _ services.UserID, _ time.Time, digest *services.Digest) error {
 	brings(digest, t.key(), "", t.count, mostExplained)
 	return nil
 }

@@ -90,7 +90,7 @@ func (l *learner) learn(stream string) {
 }
 
 // push shows the device what its node would push now.
-func (l *learner) push(user services.UserNumber) {
+func (l *learner) push(user services.UserID) {
 	if badges := l.read(user); l.device == nil || badges.Version > l.device.Version {
 		l.device = badges
 	}
@@ -104,8 +104,8 @@ func shownAs(badges *services.Badges) string {
 
 // audience is a reader with something of every stream.
 type audience struct {
-	reader, huge, speaker services.UserNumber
-	host                  services.UserNumber
+	reader, huge, speaker services.UserID
+	host                  services.UserID
 	room                  services.ConversationID
 	posts                 []services.PostID
 	own                   func(l *learner) // lets a node know of the last change as it knows of its own, before all others
@@ -121,7 +121,7 @@ func (n node) audience() *audience {
 	n.Follow(a.host, reader)
 	a.show = n.Schedule(a.host, time.Hour)
 	n.Write(func(ctx context.Context, tx *store.Tx) (err error) {
-		wanted := store.NewConversation{Kind: services.RoomConversation, Title: "den", Creator: a.speaker, Members: []services.UserNumber{a.speaker, reader}}
+		wanted := store.NewConversation{Kind: services.RoomConversation, Title: "den", Creator: a.speaker, Members: []services.UserID{a.speaker, reader}}
 		if a.room, _, err = tx.CreateConversation(ctx, wanted); err != nil {
 			return err
 		}

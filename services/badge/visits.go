@@ -22,7 +22,7 @@ type visits struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	waiting map[services.UserNumber]struct{}
+	waiting map[services.UserID]struct{}
 }
 
 const (
@@ -33,12 +33,12 @@ const (
 func newVisits(cfg Config) *visits {
 	return &visits{
 		store: cfg.Store, redis: cfg.Redis, fanout: cfg.Fanout, clock: cfg.Clock, log: cfg.Log,
-		waiting: map[services.UserNumber]struct{}{},
+		waiting: map[services.UserID]struct{}{},
 	}
 }
 
 // note costs nothing for a user whose document says today.
-func (v *visits) note(user services.UserNumber, noted int64) {
+func (v *visits) note(user services.UserID, noted int64) {
 	if noted >= v.today() {
 		return
 	}
@@ -54,7 +54,7 @@ func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Se
 // Run writes down who was here, brings views up to date that this node owes an update, and raises documents above what was
 // answered without them, each second, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	return services.AtEach(ctx, visitsEvery, func(ctx context.Context) {
+	return services.Every(ctx, visitsEvery, func(ctx context.Context) {
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("visits were not written; they are noted again", "error", err)
 		}
@@ -73,7 +73,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	v := s.visits
 	v.mu.Lock()
-	users := make([]services.UserNumber, 0, len(v.waiting))
+	users := make([]services.UserID, 0, len(v.waiting))
 	for user := range v.waiting {
 		users = append(users, user)
 	}

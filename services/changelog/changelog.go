@@ -104,7 +104,7 @@ type Follower struct {
 	loops   []func(context.Context)
 	streams []Stream
 	shared  []func()
-	moved   []func([]services.UserNumber)
+	moved   []func([]services.UserID)
 }
 
 // New makes a follower of no kind.

@@ -16,28 +16,28 @@ const NotifyGap = 100 * time.Millisecond
 // node and are shown it. It is safe for concurrent use.
 type Readers[K comparable] struct {
 	clock  services.Clock
-	notify func([]services.UserNumber)
+	notify func([]services.UserID)
 
 	mu       sync.Mutex
-	shown    map[services.UserNumber][]K            // what each user who is watched is shown
-	of       map[K]map[services.UserNumber]struct{} // the same, the other way round
-	owed     map[K]struct{}                         // moved, and its readers do not know yet
-	notified map[K]time.Time                        // when its readers were notified last
-	waits    bool                                   // a timer will notify
+	shown    map[services.UserID][]K            // what each user who is watched is shown
+	of       map[K]map[services.UserID]struct{} // the same, the other way round
+	owed     map[K]struct{}                     // moved, and its readers do not know yet
+	notified map[K]time.Time                    // when its readers were notified last
+	waits    bool                               // a timer will notify
 }
 
 // NewReaders makes an index without users. Moves are passed to OnMoved.
 func NewReaders[K comparable](f *Follower) *Readers[K] {
 	return &Readers[K]{
 		clock: f.clock, notify: f.NotifyMoved,
-		shown: map[services.UserNumber][]K{}, of: map[K]map[services.UserNumber]struct{}{},
+		shown: map[services.UserID][]K{}, of: map[K]map[services.UserID]struct{}{},
 		owed: map[K]struct{}{}, notified: map[K]time.Time{},
 	}
 }
 
 // Follow says what a user is shown who is watched: so many things, the i-th named by at(i). It holds until Unfollow, or the next
 // Follow. It is called before these are read, so that no move falls between.
-func (r *Readers[K]) Follow(user services.UserNumber, count int, at func(i int) K) {
+func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	former := r.shown[user]
@@ -53,7 +53,7 @@ func (r *Readers[K]) Follow(user services.UserNumber, count int, at func(i int) 
 	for i := range keys {
 		keys[i] = at(i)
 		if r.of[keys[i]] == nil {
-			r.of[keys[i]] = map[services.UserNumber]struct{}{}
+			r.of[keys[i]] = map[services.UserID]struct{}{}
 		}
 		r.of[keys[i]][user] = struct{}{}
 	}
@@ -63,7 +63,7 @@ func (r *Readers[K]) Follow(user services.UserNumber, count int, at func(i int) 
 }
 
 // Unfollow says that users are watched no longer.
-func (r *Readers[K]) Unfollow(users []services.UserNumber) {
+func (r *Readers[K]) Unfollow(users []services.UserID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, user := range users {
@@ -71,7 +71,7 @@ func (r *Readers[K]) Unfollow(users []services.UserNumber) {
 	}
 }
 
-func (r *Readers[K]) leave(user services.UserNumber) {
+func (r *Readers[K]) leave(user services.UserID) {
 	for _, key := range r.shown[user] {
 		if delete(r.of[key], user); len(r.of[key]) == 0 {
 			delete(r.of, key)
@@ -81,7 +81,7 @@ func (r *Readers[K]) leave(user services.UserNumber) {
 }
 
 // Each calls with everything that users are shown, and with the user's index in the list.
-func (r *Readers[K]) Each(users []services.UserNumber, call func(i int, key K)) {
+func (r *Readers[K]) Each(users []services.UserID, call func(i int, key K)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, user := range users {
@@ -115,7 +115,7 @@ func (r *Readers[K]) Moved(key K) {
 }
 
 // due lists the readers of what moved and was not notified just now, and forgets the times of what has no readers.
-func (r *Readers[K]) due(now time.Time) (users []services.UserNumber) {
+func (r *Readers[K]) due(now time.Time) (users []services.UserID) {
 	for key := range r.owed {
 		if since := now.Sub(r.notified[key]); since >= 0 && since < NotifyGap {
 			continue

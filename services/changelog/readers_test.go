@@ -20,10 +20,10 @@ func TestNoMoveWaitsForTheNextOne(t *testing.T) {
 		f := newFollower(&sql{})
 		var mu sync.Mutex
 		start, last := time.Now(), time.Duration(-1)
-		f.OnMoved(func(users []services.UserNumber) {
+		f.OnMoved(func(users []services.UserID) {
 			mu.Lock()
 			defer mu.Unlock()
-			if slices.Equal(users, []services.UserNumber{11}) {
+			if slices.Equal(users, []services.UserID{11}) {
 				last = time.Since(start)
 			}
 		})
@@ -47,8 +47,8 @@ func TestNoMoveWaitsForTheNextOne(t *testing.T) {
 // What is shown to nobody any more leaves nothing behind, and is notified to nobody.
 func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	f := newFollower(&sql{})
-	var notified []services.UserNumber
-	f.OnMoved(func(users []services.UserNumber) { notified = append(notified, users...) })
+	var notified []services.UserID
+	f.OnMoved(func(users []services.UserID) { notified = append(notified, users...) })
 	readers := NewReaders[string](f)
 	both := []string{"a", "b"}
 	readers.Follow(1, 2, func(i int) string { return both[i] })
@@ -56,14 +56,14 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	readers.Follow(1, 1, only("a"))
 	readers.Moved("b")
 	readers.Notify()
-	if !slices.Equal(notified, []services.UserNumber{2}) {
+	if !slices.Equal(notified, []services.UserID{2}) {
 		t.Errorf("notified are %v, want the one who is still shown it", notified)
 	}
-	readers.Unfollow([]services.UserNumber{1, 99})
+	readers.Unfollow([]services.UserID{1, 99})
 	if readers.Moved("a"); readers.Has("a") || len(readers.owed) != 0 || !slices.Equal(readers.Keys(), []string{"b"}) {
 		t.Errorf("after one left there are %v, owed %v", readers.Keys(), readers.owed)
 	}
-	readers.Unfollow([]services.UserNumber{2})
+	readers.Unfollow([]services.UserID{2})
 	readers.Notify()
 	if len(readers.of)+len(readers.shown)+len(readers.owed)+len(readers.notified) != 0 {
 		t.Errorf("left are %v, %v, %v, %v", readers.of, readers.shown, readers.owed, readers.notified)
@@ -72,25 +72,25 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 
 func TestLearnedIsTheSumOverAllStreams(t *testing.T) {
 	f := newFollower(&sql{})
-	var left []services.UserNumber
-	f.RegisterStream(Stream{Learned: func(_ []services.UserNumber, sums []uint64) {
+	var left []services.UserID
+	f.RegisterStream(Stream{Learned: func(_ []services.UserID, sums []uint64) {
 		for i := range sums {
 			sums[i] += 100
 		}
 	}})
 	readers := NewReaders[string](f)
 	f.RegisterStream(Stream{
-		Learned: func(users []services.UserNumber, sums []uint64) {
+		Learned: func(users []services.UserID, sums []uint64) {
 			readers.Each(users, func(i int, key string) { sums[i] += uint64(len(key)) })
 		},
-		Unfollow: func(users []services.UserNumber) { left = users; readers.Unfollow(users) },
+		Unfollow: func(users []services.UserID) { left = users; readers.Unfollow(users) },
 	})
 	readers.Follow(7, 1, only("four"))
-	if got := f.Learned([]services.UserNumber{8, 7}); !slices.Equal(got, []uint64{100, 104}) {
+	if got := f.Learned([]services.UserID{8, 7}); !slices.Equal(got, []uint64{100, 104}) {
 		t.Errorf("learned are %v", got)
 	}
-	f.Unfollow([]services.UserNumber{7})
-	if got := f.Learned([]services.UserNumber{7}); !slices.Equal(got, []uint64{100}) || !slices.Equal(left, []services.UserNumber{7}) {
+	f.Unfollow([]services.UserID{7})
+	if got := f.Learned([]services.UserID{7}); !slices.Equal(got, []uint64{100}) || !slices.Equal(left, []services.UserID{7}) {
 		t.Errorf("after %v left: %v", left, got)
 	}
 }

@@ -5,9 +5,9 @@ import "tidings/services"
 // Stream is what a memory has of changes that many users share and that are counted when one of them reads.
 type Stream struct {
 	// Learned adds to each user's sum how far this node has learned of what they are shown: a number that never falls.
-	Learned func(users []services.UserNumber, sums []uint64)
+	Learned func(users []services.UserID, sums []uint64)
 	// Unfollow says that users are watched here no longer; nil where none are named.
-	Unfollow func(users []services.UserNumber)
+	Unfollow func(users []services.UserID)
 }
 
 // RegisterStream adds a stream to those that Learned sums up.
@@ -15,7 +15,7 @@ func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams,
 
 // Learned is, for each user who is watched here, how far this node has learned what they share with others: the sum over all
 // streams.
-func (f *Follower) Learned(users []services.UserNumber) []uint64 {
+func (f *Follower) Learned(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
 	for _, stream := range f.streams {
 		stream.Learned(users, sums)
@@ -24,7 +24,7 @@ func (f *Follower) Learned(users []services.UserNumber) []uint64 {
 }
 
 // Unfollow says that users are watched here no longer.
-func (f *Follower) Unfollow(users []services.UserNumber) {
+func (f *Follower) Unfollow(users []services.UserID) {
 	for _, stream := range f.streams {
 		if stream.Unfollow != nil {
 			stream.Unfollow(users)
@@ -44,10 +44,10 @@ func (f *Follower) NotifyShared() {
 
 // OnMoved registers what is called with the users who are watched here and are shown something that moved: at once, then at
 // most ten times a second for each thing, and the last move is never left out. What it calls must not block.
-func (f *Follower) OnMoved(call func(readers []services.UserNumber)) { f.moved = append(f.moved, call) }
+func (f *Follower) OnMoved(call func(readers []services.UserID)) { f.moved = append(f.moved, call) }
 
 // NotifyMoved says that something moved that users are shown.
-func (f *Follower) NotifyMoved(readers []services.UserNumber) {
+func (f *Follower) NotifyMoved(readers []services.UserID) {
 	if len(readers) == 0 {
 		return
 	}

@@ -61,7 +61,7 @@ func New(cfg Config) *Service {
 // making it again answers the same, and opens it if a block had closed it. INVALID for a title that is too long, or for
 // members that do not fit the kind; NOT_FOUND while the creator and one of the others are parted by a block, and for a GROUP or
 // ROOM also while the group policy of one of the others keeps the creator from adding them.
-func (s *Service) Create(creator services.UserNumber, kind services.ConversationKind, title string, others []services.UserNumber) (*jobs.Command, error) {
+func (s *Service) Create(creator services.UserID, kind services.ConversationKind, title string, others []services.UserID) (*jobs.Command, error) {
 	if err := services.CheckText("title", title, 0, maxTitle); err != nil {
 		return nil, err
 	}
@@ -105,16 +105,16 @@ func (s *Service) Create(creator services.UserNumber, kind services.Conversation
 			}
 			return []string{id.GlobalID()}, s.changed(ctx, tx, c, members...)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, creator) },
+		AfterCommit: func(ctx context.Context) error { return s.Fanout.ProjectMember(ctx, id, creator) },
 	}, nil
 }
 
 // refusal lists those of some users with whom one cannot begin something.
-type refusal func(tx *store.Tx, ctx context.Context, user services.UserNumber, others []services.UserNumber) ([]services.UserNumber, error)
+type refusal func(tx *store.Tx, ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
 // adding is the refusal of those whom a user cannot add to a GROUP or ROOM, 0 for one that is to be created.
 func adding(id services.ConversationID) refusal {
-	return func(tx *store.Tx, ctx context.Context, user services.UserNumber, others []services.UserNumber) ([]services.UserNumber, error) {
+	return func(tx *store.Tx, ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 		return tx.RefuseAdder(ctx, user, id, others)
 	}
 }
@@ -122,7 +122,7 @@ func adding(id services.ConversationID) refusal {
 // meets is the error of a user who begins something with others: NOT_FOUND, as for a user who does not exist, while one of
 // them is refused. A block and a policy answer alike, so that neither is disclosed. No block between them changes until the
 // transaction ends.
-func meets(ctx context.Context, tx *store.Tx, user services.UserNumber, argument string, others []services.UserNumber, refused refusal) error {
+func meets(ctx context.Context, tx *store.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
 	if err := tx.HoldRestrictions(ctx, user); err != nil {
 		return err
 	}
@@ -133,21 +133,21 @@ func meets(ctx context.Context, tx *store.Tx, user services.UserNumber, argument
 	return tx.NoUser(ctx, argument, slices.Min(apart))
 }
 
-func distinct(users []services.UserNumber) []services.UserNumber {
+func distinct(users []services.UserID) []services.UserID {
 	slices.Sort(users)
 	return slices.Compact(users)
 }
 
 // changed leaves the jobs that carry a conversation whose members or head changed, and changes the way of counting where
 // its size and traffic ask for it.
-func (s *Service) changed(ctx context.Context, tx *store.Tx, c services.Conversation, users ...services.UserNumber) error {
+func (s *Service) changed(ctx context.Context, tx *store.Tx, c services.Conversation, users ...services.UserID) error {
 	var jobs []store.NewJob
 	if c.Way == services.ReadSide {
 		for _, user := range users {
 			jobs = append(jobs, fanout.MemberJob(c.ID, user))
 		}
 	} else {
-		jobs = append(jobs, s.Fanout.CarryJob(c.ID))
+		jobs = append(jobs, s.Fanout.ProjectJob(c.ID))
 	}
 	if way := s.way(c); way != c.Way {
 		if _, err := tx.SetWay(ctx, c, way); err != nil {
@@ -173,7 +173,7 @@ func (s *Service) way(c services.Conversation) services.CountingWay {
 
 // Send is the command that adds a message and answers its id. The author has read up to it. Of those mentioned count who are
 // members. NOT_FOUND for who is no member, CONFLICT for who has left.
-func (s *Service) Send(author services.UserNumber, id services.ConversationID, body string, mentions []services.UserNumber) (*jobs.Command, error) {
+func (s *Service) Send(author services.UserID, id services.ConversationID, body string, mentions []services.UserID) (*jobs.Command, error) {
 	if err := services.CheckFilled("body", body, maxBody); err != nil {
 		return nil, err
 	}
@@ -206,15 +206,15 @@ func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
 }
 
 // command is what one member does in a conversation; his own state is carried at once.
-func (s *Service) command(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error)) *jobs.Command {
+func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user, Apply: apply, CoalesceKey: "conversation " + id.String(),
-		AfterCommit: func(ctx context.Context) error { return s.Fanout.CarryMember(ctx, id, user) },
+		AfterCommit: func(ctx context.Context) error { return s.Fanout.ProjectMember(ctx, id, user) },
 	}
 }
 
 // own is a command that changes nothing but the user's own state.
-func (s *Service) own(name string, user services.UserNumber, id services.ConversationID, apply func(context.Context, *store.Tx) error) *jobs.Command {
+func (s *Service) own(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *store.Tx) error) *jobs.Command {
 	return s.command(name, user, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		if err := apply(ctx, tx); err != nil {
 			return nil, err
@@ -224,7 +224,7 @@ func (s *Service) own(name string, user services.UserNumber, id services.Convers
 }
 
 // Recall is the command by which an author takes a message back: it stops counting for everyone who had not read it.
-func (s *Service) Recall(author services.UserNumber, id services.MessageID) *jobs.Command {
+func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Command {
 	conversation := id.Conversation()
 	var head store.Head
 	cmd := s.command("recallMessage", author, conversation, func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -233,7 +233,7 @@ func (s *Service) Recall(author services.UserNumber, id services.MessageID) *job
 			return nil, err
 		}
 		head = store.Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
-		job := s.Fanout.CarryJob(conversation)
+		job := s.Fanout.ProjectJob(conversation)
 		if c.Way == services.ReadSide { // the states of many members changed, and nobody carries them
 			job = fanout.PassJob(conversation)
 		}

@@ -23,7 +23,7 @@ func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 	n.send(users[0], other)
 	n.carried()
 	n.send(users[0], group)
-	n.Must(n.fan.CarryMember(t.Context(), group, users[1])) // and then the process dies
+	n.Must(n.fan.ProjectMember(t.Context(), group, users[1])) // and then the process dies
 	n.want("reached", users[1], 2, 0)
 	if unread, _ := n.shown(users[2]); unread != 1 {
 		t.Errorf("not reached: %d", unread)

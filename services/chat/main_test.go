@@ -49,21 +49,21 @@ func (n node) mustDo(cmd *jobs.Command, err error) []string {
 	return cmd.IDs()
 }
 
-func (n node) create(kind services.ConversationKind, members ...services.UserNumber) services.ConversationID {
+func (n node) create(kind services.ConversationKind, members ...services.UserID) services.ConversationID {
 	n.TB.Helper()
 	id, err := services.ParseConversationID("id", n.mustDo(n.Create(members[0], kind, "", members[1:]))[0])
 	n.Must(err)
 	return id
 }
 
-func (n node) send(author services.UserNumber, id services.ConversationID, mentions ...services.UserNumber) services.MessageID {
+func (n node) send(author services.UserID, id services.ConversationID, mentions ...services.UserID) services.MessageID {
 	n.TB.Helper()
 	message, err := services.ParseMessageID("id", n.mustDo(n.Send(author, id, "hello", mentions))[0])
 	n.Must(err)
 	return message
 }
 
-func (n node) read(user services.UserNumber, id services.ConversationID, upTo services.MessageID) {
+func (n node) read(user services.UserID, id services.ConversationID, upTo services.MessageID) {
 	n.TB.Helper()
 	n.mustDo(n.MarkRead(user, id, Mark{UpTo: upTo}))
 }
@@ -82,7 +82,7 @@ func (n node) carried() {
 
 // shown is what a user's badge shows: unread messages and mentions. A document that is not good is made again, as by its
 // next reader.
-func (n node) shown(user services.UserNumber) (unread, mentions int) {
+func (n node) shown(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
 	document := n.Document(user)
 	if !document.Ready {
@@ -99,7 +99,7 @@ func (n node) shown(user services.UserNumber) (unread, mentions int) {
 }
 
 // listed is what the list of a user's conversations adds up to.
-func (n node) listed(user services.UserNumber) (unread, mentions int) {
+func (n node) listed(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
 	list, more, err := n.List(n.TB.Context(), user, First, 100)
 	n.Must(err)
@@ -118,7 +118,7 @@ func (n node) listed(user services.UserNumber) (unread, mentions int) {
 }
 
 // want holds badge and list of a user against a number.
-func (n node) want(what string, user services.UserNumber, unread, mentions int) {
+func (n node) want(what string, user services.UserID, unread, mentions int) {
 	n.TB.Helper()
 	shownUnread, shownMentions := n.shown(user)
 	listedUnread, listedMentions := n.listed(user)

@@ -38,7 +38,7 @@ func ReadToken(state services.Membership) string {
 }
 
 // parseToken answers the generation and the number of a token of this user and conversation.
-func parseToken(text string, user services.UserNumber, id services.ConversationID) (gen, number int64, err error) {
+func parseToken(text string, user services.UserID, id services.ConversationID) (gen, number int64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != tokenLength || bytes[0] != tokenFormat {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: %s is not a token of a conversation", services.Quote(text))
@@ -46,7 +46,7 @@ func parseToken(text string, user services.UserNumber, id services.ConversationI
 	if services.ConversationID(binary.BigEndian.Uint32(bytes[1:])) != id {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: it is of another conversation than %s", id.GlobalID())
 	}
-	if services.UserNumber(binary.BigEndian.Uint32(bytes[5:])) != user {
+	if services.UserID(binary.BigEndian.Uint32(bytes[5:])) != user {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: it is another member's")
 	}
 	gen, number = int64(binary.BigEndian.Uint64(bytes[9:])), int64(binary.BigEndian.Uint64(bytes[17:]))
@@ -58,7 +58,7 @@ func parseToken(text string, user services.UserNumber, id services.ConversationI
 
 // MarkRead is the command that moves a member's position forward. A mark that is behind it, or of a generation before the
 // present one, changes nothing. INVALID for a message that is not there yet or is of another conversation.
-func (s *Service) MarkRead(user services.UserNumber, id services.ConversationID, mark Mark) (*jobs.Command, error) {
+func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mark Mark) (*jobs.Command, error) {
 	number, gen := mark.UpTo.Number(), int64(-1)
 	switch {
 	case mark.Token != "" && mark.UpTo != 0:
@@ -83,7 +83,7 @@ func (s *Service) MarkRead(user services.UserNumber, id services.ConversationID,
 
 // MarkUnread is the command that lets a message and what follows it wait again, beside what waits already. It opens a generation: marks that devices made
 // before are late from now on. INVALID for a message that is not there or is of another conversation.
-func (s *Service) MarkUnread(user services.UserNumber, from services.MessageID) *jobs.Command {
+func (s *Service) MarkUnread(user services.UserID, from services.MessageID) *jobs.Command {
 	id := from.Conversation()
 	return s.own("markConversationUnread", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.MarkUnread(ctx, id, user, from.Number())
@@ -91,7 +91,7 @@ func (s *Service) MarkUnread(user services.UserNumber, from services.MessageID) 
 }
 
 // Mute is the command that takes a conversation out of a member's total, but for what mentions him, or back into it.
-func (s *Service) Mute(user services.UserNumber, id services.ConversationID, muted bool) *jobs.Command {
+func (s *Service) Mute(user services.UserID, id services.ConversationID, muted bool) *jobs.Command {
 	return s.own("muteConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.Mute(ctx, id, user, muted)
 	})
@@ -99,7 +99,7 @@ func (s *Service) Mute(user services.UserNumber, id services.ConversationID, mut
 
 // Enter is the command by which a device opens a conversation, or says that it still has it open. Everything is read, and
 // nothing counts until every device has left or its lease of a minute is over.
-func (s *Service) Enter(user services.UserNumber, id services.ConversationID, device string) *jobs.Command {
+func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.own("enterConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		until := tx.Now.Add(s.Lease)
 		if err := tx.Enter(ctx, id, user, device, until); err != nil {
@@ -113,14 +113,14 @@ func (s *Service) Enter(user services.UserNumber, id services.ConversationID, de
 func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
 
 // Leave is the command by which a device closes a conversation: everything is read. The user stays a member: see Quit.
-func (s *Service) Leave(user services.UserNumber, id services.ConversationID, device string) *jobs.Command {
+func (s *Service) Leave(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
 		return tx.Leave(ctx, id, user, device)
 	})
 }
 
 // DeviceGone ends the leases of a device whose connection is gone.
-func (s *Service) DeviceGone(ctx context.Context, user services.UserNumber, device string) error {
+func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device string) error {
 	ids, err := s.Store.LeasesOf(ctx, user, device)
 	if err != nil || len(ids) == 0 {
 		return err

@@ -102,7 +102,7 @@ func marksHistory(t *testing.T, n node, seed uint64) []porcupine.Operation {
 }
 
 // ask does a call through the service, as a device does.
-func (n node) ask(t *testing.T, user services.UserNumber, group services.ConversationID, call markCall) (state markState) {
+func (n node) ask(t *testing.T, user services.UserID, group services.ConversationID, call markCall) (state markState) {
 	ctx := t.Context()
 	switch call.verb {
 	case "look":

@@ -10,12 +10,12 @@ import (
 )
 
 // Join is the command by which a user becomes a member of a ROOM; he has read what is there. CONFLICT when he is one.
-func (s *Service) Join(user services.UserNumber, id services.ConversationID) *jobs.Command {
-	return s.members("joinConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
+func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
+	return s.members("joinConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
 		if c.Kind != services.RoomConversation {
 			return nil, store.NoConversation(id) // what it is, its members alone know
 		}
-		added, err := tx.AddMembers(ctx, c, []services.UserNumber{user})
+		added, err := tx.AddMembers(ctx, c, []services.UserID{user})
 		if err == nil && len(added) == 0 {
 			err = services.Errorf(services.Conflict, "conversationId: you are a member of %s already", id.GlobalID())
 		}
@@ -26,12 +26,12 @@ func (s *Service) Join(user services.UserNumber, id services.ConversationID) *jo
 // AddMembers is the command by which a member lets others in. Who is a member already stays as he is. CONFLICT for a DIRECT
 // conversation, and beyond the size of a GROUP; NOT_FOUND while the member and one of the others are parted by a block,
 // and while the group policy of one who would be added keeps the member from it.
-func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*jobs.Command, error) {
+func (s *Service) AddMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
 		return nil, err
 	}
-	return s.members("addMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
+	return s.members("addMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
 		if _, err := tx.LockMember(ctx, id, by); err != nil {
 			return nil, err
 		}
@@ -51,7 +51,7 @@ func (s *Service) AddMembers(by services.UserNumber, id services.ConversationID,
 
 // RemoveMembers is the command by which a conversation's creator takes others out. Who is no member is passed over. FORBIDDEN
 // for anyone else, CONFLICT for a DIRECT conversation.
-func (s *Service) RemoveMembers(by services.UserNumber, id services.ConversationID, users []services.UserNumber) (*jobs.Command, error) {
+func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
 	users, err := named(users)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *Service) RemoveMembers(by services.UserNumber, id services.Conversation
 	if slices.Contains(users, by) { // he could not be answered what he is then shown no more
 		return nil, services.Errorf(services.Invalid, "userIds: who leaves himself uses quitConversation")
 	}
-	return s.members("removeMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
+	return s.members("removeMembers", by, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
 		if _, err := tx.LockMember(ctx, id, by); err != nil {
 			return nil, err
 		}
@@ -72,23 +72,23 @@ func (s *Service) RemoveMembers(by services.UserNumber, id services.Conversation
 
 // Quit is the command by which a member leaves for good: nothing of the conversation counts for him or is shown to him any more.
 // CONFLICT for a DIRECT conversation, which can be muted.
-func (s *Service) Quit(user services.UserNumber, id services.ConversationID) *jobs.Command {
-	return s.members("quitConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserNumber, error) {
+func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.Command {
+	return s.members("quitConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
 		if _, err := tx.LockMember(ctx, id, user); err != nil {
 			return nil, err
 		}
-		return s.remove(ctx, tx, c, []services.UserNumber{user})
+		return s.remove(ctx, tx, c, []services.UserID{user})
 	})
 }
 
-func (s *Service) remove(ctx context.Context, tx *store.Tx, c services.Conversation, users []services.UserNumber) ([]services.UserNumber, error) {
+func (s *Service) remove(ctx context.Context, tx *store.Tx, c services.Conversation, users []services.UserID) ([]services.UserID, error) {
 	if c.Kind == services.DirectConversation {
 		return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and cannot be left; mute it", c.ID.GlobalID())
 	}
 	return tx.RemoveMembers(ctx, c.ID, users)
 }
 
-func named(users []services.UserNumber) ([]services.UserNumber, error) {
+func named(users []services.UserID) ([]services.UserID, error) {
 	if len(users) == 0 || len(users) > maxNamed {
 		return nil, services.Errorf(services.Invalid, "userIds: 1 to %d are allowed, got %d", maxNamed, len(users))
 	}
@@ -96,7 +96,7 @@ func named(users []services.UserNumber) ([]services.UserNumber, error) {
 }
 
 // members is a command that changes who is in a conversation, and answers whose state it changed.
-func (s *Service) members(name string, by services.UserNumber, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserNumber, error)) *jobs.Command {
+func (s *Service) members(name string, by services.UserID, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserID, error)) *jobs.Command {
 	return s.command(name, by, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		c, err := tx.LockConversation(ctx, id)
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 // world is the slow, independent model: what a few people said in two rooms and where each of them is, in lists.
 type world struct {
 	n      node
-	people []services.UserNumber
+	people []services.UserID
 	rooms  []*modelRoom
 	flush  func(*rapid.T) // takes something away from Redis; nil where nothing can be
 }
@@ -26,12 +26,12 @@ type world struct {
 type modelRoom struct {
 	id       services.ConversationID
 	messages []*modelMessage
-	members  map[services.UserNumber]*modelMember
+	members  map[services.UserID]*modelMember
 }
 
 type modelMessage struct {
-	author   services.UserNumber
-	mentions []services.UserNumber
+	author   services.UserID
+	mentions []services.UserID
 	at       time.Time
 	recalled bool
 }
@@ -51,7 +51,7 @@ type modelToken struct {
 func newWorld(n node, flush func(*world, *rapid.T)) *world {
 	w := &world{n: n, people: n.Users(3)}
 	for range 2 {
-		room := &modelRoom{id: n.create(services.RoomConversation, w.people...), members: map[services.UserNumber]*modelMember{}}
+		room := &modelRoom{id: n.create(services.RoomConversation, w.people...), members: map[services.UserID]*modelMember{}}
 		for _, user := range w.people {
 			room.members[user] = &modelMember{in: true, leases: map[string]time.Time{}}
 		}
@@ -86,7 +86,7 @@ func (m *modelMember) inside(room *modelRoom, now time.Time) bool {
 }
 
 // truth is a straight count of what waits for a person.
-func (w *world) truth(user services.UserNumber) (unread, mentions int) {
+func (w *world) truth(user services.UserID) (unread, mentions int) {
 	for _, room := range w.rooms {
 		member := room.members[user]
 		if !member.in || member.inside(room, w.n.Clock.Now()) {
@@ -108,7 +108,7 @@ func (w *world) truth(user services.UserNumber) (unread, mentions int) {
 	return unread, mentions
 }
 
-func (w *world) pick(t *rapid.T) (*modelRoom, services.UserNumber, *modelMember) {
+func (w *world) pick(t *rapid.T) (*modelRoom, services.UserID, *modelMember) {
 	room, user := rapid.SampledFrom(w.rooms).Draw(t, "room"), rapid.SampledFrom(w.people).Draw(t, "user")
 	member := room.members[user]
 	member.inside(room, w.n.Clock.Now())
@@ -245,7 +245,7 @@ func (w *world) leave(t *rapid.T) {
 // again lets jobs come that nobody asked for.
 func (w *world) again(t *rapid.T) {
 	room, user, _ := w.pick(t)
-	w.n.enqueue(w.n.fan.CarryJob(room.id), fanout.PassJob(room.id), fanout.MemberJob(room.id, user), fanout.InsideJob(room.id, user, time.Time{}))
+	w.n.enqueue(w.n.fan.ProjectJob(room.id), fanout.PassJob(room.id), fanout.MemberJob(room.id, user), fanout.InsideJob(room.id, user, time.Time{}))
 }
 
 func (w *world) work(t *rapid.T) {
@@ -264,7 +264,7 @@ func (w *world) compare(t *rapid.T) {
 	w.n.carried()
 	for _, user := range w.people {
 		unread, mentions := w.truth(user)
-		for what, see := range map[string]func(services.UserNumber) (int, int){"badge": w.n.shown, "list": w.n.listed} {
+		for what, see := range map[string]func(services.UserID) (int, int){"badge": w.n.shown, "list": w.n.listed} {
 			if gotUnread, gotMentions := see(user); gotUnread != unread || gotMentions != mentions {
 				t.Fatalf("the %s of user %d shows %d and %d mentions, a count makes %d and %d", what, user, gotUnread, gotMentions, unread, mentions)
 			}

@@ -17,7 +17,7 @@ type Place struct {
 var First = Place{At: time.UnixMicro(1<<62 - 1)}
 
 // List lists the conversations that a user is a member of, the last active first, and says whether more follow.
-func (s *Service) List(ctx context.Context, user services.UserNumber, after Place, size int) ([]services.ConversationState, bool, error) {
+func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]services.ConversationState, bool, error) {
 	list, err := s.Store.ConversationsOf(ctx, user, after.At, after.ID, size+1)
 	if err == nil {
 		err = s.age(ctx, list)
@@ -26,7 +26,7 @@ func (s *Service) List(ctx context.Context, user services.UserNumber, after Plac
 }
 
 // ByID reads conversations for a user. What he is no member of is absent, as is what is not there.
-func (s *Service) ByID(ctx context.Context, user services.UserNumber, ids []services.ConversationID) (map[services.ConversationID]services.ConversationState, error) {
+func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services.ConversationID) (map[services.ConversationID]services.ConversationState, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -47,7 +47,7 @@ func (s *Service) age(ctx context.Context, states []services.ConversationState) 
 }
 
 // One reads a conversation for a user. NOT_FOUND when he is no member.
-func (s *Service) One(ctx context.Context, user services.UserNumber, id services.ConversationID) (services.ConversationState, error) {
+func (s *Service) One(ctx context.Context, user services.UserID, id services.ConversationID) (services.ConversationState, error) {
 	found, err := s.ByID(ctx, user, []services.ConversationID{id})
 	state, ok := found[id]
 	if err == nil && !ok {
@@ -69,7 +69,7 @@ func MessagesBefore(state services.ConversationState, before int64, size int) (i
 
 // ReadMessages reads messages for a user, each with whom it mentions. Those of conversations that he is no member of are
 // absent, as are those that never were.
-func (s *Service) ReadMessages(ctx context.Context, user services.UserNumber, ids []services.MessageID) (map[services.MessageID]services.Message, error) {
+func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []services.MessageID) (map[services.MessageID]services.Message, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

@@ -17,7 +17,7 @@ type Change struct {
 // where the consumer is slow: when something is said in it, and when his own state or his badges change. badges are his, as
 // the hub brings them; the first of them is waited for. The channel is closed when ctx ends, when badges is closed, and when
 // he is a member no longer. NOT_FOUND when he never was.
-func (s *Service) Watch(ctx context.Context, user services.UserNumber, id services.ConversationID, badges <-chan *services.Badges) (<-chan Change, error) {
+func (s *Service) Watch(ctx context.Context, user services.UserID, id services.ConversationID, badges <-chan *services.Badges) (<-chan Change, error) {
 	if _, err := s.One(ctx, user, id); err != nil {
 		return nil, err
 	}

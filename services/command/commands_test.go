@@ -56,7 +56,7 @@ func TestRunImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	numbers, err := db.UserNumbers(t.Context(), []string{"u1", "u2", "u3", "1"})
+	numbers, err := db.UserIDs(t.Context(), []string{"u1", "u2", "u3", "1"})
 	if err != nil || len(numbers) != 3 {
 		t.Errorf("the users %v, %v", numbers, err)
 	}
@@ -86,7 +86,7 @@ func TestRunImportOfPosts(t *testing.T) {
 	}
 	if err := db.Write(t.Context(), func(tx *store.Tx) error {
 		numbers, err := tx.EnsureUsers(t.Context(), []string{"reader", "away"})
-		return errors.Join(err, tx.MarkActive(t.Context(), []services.UserNumber{numbers["reader"]}))
+		return errors.Join(err, tx.MarkActive(t.Context(), []services.UserID{numbers["reader"]}))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ broken
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	numbers, err := db.UserNumbers(t.Context(), []string{"ann"})
+	numbers, err := db.UserIDs(t.Context(), []string{"ann"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	key := command.Export.User
-	numbers, err := db.UserNumbers(ctx, []string{key})
+	numbers, err := db.UserIDs(ctx, []string{key})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 }
 
 // returns is what a read does for a user who comes back: a document that is away is rebuilt before it is shown.
-func returns(w *fanouttest.World, user services.UserNumber) {
+func returns(w *fanouttest.World, user services.UserID) {
 	w.TB.Helper()
 	if document := w.Document(user); !document.Ready || w.Fanout.Away(document) {
 		w.Must(w.Fanout.Rebuild(w.TB.Context(), user))
@@ -101,7 +101,7 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 				w.Work(w.Fanout)
 			default:
 				user := rapid.SampledFrom(readers).Draw(rt, "reader")
-				w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, []services.UserNumber{user}) })
+				w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, []services.UserID{user}) })
 				returns(w, user)
 				w.Agree(user)
 			}

@@ -40,7 +40,7 @@ type Audit struct {
 
 // suspect is somebody whose view differed when he was looked at.
 type suspect struct {
-	user   services.UserNumber
+	user   services.UserID
 	at     time.Time
 	job    int64    // the last that there was then: those up to it may explain the difference
 	digest [32]byte // of everything that was seen then
@@ -114,7 +114,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 }
 
 // visit looks at users for the first time.
-func (a *Audit) visit(ctx context.Context, users []services.UserNumber) error {
+func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 	looks, job, err := a.look(ctx, users)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 	if len(due) == 0 {
 		return nil
 	}
-	users := make([]services.UserNumber, len(due))
+	users := make([]services.UserID, len(due))
 	for i, s := range due {
 		users[i] = s.user
 	}
@@ -179,14 +179,14 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 }
 
 // repair makes a wrong view anew, tells whoever shows it, and counts it.
-func (a *Audit) repair(ctx context.Context, user services.UserNumber, differs []string) error {
+func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) error {
 	a.drifted.Add(1)
 	a.fanout.log.Error("badges differed from the facts and are made anew", "parts", strings.Join(differs, ", "))
 	return a.fanout.remake(ctx, user)
 }
 
 // remake empties a user's view and rebuilds it: what a rebuild merges into could not be trusted.
-func (f *Fanout) remake(ctx context.Context, user services.UserNumber) error {
+func (f *Fanout) remake(ctx context.Context, user services.UserID) error {
 	if err := f.redis.Reset(ctx, user); err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ func (f *Fanout) remake(ctx context.Context, user services.UserNumber) error {
 
 // Recount makes a user's view anew from the facts, whatever it was, and answers in which parts it differed. What was on
 // its way to it counts as a difference too.
-func (f *Fanout) Recount(ctx context.Context, user services.UserNumber) (differed []string, err error) {
-	snapshots, err := f.redis.Snapshots(ctx, []services.UserNumber{user})
+func (f *Fanout) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
+	snapshots, err := f.redis.Snapshots(ctx, []services.UserID{user})
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (f *Fanout) Recount(ctx context.Context, user services.UserNumber) (differe
 	if err != nil {
 		return nil, err
 	}
-	if snapshots[0].Wholeness == rdb.Whole || snapshots[0].Wholeness == rdb.Spoiled {
+	if snapshots[0].Wholeness == rdb.Whole || snapshots[0].Wholeness == rdb.WrongType {
 		look, err := f.compare(ctx, user, snapshots[0], stamp)
 		if err != nil {
 			return nil, err
@@ -229,7 +229,7 @@ func (l look) digest() [32]byte {
 // look compares users' views with the facts, and answers the last job that there was then: the facts, which are read after
 // the views, are ahead of these by what jobs up to it carry. A view of which something is lost is no wrong one: its next
 // reader would bring it back, and so does the audit.
-func (a *Audit) look(ctx context.Context, users []services.UserNumber) (looks []look, job int64, err error) {
+func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []look, job int64, err error) {
 	f := a.fanout
 	snapshots, err := f.redis.Snapshots(ctx, users)
 	if err != nil {

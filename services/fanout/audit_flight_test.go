@@ -19,14 +19,14 @@ import (
 // flight is people who do things all the time, while jobs are done beside them.
 type flight struct {
 	w      *fanouttest.World
-	people []services.UserNumber
+	people []services.UserID
 	random *rand.Rand
 
 	mu    sync.Mutex
 	posts []services.Post
 }
 
-func (f *flight) someone() services.UserNumber { return f.people[f.random.IntN(len(f.people))] }
+func (f *flight) someone() services.UserID { return f.people[f.random.IntN(len(f.people))] }
 
 func (f *flight) post() (services.Post, bool) {
 	f.mu.Lock()

@@ -17,7 +17,7 @@ import (
 
 // auditedPart compares one part of a user's view with the facts. It answers these, in a form that prints the same for the
 // same facts, and the names of what differs.
-type auditedPart func(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (facts any, differs []string, err error)
+type auditedPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
 
 // auditedParts is the table of all parts: each source adds its own.
 func (f *Fanout) auditedParts() []auditedPart {
@@ -25,9 +25,9 @@ func (f *Fanout) auditedParts() []auditedPart {
 }
 
 // compare compares a user's view, which was read before a stamp, with the facts as they are now.
-func (f *Fanout) compare(ctx context.Context, user services.UserNumber, shown rdb.Snapshot, stamp rdb.Stamp) (look, error) {
+func (f *Fanout) compare(ctx context.Context, user services.UserID, shown rdb.Snapshot, stamp rdb.Stamp) (look, error) {
 	seen := look{snapshot: shown}
-	if shown.Wholeness == rdb.Spoiled {
+	if shown.Wholeness == rdb.WrongType {
 		seen.differs = []string{"a key that cannot be read"}
 		return seen, nil
 	}
@@ -64,7 +64,7 @@ type feedFactsOf struct {
 	pulled   []services.FollowedAuthor // by their numbers
 }
 
-func (f *Fanout) auditFeed(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
+func (f *Fanout) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts feedFactsOf
 	var err error
 	if facts.seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
@@ -133,7 +133,7 @@ func sameAuthors(named, facts []services.FollowedAuthor) bool {
 	return slices.Equal(named, facts)
 }
 
-func (f *Fanout) auditRegisters(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
+func (f *Fanout) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	facts, err := f.registers(ctx, user)
 	if err != nil {
 		return nil, nil, err
@@ -220,7 +220,7 @@ type conversationFact struct {
 	waiting store.Waiting
 }
 
-func (f *Fanout) auditConversations(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
+func (f *Fanout) auditConversations(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts []conversationFact
 	for after := services.ConversationID(0); ; {
 		page, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)

@@ -34,7 +34,7 @@ func lapOf(w *fanouttest.World, a *fanout.Audit) {
 }
 
 // litUser is somebody who has something of every source, and an author whom he follows, who was huge for a while.
-func litUser(w *fanouttest.World) (user, author services.UserNumber) {
+func litUser(w *fanouttest.World) (user, author services.UserID) {
 	w.TB.Helper()
 	users := w.Users(3)
 	user, author = users[0], users[1]
@@ -93,9 +93,9 @@ func litUser(w *fanouttest.World) (user, author services.UserNumber) {
 	return user, author
 }
 
-func shownOf(w *fanouttest.World, user services.UserNumber) rdb.Snapshot {
+func shownOf(w *fanouttest.World, user services.UserID) rdb.Snapshot {
 	w.TB.Helper()
-	snapshots, err := w.Redis.Snapshots(w.TB.Context(), []services.UserNumber{user})
+	snapshots, err := w.Redis.Snapshots(w.TB.Context(), []services.UserID{user})
 	w.Must(err)
 	return snapshots[0]
 }

@@ -35,13 +35,13 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 
 // audience is a chunk of an author's followers: numbers above After, up to To.
 type audience struct {
-	Author services.UserNumber `json:"author"`
-	After  services.UserNumber `json:"after"`
-	To     services.UserNumber `json:"to"`
+	Author services.UserID `json:"author"`
+	After  services.UserID `json:"after"`
+	To     services.UserID `json:"to"`
 }
 
 // ModeJob looks at an author's audience a little after now, a follow or its end having changed it.
-func ModeJob(author services.UserNumber, now time.Time) store.NewJob {
+func ModeJob(author services.UserID, now time.Time) store.NewJob {
 	job := userJob(jobMode, author)
 	job.NotBefore = now.Add(modeAfter)
 	return job
@@ -61,7 +61,7 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 
 // findMode brings an author's mode in line with his audience, or with what an admin has pinned. Whoever is to be huge
 // is first named by the documents of his followers: only then, when every reader pulls his posts, are they no longer pushed.
-func (f *Fanout) findMode(ctx context.Context, author services.UserNumber) error {
+func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return err
@@ -84,8 +84,8 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserNumber) error
 }
 
 // author reads what is known of one. A count of thousands is put off while the last one is young.
-func (f *Fanout) author(ctx context.Context, author services.UserNumber) (known services.Author, putOff bool, err error) {
-	found, err := f.store.Authors(ctx, []services.UserNumber{author})
+func (f *Fanout) author(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
+	found, err := f.store.Authors(ctx, []services.UserID{author})
 	if err != nil {
 		return known, false, err
 	}
@@ -164,7 +164,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 }
 
 // beginNaming leaves the chunks of an author's followers whose documents are to name him, and tells the nodes of him.
-func beginNaming(ctx context.Context, tx *store.Tx, author services.UserNumber, chunks []audience) error {
+func beginNaming(ctx context.Context, tx *store.Tx, author services.UserID, chunks []audience) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func (f *Fanout) runModes(ctx context.Context, _ store.Job) error {
 		return err
 	}
 	for _, followers := range []int{thresholds.Big, 0} {
-		for after := services.UserNumber(0); ; {
+		for after := services.UserID(0); ; {
 			authors, err := f.store.AuthorsToLookAt(ctx, followers, after, modesBatch)
 			if err != nil {
 				return err
@@ -279,7 +279,7 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 
 // PinMode pins an author's mode, whatever his audience, or with nil lets it go by that again. It holds at once, except
 // that who is to be huge is so only when his followers' documents name him.
-func (f *Fanout) PinMode(ctx context.Context, author services.UserNumber, mode *services.AuthorMode) error {
+func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *services.AuthorMode) error {
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
 		known, err := tx.AuthorForUpdate(ctx, author)
 		if err != nil {
@@ -303,12 +303,12 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserNumber, mode *
 }
 
 // Author is what is known of an author, his followers counted now, no further than the threshold of the huge.
-func (f *Fanout) Author(ctx context.Context, number services.UserNumber) (author services.Author, err error) {
+func (f *Fanout) Author(ctx context.Context, number services.UserID) (author services.Author, err error) {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return author, err
 	}
-	found, err := f.store.Authors(ctx, []services.UserNumber{number})
+	found, err := f.store.Authors(ctx, []services.UserID{number})
 	if err != nil {
 		return author, err
 	}

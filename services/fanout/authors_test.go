@@ -21,19 +21,19 @@ func lowThresholds(cfg *fanout.Config) {
 }
 
 // follow writes edges with the jobs that the mutation leaves.
-func follow(w *fanouttest.World, author services.UserNumber, readers ...services.UserNumber) {
+func follow(w *fanouttest.World, author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Follow(author, readers...)
 	enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
 }
 
-func unfollow(w *fanouttest.World, author services.UserNumber, readers ...services.UserNumber) {
+func unfollow(w *fanouttest.World, author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Unfollow(author, readers...)
 	enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
 }
 
-func mode(w *fanouttest.World, author services.UserNumber) services.AuthorMode {
+func mode(w *fanouttest.World, author services.UserID) services.AuthorMode {
 	w.TB.Helper()
 	mode, err := w.Store.AuthorMode(w.TB.Context(), author)
 	w.Must(err)
@@ -41,7 +41,7 @@ func mode(w *fanouttest.World, author services.UserNumber) services.AuthorMode {
 }
 
 // names says whether a reader's document names an author.
-func names(w *fanouttest.World, reader, author services.UserNumber) bool {
+func names(w *fanouttest.World, reader, author services.UserID) bool {
 	w.TB.Helper()
 	return slices.ContainsFunc(w.Document(reader).Pulled, func(p services.FollowedAuthor) bool { return p.Author == author })
 }
@@ -54,7 +54,7 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 		at := func(followers int, want services.AuthorMode, pull bool) {
 			t.Helper()
 			w.Quiet(w.Fanout)
-			known, err := w.Store.Authors(t.Context(), []services.UserNumber{author})
+			known, err := w.Store.Authors(t.Context(), []services.UserID{author})
 			w.Must(err)
 			if got := known[author]; got.Mode != want || got.Pull != pull || got.Unnamed != 0 || got.Version > 0 && got.Followers != min(followers, 5) {
 				t.Fatalf("with %d followers: %+v, want mode %d, pull %v", followers, got, want, pull)

@@ -19,12 +19,12 @@ import (
 type boards struct {
 	*fanouttest.World
 	t       *rapid.T
-	hosts   []services.UserNumber
-	readers []services.UserNumber
+	hosts   []services.UserID
+	readers []services.UserID
 	running []services.PostID
-	follows map[[2]services.UserNumber]bool
-	muted   map[[2]services.UserNumber]bool
-	unsure  map[[2]services.UserNumber]bool // pairs whose follow, or its end, has a job that was not done
+	follows map[[2]services.UserID]bool
+	muted   map[[2]services.UserID]bool
+	unsure  map[[2]services.UserID]bool // pairs whose follow, or its end, has a job that was not done
 }
 
 // Whatever happens to hosts, followers and keys, in whatever order, and wherever workers die: no board has a show whose host a
@@ -39,7 +39,7 @@ func TestBoardsEqualTheFactsAfterAnyHistory(t *testing.T) {
 		fanouttest.FewerOn(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.Users(4)
-			none := func() map[[2]services.UserNumber]bool { return map[[2]services.UserNumber]bool{} }
+			none := func() map[[2]services.UserID]bool { return map[[2]services.UserID]bool{} }
 			b := &boards{World: w, t: t, hosts: users[:2], readers: users[1:], follows: none(), muted: none(), unsure: none()}
 			b.begin(rapid.Bool().Draw(t, "with lists"))
 			for range rapid.IntRange(5, 30).Draw(t, "steps") {
@@ -75,7 +75,7 @@ func (b *boards) begin(lists bool) {
 		for _, reader := range b.readers {
 			if reader != host {
 				b.Follow(host, reader)
-				b.follows[[2]services.UserNumber{reader, host}] = true
+				b.follows[[2]services.UserID{reader, host}] = true
 			}
 		}
 		if lists {
@@ -93,7 +93,7 @@ func (b *boards) begin(lists bool) {
 func (b *boards) step() {
 	host := rapid.SampledFrom(b.hosts).Draw(b.t, "host")
 	reader := rapid.SampledFrom(b.readers).Draw(b.t, "reader")
-	pair := [2]services.UserNumber{reader, host}
+	pair := [2]services.UserID{reader, host}
 	switch step := rapid.SampledFrom([]string{
 		"follow", "follow", "follow", "unfollow", "unfollow", "mute", "start", "end", "replay", "replay", "replay", "replay",
 		"work", "work", "work", "crash", "crash", "board", "board", "board", "lose", "drop", "later", "away", "mode",
@@ -140,7 +140,7 @@ func (b *boards) step() {
 }
 
 // lose takes keys away, or a reader for so long that he is idle.
-func (b *boards) lose(what string, reader services.UserNumber) {
+func (b *boards) lose(what string, reader services.UserID) {
 	ctx := b.TB.Context()
 	switch what {
 	case "lose":
@@ -148,11 +148,11 @@ func (b *boards) lose(what string, reader services.UserNumber) {
 		if b.Server != nil {
 			b.Server.Do("DEL", fmt.Sprintf("{u%d}:%s", reader, part))
 		} else if part == "r" {
-			b.Must(b.Redis.DropReplays(ctx, []services.UserNumber{reader}))
+			b.Must(b.Redis.DropReplays(ctx, []services.UserID{reader}))
 		}
 	case "drop":
 		for _, user := range b.readers {
-			_, err := b.Redis.DropUsers(ctx, []services.UserNumber{user}, 1<<40)
+			_, err := b.Redis.DropUsers(ctx, []services.UserID{user}, 1<<40)
 			b.Must(err)
 		}
 	case "away":
@@ -161,7 +161,7 @@ func (b *boards) lose(what string, reader services.UserNumber) {
 	}
 }
 
-func (b *boards) mute(pair [2]services.UserNumber) {
+func (b *boards) mute(pair [2]services.UserID) {
 	restriction := services.Restriction{Kind: services.Mute, Owner: pair[0], Other: pair[1], Made: b.IDs.Next()}
 	if pair[0] == pair[1] {
 		return
@@ -200,7 +200,7 @@ func (b *boards) work(count, looks int) {
 
 // named holds documents to the rule by which no board has a hole: who follows a host whose shows are on boards is told so.
 func (b *boards) named() {
-	published := map[services.UserNumber]bool{}
+	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
 		_, named, err := b.Store.IsHost(b.TB.Context(), host)
 		b.Must(err)

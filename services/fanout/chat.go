@@ -16,17 +16,17 @@ import (
 
 // The kinds of jobs of conversations. A job reads the states as they are when it runs: the newest says all.
 const (
-	jobCarry  = "chat.carry"  // key: conversation. Its head moved: to the members, while they are written to
-	jobPass   = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
-	jobMember = "chat.member" // key: conversation/user. His own state changed
-	jobInside = "chat.inside" // key: conversation/user. A lease on being inside may be over
+	jobProject = "chat.carry"  // key: conversation. Its head moved: to the members, while they are written to
+	jobPass    = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
+	jobMember  = "chat.member" // key: conversation/user. His own state changed
+	jobInside  = "chat.inside" // key: conversation/user. A lease on being inside may be over
 )
 
 const (
 	// membersPerPage is how many states a pass reads in one statement and writes in one round trip.
 	membersPerPage = 500
-	// carryGap is the time between the starts of two passes over one conversation: the first at once, then ten a second.
-	carryGap = 100 * time.Millisecond
+	// projectGap is the time between the starts of two passes over one conversation: the first at once, then ten a second.
+	projectGap = 100 * time.Millisecond
 	// leftFor is how long a rebuild still brings what a user has left, so that what is on its way about it is known for
 	// late. Nothing is on its way for a day.
 	leftFor = 24 * time.Hour
@@ -34,16 +34,16 @@ const (
 
 func (f *Fanout) chatKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobCarry, Class: jobs.Short, Each: ofConversation(f.carryHead), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
+		{Name: jobProject, Class: jobs.Short, Each: ofConversation(f.projectHead), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
 		{Name: jobPass, Class: jobs.Bulk, Each: ofConversation(f.pass), Changes: jobs.CountsOf(f.members, services.SourceConversations)},
-		{Name: jobMember, Class: jobs.Short, Each: ofMember(f.CarryMember), Changes: jobs.CountsOf(secondUser, services.SourceConversations)},
+		{Name: jobMember, Class: jobs.Short, Each: ofMember(f.ProjectMember), Changes: jobs.CountsOf(secondUser, services.SourceConversations)},
 		{Name: jobInside, Class: jobs.Short, Each: ofMember(f.endLeases), Changes: jobs.CountsOf(secondUser, services.SourceConversations)},
 	}
 }
 
 // members is the UsersOf of jobs of a conversation whose messages are carried to each member. A pass over a larger one may
 // change any user's counts.
-func (f *Fanout) members(ctx context.Context, job store.Job) (users []services.UserNumber, everyone bool, err error) {
+func (f *Fanout) members(ctx context.Context, job store.Job) (users []services.UserID, everyone bool, err error) {
 	err = ofConversation(func(ctx context.Context, id services.ConversationID) error {
 		page := services.MembersPage{Conversation: id, Size: membersPerPage + 1}
 		found, err := f.store.MembersOf(ctx, []services.MembersPage{page})
@@ -53,45 +53,45 @@ func (f *Fanout) members(ctx context.Context, job store.Job) (users []services.U
 	return users, len(users) > membersPerPage, err
 }
 
-// paces remembers when the passes over conversations began, so that the next job waits its turn and collapses with the
+// throttles remembers when the passes over conversations began, so that the next job waits its turn and collapses with the
 // others that do.
-type paces struct {
+type throttles struct {
 	mu    sync.Mutex
-	began map[services.ConversationID]*pace
+	began map[services.ConversationID]*throttle
 }
 
-type pace struct {
+type throttle struct {
 	at    time.Time
 	awake bool // somebody is woken when the next one is due
 }
 
-func (p *paces) begin(id services.ConversationID, now time.Time) {
+func (p *throttles) begin(id services.ConversationID, now time.Time) {
 	const many = 10_000
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.began == nil || len(p.began) > many { // forgetting costs a pass that is early
-		p.began = map[services.ConversationID]*pace{}
+		p.began = map[services.ConversationID]*throttle{}
 	}
-	p.began[id] = &pace{at: now}
+	p.began[id] = &throttle{at: now}
 }
 
 // next is when the next pass is due, the zero time when it is already. The first to hear of it is to wake the workers then.
-func (p *paces) next(id services.ConversationID, now time.Time) (due time.Time, first bool) {
+func (p *throttles) next(id services.ConversationID, now time.Time) (due time.Time, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last, known := p.began[id]
-	if !known || !last.at.Add(carryGap).After(now) {
+	if !known || !last.at.Add(projectGap).After(now) {
 		return time.Time{}, false
 	}
 	first, last.awake = !last.awake, true
-	return last.at.Add(carryGap), first
+	return last.at.Add(projectGap), first
 }
 
-// CarryJob carries a conversation's head to its members, at most ten times a second. Jobs that wait together become one.
-func (f *Fanout) CarryJob(id services.ConversationID) store.NewJob {
-	job := jobs.Keyed(jobCarry, id.String())
+// ProjectJob carries a conversation's head to its members, at most ten times a second. Jobs that wait together become one.
+func (f *Fanout) ProjectJob(id services.ConversationID) store.NewJob {
+	job := jobs.Keyed(jobProject, id.String())
 	now := f.clock.Now()
-	due, first := f.paces.next(id, now)
+	due, first := f.throttles.next(id, now)
 	if first { // the last of many messages would wait for the workers' next look at the queue
 		time.AfterFunc(due.Sub(now), f.Wake)
 	}
@@ -103,19 +103,19 @@ func (f *Fanout) CarryJob(id services.ConversationID) store.NewJob {
 func PassJob(id services.ConversationID) store.NewJob { return jobs.Keyed(jobPass, id.String()) }
 
 // MemberJob carries one member's state.
-func MemberJob(id services.ConversationID, user services.UserNumber) store.NewJob {
+func MemberJob(id services.ConversationID, user services.UserID) store.NewJob {
 	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
 // InsideJob ends a lease at its time.
-func InsideJob(id services.ConversationID, user services.UserNumber, until time.Time) store.NewJob {
+func InsideJob(id services.ConversationID, user services.UserID, until time.Time) store.NewJob {
 	job := jobs.Keyed(jobInside, memberKey(id, user))
 	job.NotBefore = until
 	return job
 }
 
-func memberKey(id services.ConversationID, user services.UserNumber) string {
-	return id.String() + "/" + mirror.UserNumberText(user)
+func memberKey(id services.ConversationID, user services.UserID) string {
+	return id.String() + "/" + mirror.UserIDText(user)
 }
 
 func ofConversation(do func(ctx context.Context, id services.ConversationID) error) func(context.Context, store.Job) error {
@@ -128,10 +128,10 @@ func ofConversation(do func(ctx context.Context, id services.ConversationID) err
 	}
 }
 
-func ofMember(do func(ctx context.Context, id services.ConversationID, user services.UserNumber) error) func(context.Context, store.Job) error {
+func ofMember(do func(ctx context.Context, id services.ConversationID, user services.UserID) error) func(context.Context, store.Job) error {
 	return func(ctx context.Context, job store.Job) error {
 		conversation, number, _ := strings.Cut(job.Key, "/")
-		user, err := mirror.ParseUserNumber(number)
+		user, err := mirror.ParseUserID(number)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}
@@ -140,15 +140,15 @@ func ofMember(do func(ctx context.Context, id services.ConversationID, user serv
 	}
 }
 
-// carryHead carries a conversation that is counted when a message is written. Of another one its members' nodes keep the
+// projectHead carries a conversation that is counted when a message is written. Of another one its members' nodes keep the
 // head by themselves.
-func (f *Fanout) carryHead(ctx context.Context, id services.ConversationID) error {
-	f.paces.begin(id, f.clock.Now())
+func (f *Fanout) projectHead(ctx context.Context, id services.ConversationID) error {
+	f.throttles.begin(id, f.clock.Now())
 	head, found, err := f.head(ctx, id)
 	if err != nil || !found || head.Way == services.ReadSide {
 		return err
 	}
-	return f.carryAll(ctx, id)
+	return f.projectAll(ctx, id)
 }
 
 func (f *Fanout) head(ctx context.Context, id services.ConversationID) (head store.Head, found bool, err error) {
@@ -159,9 +159,9 @@ func (f *Fanout) head(ctx context.Context, id services.ConversationID) (head sto
 	return heads[0], true, nil
 }
 
-// carryAll carries the state of every active member. Each page is one statement: head and row are of one moment.
-func (f *Fanout) carryAll(ctx context.Context, id services.ConversationID) error {
-	for after := services.UserNumber(0); ; {
+// projectAll carries the state of every active member. Each page is one statement: head and row are of one moment.
+func (f *Fanout) projectAll(ctx context.Context, id services.ConversationID) error {
+	for after := services.UserID(0); ; {
 		states, err := f.store.ActiveMemberships(ctx, id, after, f.activeSince(), membersPerPage)
 		if err != nil || len(states) == 0 {
 			return err
@@ -184,7 +184,7 @@ func (f *Fanout) pass(ctx context.Context, id services.ConversationID) error {
 	if err := f.store.Write(ctx, read); err != nil {
 		return err
 	}
-	if err := f.carryAll(ctx, id); err != nil {
+	if err := f.projectAll(ctx, id); err != nil {
 		return err
 	}
 	if c.Way != services.ToReadSide {
@@ -196,9 +196,9 @@ func (f *Fanout) pass(ctx context.Context, id services.ConversationID) error {
 	})
 }
 
-// CarryMember carries one user's own state in a conversation.
-func (f *Fanout) CarryMember(ctx context.Context, id services.ConversationID, user services.UserNumber) error {
-	states, err := f.store.Memberships(ctx, id, []services.UserNumber{user})
+// ProjectMember carries one user's own state in a conversation.
+func (f *Fanout) ProjectMember(ctx context.Context, id services.ConversationID, user services.UserID) error {
+	states, err := f.store.Memberships(ctx, id, []services.UserID{user})
 	if err != nil || len(states) == 0 {
 		return err
 	}
@@ -227,7 +227,7 @@ func (f *Fanout) putMembershipsOn(ctx context.Context, states []services.Members
 		f.clamped.Add(uint64(clamped))
 		f.log.Error("numbers of unread messages fell below nought and were taken for nought", "documents", clamped)
 	}
-	users := make([]services.UserNumber, len(states))
+	users := make([]services.UserID, len(states))
 	for i, state := range states {
 		users[i] = state.User
 	}
@@ -247,7 +247,7 @@ func (f *Fanout) Counted(state services.Membership) services.Membership {
 func (f *Fanout) Clamped() uint64 { return f.clamped.Load() }
 
 // mergeMemberships brings all of a user's states into a document that is being rebuilt. false: it was lost meanwhile.
-func (f *Fanout) mergeMemberships(ctx context.Context, user services.UserNumber) (whole bool, err error) {
+func (f *Fanout) mergeMemberships(ctx context.Context, user services.UserID) (whole bool, err error) {
 	for after := services.ConversationID(0); ; {
 		states, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
 		if err != nil || len(states) == 0 {
@@ -270,7 +270,7 @@ func (f *Fanout) mergeMemberships(ctx context.Context, user services.UserNumber)
 }
 
 // endLeases ends what is over of a user's leases on being inside. Each lease has a job of its own.
-func (f *Fanout) endLeases(ctx context.Context, id services.ConversationID, user services.UserNumber) error {
+func (f *Fanout) endLeases(ctx context.Context, id services.ConversationID, user services.UserID) error {
 	return f.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := tx.EndLeases(ctx, id, user); err != nil {
 			return err

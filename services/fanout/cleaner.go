@@ -188,7 +188,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 }
 
 // trimReplays cuts lists of replays. What is shown stays the same.
-func (c *Cleaner) trimReplays(ctx context.Context, users []services.UserNumber, freed *Freed) error {
+func (c *Cleaner) trimReplays(ctx context.Context, users []services.UserID, freed *Freed) error {
 	if len(users) == 0 {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (c *Cleaner) trimReplays(ctx context.Context, users []services.UserNumber, 
 
 // dropUsers drops what is kept of those users who are dormant or unknown. SQL is read after their documents were found: whoever
 // comes back writes down that he is here before anything of him is made, and his document then says so to the script.
-func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserNumber, freed *Freed) error {
+func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed *Freed) error {
 	if len(users) == 0 {
 		return nil
 	}
@@ -216,7 +216,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserNumber, fr
 	if err != nil {
 		return err
 	}
-	var dormant, unknown []services.UserNumber
+	var dormant, unknown []services.UserID
 	for _, user := range users {
 		if seen, known := visits[user]; !known {
 			unknown = append(unknown, user)
@@ -225,7 +225,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserNumber, fr
 		}
 	}
 	for _, part := range []struct {
-		users []services.UserNumber
+		users []services.UserID
 		last  int64
 		count *uint64
 	}{{dormant, services.DayOf(since), &freed.Dormant}, {unknown, rdb.AnyDay, &freed.Unknown}} {

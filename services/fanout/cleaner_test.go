@@ -40,13 +40,13 @@ func run(w *fanouttest.World, c *fanout.Cleaner) fanout.Freed {
 }
 
 // here marks users as seen now, in SQL alone.
-func here(w *fanouttest.World, users ...services.UserNumber) {
+func here(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.MarkActive(ctx, users) })
 }
 
 // absent says whether nothing is kept of a user.
-func absent(w *fanouttest.World, user services.UserNumber) bool {
+func absent(w *fanouttest.World, user services.UserID) bool {
 	w.TB.Helper()
 	return shownOf(w, user).Wholeness == rdb.Absent
 }
@@ -60,18 +60,18 @@ func TestCleanerFrees(t *testing.T) {
 		w.Posts(author, 320)
 		w.Quiet(w.Fanout)
 		w.Clock.Advance(31 * 24 * time.Hour)
-		for _, user := range []services.UserNumber{author, reader} {
+		for _, user := range []services.UserID{author, reader} {
 			w.Must(w.Fanout.Rebuild(t.Context(), user))
 		}
-		const unknown = services.UserNumber(999)
-		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserNumber{unknown}, false)
+		const unknown = services.UserID(999)
+		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{unknown}, false)
 		w.Must(err)
 		c := w.Fanout.Cleaner(cleanEvery)
 		freed := run(w, c)
 		if freed.Inboxes != 2 || freed.Entries != 40 || freed.Dormant < 1 || freed.Unknown != 1 || freed.Keys < 4 || freed != c.Stats() {
 			t.Errorf("freed %+v, this node %+v", freed, c.Stats())
 		}
-		for _, user := range []services.UserNumber{dormant, never, unknown} {
+		for _, user := range []services.UserID{dormant, never, unknown} {
 			if !absent(w, user) {
 				t.Errorf("something is kept of user %d: %+v", user, shownOf(w, user))
 			}
@@ -266,7 +266,7 @@ func (l *lockedText) String() string {
 // A loop cleans by itself, and ends with its context.
 func TestCleanerRuns(t *testing.T) {
 	w := world(t, nil)
-	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserNumber{999}, false)
+	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{999}, false)
 	w.Must(err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -140,7 +140,7 @@ func (f *Fanout) newestBefore(ctx context.Context, state services.Membership, be
 }
 
 // AgeFeeds takes posts out of readers' numbers that are too old for them on a day.
-func (f *Fanout) AgeFeeds(ctx context.Context, readers []services.UserNumber, today int64) error {
+func (f *Fanout) AgeFeeds(ctx context.Context, readers []services.UserID, today int64) error {
 	results, err := f.redis.AgeFeeds(ctx, readers, f.cfg.Expiry.Mark(services.SourceHomeFeed, today))
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (f *Fanout) AgeFeeds(ctx context.Context, readers []services.UserNumber, to
 
 // AgeConversations takes messages out of a user's document that are too old for its numbers on a day, and finds out when the next one
 // is.
-func (f *Fanout) AgeConversations(ctx context.Context, user services.UserNumber, today int64) error {
+func (f *Fanout) AgeConversations(ctx context.Context, user services.UserID, today int64) error {
 	for after := services.ConversationID(0); ; {
 		states, err := f.store.MembershipsOf(ctx, user, after, f.clock.Now().Add(-leftFor), membersPerPage)
 		if err != nil {
@@ -164,7 +164,7 @@ func (f *Fanout) AgeConversations(ctx context.Context, user services.UserNumber,
 			}
 		}
 		if len(states) < membersPerPage {
-			return f.redis.FindNextAged(ctx, []services.UserNumber{user})
+			return f.redis.FindNextAged(ctx, []services.UserID{user})
 		}
 	}
 }

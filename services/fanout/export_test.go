@@ -61,6 +61,6 @@ var (
 )
 
 // FindMode brings an author's mode in line with their audience.
-func (f *Fanout) FindMode(ctx context.Context, author services.UserNumber) error {
+func (f *Fanout) FindMode(ctx context.Context, author services.UserID) error {
 	return f.findMode(ctx, author)
 }

@@ -60,13 +60,13 @@ type Fanout struct {
 	log            *slog.Logger
 	cfg            Config
 
-	rebuilds singleflight.Group
-	slots    chan struct{} // of rebuilds
-	rebuilt  rebuildCounts
-	skew     skew
-	paces    paces
-	aged     agedMessages
-	clamped  atomic.Uint64
+	rebuilds  singleflight.Group
+	slots     chan struct{} // of rebuilds
+	rebuilt   rebuildCounts
+	skew      skew
+	throttles throttles
+	aged      agedMessages
+	clamped   atomic.Uint64
 
 	delivered        atomic.Uint64 // entries of inboxes
 	replaysDelivered atomic.Uint64
@@ -114,7 +114,7 @@ func New(cfg Config) *Fanout {
 func (f *Fanout) today() int64 { return services.DayOf(f.clock.Now()) }
 
 // hint tells the nodes where the users are online that their documents changed. It may fail: the sweep heals that.
-func (f *Fanout) hint(ctx context.Context, users []services.UserNumber, results []rdb.Result) {
+func (f *Fanout) hint(ctx context.Context, users []services.UserID, results []rdb.Result) {
 	byNode := map[string][]rdb.Hint{}
 	for i, result := range results {
 		for _, node := range result.Nodes {
@@ -131,7 +131,7 @@ func (f *Fanout) hint(ctx context.Context, users []services.UserNumber, results 
 
 // RaiseVersions lets documents be news again for clients that hold versions made up without Redis, and answers the
 // users whose documents have passed theirs by now.
-func (f *Fanout) RaiseVersions(ctx context.Context, users []services.UserNumber, passed []uint64) (done []services.UserNumber, err error) {
+func (f *Fanout) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) (done []services.UserID, err error) {
 	results, err := f.redis.RaiseVersions(ctx, users, passed)
 	if err != nil {
 		return nil, err

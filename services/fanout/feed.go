@@ -35,7 +35,7 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 		{Name: jobDrop, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
 		{Name: jobCopy, Class: jobs.Short, Each: ofPost(f.runCopy), Changes: jobs.NoCounts()},
 		{Name: jobFollow, Class: jobs.Short, Each: ofPair(f.Reconcile), Changes: jobs.CountsOf(firstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
-		{Name: jobSeen, Class: jobs.Short, Each: ofUser(f.CarrySeen), Changes: ownFeed},
+		{Name: jobSeen, Class: jobs.Short, Each: ofUser(f.ProjectSeen), Changes: ownFeed},
 		{Name: jobRefill, Class: jobs.Short, Each: ofUser(f.Refill), Changes: ownFeed},
 	}
 }
@@ -50,17 +50,17 @@ func RemoveJob(post services.PostID) store.NewJob { return jobs.Keyed(jobRemove,
 func CopyJob(post services.PostID) store.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
 // FollowJob brings a reader's feed in line with whether he follows the author.
-func FollowJob(reader, author services.UserNumber) store.NewJob {
+func FollowJob(reader, author services.UserID) store.NewJob {
 	return jobs.Keyed(jobFollow, pairKey(reader, author))
 }
 
 // SeenJob brings the mark of a user's feed into his document.
-func SeenJob(user services.UserNumber) store.NewJob {
+func SeenJob(user services.UserID) store.NewJob {
 	return userJob(jobSeen, user)
 }
 
-// CarrySeen brings the durable mark of a user's feed into his document.
-func (f *Fanout) CarrySeen(ctx context.Context, user services.UserNumber) error {
+// ProjectSeen brings the durable mark of a user's feed into his document.
+func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	seen, err := f.store.Position(ctx, user, store.HomePage, "")
 	if err != nil {
 		return err
@@ -69,16 +69,16 @@ func (f *Fanout) CarrySeen(ctx context.Context, user services.UserNumber) error 
 	if err != nil {
 		return err
 	}
-	f.hint(ctx, []services.UserNumber{user}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{user}, []rdb.Result{result})
 	return nil
 }
 
 func (f *Fanout) runCopy(ctx context.Context, _ store.Job, post services.PostID) error {
-	return f.CarryCopy(ctx, post)
+	return f.ProjectCopy(ctx, post)
 }
 
-// CarryCopy brings a post into its copy in Redis.
-func (f *Fanout) CarryCopy(ctx context.Context, id services.PostID) error {
+// ProjectCopy brings a post into its copy in Redis.
+func (f *Fanout) ProjectCopy(ctx context.Context, id services.PostID) error {
 	posts, err := f.store.Posts(ctx, []services.PostID{id})
 	if err != nil {
 		return err

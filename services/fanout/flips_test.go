@@ -19,11 +19,11 @@ import (
 type flips struct {
 	*fanouttest.World
 	t       *rapid.T
-	authors []services.UserNumber
-	readers []services.UserNumber
+	authors []services.UserID
+	readers []services.UserID
 	posts   []services.PostID
-	follows map[[2]services.UserNumber]bool
-	unsure  map[[2]services.UserNumber]bool // pairs whose follow has a job that was not done
+	follows map[[2]services.UserID]bool
+	unsure  map[[2]services.UserID]bool // pairs whose follow has a job that was not done
 }
 
 // TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and
@@ -38,10 +38,10 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 		fanouttest.FewerOn(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.Users(6)
-			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserNumber]bool{}, unsure: map[[2]services.UserNumber]bool{}}
+			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserID]bool{}, unsure: map[[2]services.UserID]bool{}}
 			for _, reader := range users[2:] { // whoever is pinned is huge at once for many
 				w.Follow(users[0], reader)
-				h.follows[[2]services.UserNumber{reader, users[0]}] = true
+				h.follows[[2]services.UserID{reader, users[0]}] = true
 			}
 			h.Quiet(h.Fanout)
 			for range rapid.IntRange(5, 25).Draw(t, "steps") {
@@ -71,7 +71,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 func (h *flips) step() {
 	author := rapid.SampledFrom(h.authors).Draw(h.t, "author")
 	reader := rapid.SampledFrom(h.readers).Draw(h.t, "reader")
-	pair := [2]services.UserNumber{reader, author}
+	pair := [2]services.UserID{reader, author}
 	switch rapid.SampledFrom([]string{"follow", "follow", "follow", "unfollow", "publish", "publish", "delete", "work", "work", "crash", "later", "return", "pin", "pin", "pin"}).Draw(h.t, "step") {
 	case "follow":
 		if reader != author && !h.follows[pair] {
@@ -138,13 +138,13 @@ func (h *flips) named() {
 }
 
 // whole compares the feed that is put together of inbox and pulled posts with the one that SQL has.
-func (h *flips) whole(user services.UserNumber) {
+func (h *flips) whole(user services.UserID) {
 	ctx := h.TB.Context()
 	entries := h.Inbox(user)
 	document := h.Document(user)
 	count := document.FeedCount
 	for _, named := range document.Pulled {
-		pulled, err := h.Store.PulledPosts(ctx, []services.UserNumber{named.Author}, services.Retention)
+		pulled, err := h.Store.PulledPosts(ctx, []services.UserID{named.Author}, services.Retention)
 		h.Must(err)
 		for _, post := range pulled[named.Author].Posts {
 			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, Counts: post > named.Since})

@@ -24,19 +24,19 @@ func (f *Fanout) hostKinds() []jobs.Kind {
 		{Name: jobHost, Class: jobs.Short, Each: f.runHost, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
 		{Name: jobHostChunk, Class: jobs.Bulk, Each: f.runHostChunk, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
 		{Name: jobHosts, Class: jobs.Bulk, Each: f.runHosts, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobLiveSeen, Class: jobs.Short, Each: ofUser(f.CarryLiveSeen), Changes: jobs.CountsOf(firstUser, services.SourceLiveBoard)},
+		{Name: jobLiveSeen, Class: jobs.Short, Each: ofUser(f.ProjectLiveSeen), Changes: jobs.CountsOf(firstUser, services.SourceLiveBoard)},
 	}
 }
 
 // hostJob lets the documents of all followers name somebody who has a show for the first time. His shows come onto boards
 // when all do: whoever knows of a show is then told of it whatever he reads.
-func hostJob(host services.UserNumber) store.NewJob {
+func hostJob(host services.UserID) store.NewJob {
 	return userJob(jobHost, host)
 }
 
 // newHosts are some who have shows for the first time.
 type newHosts struct {
-	Hosts []services.UserNumber `json:"hosts"`
+	Hosts []services.UserID `json:"hosts"`
 }
 
 // hostsAtOnce bounds what one transaction brings onto boards.
@@ -44,7 +44,7 @@ const hostsAtOnce = 500
 
 // HostsJobs are the jobs of hostJob for many hosts: hundreds are named together, and their shows come onto boards with one
 // entry of the log.
-func HostsJobs(hosts []services.UserNumber) ([]store.NewJob, error) {
+func HostsJobs(hosts []services.UserID) ([]store.NewJob, error) {
 	var chunks []newHosts
 	for chunk := range slices.Chunk(hosts, hostsAtOnce) {
 		chunks = append(chunks, newHosts{chunk})
@@ -53,16 +53,16 @@ func HostsJobs(hosts []services.UserNumber) ([]store.NewJob, error) {
 }
 
 // LiveSeenJob brings how far a user has seen the live board into his document.
-func LiveSeenJob(user services.UserNumber) store.NewJob {
+func LiveSeenJob(user services.UserID) store.NewJob {
 	return userJob(jobLiveSeen, user)
 }
 
-// CarryLiveSeen brings how far a user has seen the live board into his document.
-func (f *Fanout) CarryLiveSeen(ctx context.Context, user services.UserNumber) error {
+// ProjectLiveSeen brings how far a user has seen the live board into his document.
+func (f *Fanout) ProjectLiveSeen(ctx context.Context, user services.UserID) error {
 	return f.carry(ctx, user, f.liveRegisters)
 }
 
-func (f *Fanout) liveRegisters(ctx context.Context, user services.UserNumber) ([]rdb.Register, error) {
+func (f *Fanout) liveRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	seen, err := f.store.Position(ctx, user, store.LiveBoard, "")
 	if err != nil || seen == 0 {
 		return nil, err
@@ -71,7 +71,7 @@ func (f *Fanout) liveRegisters(ctx context.Context, user services.UserNumber) ([
 }
 
 // HostsBy are the hosts whom a user follows and is shown, as his document names them: by their numbers.
-func (f *Fanout) HostsBy(ctx context.Context, user services.UserNumber) ([]services.FollowedAuthor, error) {
+func (f *Fanout) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.HostsBy(ctx, user)
 	return followedAuthors(edges), err
 }
@@ -87,7 +87,7 @@ func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	hosts := slices.DeleteFunc(some.Hosts, func(host services.UserNumber) bool { return slices.Contains(large, host) })
+	hosts := slices.DeleteFunc(some.Hosts, func(host services.UserID) bool { return slices.Contains(large, host) })
 	if err := f.nameHosts(ctx, hosts); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (f *Fanout) runHosts(ctx context.Context, job store.Job) error {
 }
 
 // nameHosts lets the documents of all followers of some hosts name these, as the follows are now.
-func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserNumber) error {
+func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (f *Fanout) nameHosts(ctx context.Context, hosts []services.UserNumber) err
 
 // publishHosts brings all shows of hosts onto boards whom all documents name by now, with one entry of the log. The log of
 // shows is locked.
-func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserNumber) error {
+func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []services.UserID) error {
 	named, err := tx.NameHosts(ctx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
@@ -157,7 +157,7 @@ func (f *Fanout) publishHosts(ctx context.Context, tx *store.Tx, hosts []service
 // runHost lets a host's followers' documents name the host: at once when they are one chunk, else by a job a chunk. Of whoever has
 // none, or whose chunks are under way, nothing is left to name.
 func (f *Fanout) runHost(ctx context.Context, job store.Job) error {
-	host, err := mirror.ParseUserNumber(job.Key)
+	host, err := mirror.ParseUserID(job.Key)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (f *Fanout) runHostChunk(ctx context.Context, job store.Job) error {
 
 // publishShows brings the shows onto boards that a host had before all documents named him, each as if it had just come to
 // where it stands. The log of shows is locked.
-func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.UserNumber) error {
+func (f *Fanout) publishShows(ctx context.Context, tx *store.Tx, host services.UserID) error {
 	shows, err := tx.PublishShows(ctx, host)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 // hosted says whether a reader's document names a host.
-func hosted(w *fanouttest.World, reader, host services.UserNumber) bool {
+func hosted(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	return slices.ContainsFunc(w.Document(reader).Hosts, func(f services.FollowedAuthor) bool { return f.Author == host })
 }
@@ -83,7 +83,7 @@ func TestAHostIsNamedBeforeHisShowsAreOnBoards(t *testing.T) {
 		if _, err := w.Memory.Log.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		count := func(user services.UserNumber, seen uint64) services.LiveCount {
+		count := func(user services.UserID, seen uint64) services.LiveCount {
 			return w.Memory.Shows.CountLive(w.Document(user).Hosts, seen)
 		}
 		if got := count(users[1], 0); got.New != 1 || got.Sequence == 0 || got.Sequence != count(late, 0).Sequence {
@@ -144,7 +144,7 @@ func TestTheMarkOfTheBoardIsCarried(t *testing.T) {
 		w.Quiet(w.Fanout)
 		want(7)
 		see(5)
-		w.Must(w.Fanout.CarryLiveSeen(t.Context(), user))
+		w.Must(w.Fanout.ProjectLiveSeen(t.Context(), user))
 		want(7)
 		w.Must(w.Redis.Reset(t.Context(), user))
 		w.Must(w.Fanout.Rebuild(t.Context(), user))
@@ -178,7 +178,7 @@ func TestTheAuditKnowsBoards(t *testing.T) {
 		}
 	}
 	differed("right")
-	host := func(number services.UserNumber) {
+	host := func(number services.UserID) {
 		stamp, err := w.Redis.StampOf(t.Context(), reader)
 		w.Must(err)
 		_, err = w.Redis.MergeNamed(t.Context(), rdb.Hosts, stamp, []rdb.AddNamed{{Reader: reader, Author: services.FollowedAuthor{Author: number, Since: 1}}})

@@ -21,11 +21,11 @@ const (
 )
 
 // likeCommands are likes of one person's posts by people who never did before.
-func likeCommands(author services.UserNumber, posts []services.PostID, first, count int) []*jobs.Command {
+func likeCommands(author services.UserID, posts []services.PostID, first, count int) []*jobs.Command {
 	cmds := make([]*jobs.Command, count)
 	for i := range cmds {
 		n := first + i
-		post, liker := posts[n%len(posts)], services.UserNumber(1_000_000+n/len(posts))
+		post, liker := posts[n%len(posts)], services.UserID(1_000_000+n/len(posts))
 		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
 				return nil, err

@@ -22,7 +22,7 @@ const (
 // in announcements and dots of who is dormant, nodes that have been silent for a day.
 type Janitor struct {
 	fanout *Fanout
-	walked services.UserNumber // how far the walk along the positions has come
+	walked services.UserID // how far the walk along the positions has come
 }
 
 // Janitor makes this node's janitor. Several nodes may have one each: they only delete what is old.

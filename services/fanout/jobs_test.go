@@ -16,8 +16,8 @@ import (
 // step is a fact with its job: the users around whom it happens, and what happened before.
 type step struct {
 	name   string
-	before func(w *fanouttest.World, users []services.UserNumber)
-	happen func(w *fanouttest.World, users []services.UserNumber)
+	before func(w *fanouttest.World, users []services.UserID)
+	happen func(w *fanouttest.World, users []services.UserID)
 }
 
 // crowd is how many users a step needs: an author, who is the first, and five others.
@@ -25,22 +25,22 @@ const crowd = 6
 
 // steps have every kind of job between them.
 func steps() []step {
-	follow := func(w *fanouttest.World, users []services.UserNumber) { w.Follow(users[0], users[1:]...) }
-	withPost := func(w *fanouttest.World, users []services.UserNumber) {
+	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
+	withPost := func(w *fanouttest.World, users []services.UserID) {
 		follow(w, users)
 		w.Post(users[0])
 	}
-	newest := func(w *fanouttest.World, author services.UserNumber) services.PostID {
+	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
 		posts, err := w.Store.AuthorPosts(w.TB.Context(), author, 1)
 		w.Must(err)
 		return posts[0]
 	}
 	return append([]step{
-		{"a post", follow, func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }},
-		{"a deletion", withPost, func(w *fanouttest.World, users []services.UserNumber) { w.Delete(newest(w, users[0])) }},
-		{"a follow", func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }, follow},
-		{"an unfollow", withPost, func(w *fanouttest.World, users []services.UserNumber) { w.Unfollow(users[0], users[1:4]...) }},
-		{"a look at the feed", withPost, func(w *fanouttest.World, users []services.UserNumber) {
+		{"a post", follow, func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
+		{"a deletion", withPost, func(w *fanouttest.World, users []services.UserID) { w.Delete(newest(w, users[0])) }},
+		{"a follow", func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }, follow},
+		{"an unfollow", withPost, func(w *fanouttest.World, users []services.UserID) { w.Unfollow(users[0], users[1:4]...) }},
+		{"a look at the feed", withPost, func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if _, err := tx.RaisePosition(ctx, users[1], store.HomePage, "", newest(w, users[0])); err != nil {
 					return err
@@ -48,15 +48,15 @@ func steps() []step {
 				return tx.Enqueue(ctx, fanout.SeenJob(users[1]))
 			})
 		}},
-		{"likes", withPost, func(w *fanouttest.World, users []services.UserNumber) {
+		{"likes", withPost, func(w *fanouttest.World, users []services.UserID) {
 			for _, liker := range users[1:] {
 				w.Like(newest(w, users[0]), users[0], liker)
 			}
 		}},
-		{"a look at the notifications", func(w *fanouttest.World, users []services.UserNumber) {
+		{"a look at the notifications", func(w *fanouttest.World, users []services.UserID) {
 			withPost(w, users)
 			w.Like(newest(w, users[0]), users[0], users[1])
-		}, func(w *fanouttest.World, users []services.UserNumber) {
+		}, func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if _, err := tx.RaiseNotificationsSeen(ctx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
 					return err
@@ -64,7 +64,7 @@ func steps() []step {
 				return tx.Enqueue(ctx, fanout.CountsJob(users[0]))
 			})
 		}},
-		{"a profile", follow, func(w *fanouttest.World, users []services.UserNumber) {
+		{"a profile", follow, func(w *fanouttest.World, users []services.UserID) {
 			name := "A name"
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if err := tx.SetProfile(ctx, users[0], &name, nil); err != nil {
@@ -73,7 +73,7 @@ func steps() []step {
 				return tx.Enqueue(ctx, fanout.ProfileJob(users[0]))
 			})
 		}},
-		{"an author becomes huge", withPost, func(w *fanouttest.World, users []services.UserNumber) {
+		{"an author becomes huge", withPost, func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				author, err := tx.AuthorForUpdate(ctx, users[0])
 				if err != nil {
@@ -87,37 +87,37 @@ func steps() []step {
 				return tx.Enqueue(ctx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))
 			})
 		}},
-		{"a pulled post", func(w *fanouttest.World, users []services.UserNumber) {
+		{"a pulled post", func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			w.SetMode(users[0], services.AuthorHuge)
 			for _, reader := range users[1:] {
 				enqueue(w, fanout.FollowJob(reader, users[0]))
 			}
-		}, func(w *fanouttest.World, users []services.UserNumber) { w.Post(users[0]) }},
-		{"a refill", withPost, func(w *fanouttest.World, users []services.UserNumber) {
-			enqueue(w, fanout.RefillJob(mirror.UserNumberText(users[1])))
+		}, func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
+		{"a refill", withPost, func(w *fanouttest.World, users []services.UserID) {
+			enqueue(w, fanout.RefillJob(mirror.UserIDText(users[1])))
 		}},
 	}, boardSteps()...)
 }
 
 // boardSteps are those of hosts and of live boards.
 func boardSteps() []step {
-	follow := func(w *fanouttest.World, users []services.UserNumber) { w.Follow(users[0], users[1:]...) }
+	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	return []step{
-		{"a host's first shows", follow, func(w *fanouttest.World, users []services.UserNumber) {
+		{"a host's first shows", follow, func(w *fanouttest.World, users []services.UserID) {
 			w.Schedule(users[0], time.Hour)
 			w.Start(w.Schedule(users[0], time.Hour))
 			w.Replay(users[0])
 		}},
-		{"a replay", func(w *fanouttest.World, users []services.UserNumber) {
+		{"a replay", func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			w.Replay(users[0])
 			w.Quiet(w.Fanout)
 			for _, user := range users {
 				w.Board(user)
 			}
-		}, func(w *fanouttest.World, users []services.UserNumber) { w.Replay(users[0]) }},
-		{"a follow of a host", func(w *fanouttest.World, users []services.UserNumber) {
+		}, func(w *fanouttest.World, users []services.UserID) { w.Replay(users[0]) }},
+		{"a follow of a host", func(w *fanouttest.World, users []services.UserID) {
 			w.Follow(users[1], users[2:]...)
 			w.Replay(users[0])
 			w.Replay(users[1])
@@ -125,11 +125,11 @@ func boardSteps() []step {
 			for _, user := range users {
 				w.Board(user)
 			}
-		}, func(w *fanouttest.World, users []services.UserNumber) {
+		}, func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			w.Unfollow(users[1], users[2:]...)
 		}},
-		{"a look at the board", follow, func(w *fanouttest.World, users []services.UserNumber) {
+		{"a look at the board", follow, func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *store.Tx) error {
 				if _, err := tx.RaisePosition(ctx, users[1], store.LiveBoard, "", 7); err != nil {
 					return err
@@ -158,7 +158,7 @@ func TestEveryJobBringsTheViewsInLine(t *testing.T) {
 				versions, err := w.Redis.Versions(t.Context(), users)
 				w.Must(err)
 				for _, user := range users[1:] {
-					w.Must(w.Fanout.CarrySeen(t.Context(), user))
+					w.Must(w.Fanout.ProjectSeen(t.Context(), user))
 					w.Must(w.Fanout.Reconcile(t.Context(), user, users[0]))
 				}
 				again, err := w.Redis.Versions(t.Context(), users)
@@ -188,7 +188,7 @@ func TestAPostCountsForFollowersAndNotForItsAuthor(t *testing.T) {
 	w.Quiet(w.Fanout)
 	for _, expected := range []struct {
 		who            string
-		user           services.UserNumber
+		user           services.UserID
 		listed, counts bool
 	}{{"the author", author, true, false}, {"a follower", before, true, true}, {"a later follower", users[2], true, false}, {"a stranger", stranger, false, false}} {
 		if listed, counts := lists(w, expected.user, post); listed != expected.listed || counts != expected.counts {
@@ -229,7 +229,7 @@ func TestAProfileReachesItsCopy(t *testing.T) {
 		return tx.Enqueue(ctx, fanout.ProfileJob(user))
 	})
 	w.Quiet(w.Fanout)
-	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserNumber{user})
+	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})
 	w.Must(err)
 	if copies[user].Name != name {
 		t.Errorf("the copy is %+v", copies[user])

@@ -12,23 +12,23 @@ import (
 )
 
 // userJob is a job of a kind whose key is a user.
-func userJob(kind string, user services.UserNumber) store.NewJob {
-	return jobs.Keyed(kind, mirror.UserNumberText(user))
+func userJob(kind string, user services.UserID) store.NewJob {
+	return jobs.Keyed(kind, mirror.UserIDText(user))
 }
 
-func pairKey(a, b services.UserNumber) string {
-	return mirror.UserNumberText(a) + "/" + mirror.UserNumberText(b)
+func pairKey(a, b services.UserID) string {
+	return mirror.UserIDText(a) + "/" + mirror.UserIDText(b)
 }
 
 // ofPair makes a kind's work of what is done for the two users of its key.
-func ofPair(do func(ctx context.Context, a, b services.UserNumber) error) func(context.Context, store.Job) error {
+func ofPair(do func(ctx context.Context, a, b services.UserID) error) func(context.Context, store.Job) error {
 	return func(ctx context.Context, job store.Job) error {
 		first, second, _ := strings.Cut(job.Key, "/")
-		a, err := mirror.ParseUserNumber(first)
+		a, err := mirror.ParseUserID(first)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}
-		b, err := mirror.ParseUserNumber(second)
+		b, err := mirror.ParseUserID(second)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}
@@ -37,9 +37,9 @@ func ofPair(do func(ctx context.Context, a, b services.UserNumber) error) func(c
 }
 
 // ofUser makes a kind's work of what is done for the user of its key.
-func ofUser(do func(ctx context.Context, user services.UserNumber) error) func(context.Context, store.Job) error {
+func ofUser(do func(ctx context.Context, user services.UserID) error) func(context.Context, store.Job) error {
 	return func(ctx context.Context, job store.Job) error {
-		user, err := mirror.ParseUserNumber(job.Key)
+		user, err := mirror.ParseUserID(job.Key)
 		if err != nil {
 			return fmt.Errorf("key of %s: %w", job.Kind, err)
 		}
@@ -59,15 +59,15 @@ func ofPost(do func(ctx context.Context, job store.Job, post services.PostID) er
 }
 
 // firstUser is the UsersOf of jobs whose key is a user, or begins with one.
-func firstUser(_ context.Context, job store.Job) ([]services.UserNumber, bool, error) {
+func firstUser(_ context.Context, job store.Job) ([]services.UserID, bool, error) {
 	text, _, _ := strings.Cut(job.Key, "/")
-	user, err := mirror.ParseUserNumber(text)
-	return []services.UserNumber{user}, false, err
+	user, err := mirror.ParseUserID(text)
+	return []services.UserID{user}, false, err
 }
 
 // secondUser is the UsersOf of jobs whose key ends with a user.
-func secondUser(_ context.Context, job store.Job) ([]services.UserNumber, bool, error) {
+func secondUser(_ context.Context, job store.Job) ([]services.UserID, bool, error) {
 	_, text, _ := strings.Cut(job.Key, "/")
-	user, err := mirror.ParseUserNumber(text)
-	return []services.UserNumber{user}, false, err
+	user, err := mirror.ParseUserID(text)
+	return []services.UserID{user}, false, err
 }

@@ -51,7 +51,7 @@ func claim(w *fanouttest.World) []store.Job {
 }
 
 // lists says whether a user's inbox lists a post, and whether it counts.
-func lists(w *fanouttest.World, user services.UserNumber, post services.PostID) (listed, counts bool) {
+func lists(w *fanouttest.World, user services.UserID, post services.PostID) (listed, counts bool) {
 	w.TB.Helper()
 	for _, entry := range w.Inbox(user) {
 		if entry.Post == post {

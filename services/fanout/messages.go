@@ -21,19 +21,19 @@ const deliverChunk = 250
 
 // delivery is a chunk of those whom a message is sent to.
 type delivery struct {
-	Message services.PostID       `json:"message"`
-	Users   []services.UserNumber `json:"users"`
+	Message services.PostID   `json:"message"`
+	Users   []services.UserID `json:"users"`
 }
 
 func (f *Fanout) messageKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobDeliver, Class: jobs.Bulk, Each: f.deliver, Changes: jobs.CountsOf(deliveredTo, services.SourceSiteMessages)},
-		{Name: jobMessages, Class: jobs.Short, Each: ofUser(f.carryMessages), Changes: jobs.CountsOf(firstUser, services.SourceSiteMessages)},
+		{Name: jobMessages, Class: jobs.Short, Each: ofUser(f.projectMessages), Changes: jobs.CountsOf(firstUser, services.SourceSiteMessages)},
 	}
 }
 
 // deliveredTo are the users of a delivery.
-func deliveredTo(_ context.Context, job store.Job) ([]services.UserNumber, bool, error) {
+func deliveredTo(_ context.Context, job store.Job) ([]services.UserID, bool, error) {
 	var chunk delivery
 	err := jobs.ReadPayload(job, &chunk)
 	return chunk.Users, false, err
@@ -41,7 +41,7 @@ func deliveredTo(_ context.Context, job store.Job) ([]services.UserNumber, bool,
 
 // DeliverJobs give a message to the users. With these jobs on disk it is sent: they write the rows of the recipients,
 // a chunk at a time, on whichever node has room.
-func DeliverJobs(message services.PostID, users []services.UserNumber) ([]store.NewJob, error) {
+func DeliverJobs(message services.PostID, users []services.UserID) ([]store.NewJob, error) {
 	var chunks []delivery
 	for chunk := range slices.Chunk(users, deliverChunk) {
 		chunks = append(chunks, delivery{message, chunk})
@@ -50,7 +50,7 @@ func DeliverJobs(message services.PostID, users []services.UserNumber) ([]store.
 }
 
 // MessagesJob brings a user's counts of site messages into his document.
-func MessagesJob(user services.UserNumber) store.NewJob {
+func MessagesJob(user services.UserID) store.NewJob {
 	return userJob(jobMessages, user)
 }
 
@@ -69,11 +69,11 @@ func (f *Fanout) deliver(ctx context.Context, job store.Job) error {
 	if err != nil {
 		return err
 	}
-	return f.CarryMessageStates(ctx, states)
+	return f.ProjectMessageStates(ctx, states)
 }
 
-// CarryMessageStates brings counts of site messages into their users' documents.
-func (f *Fanout) CarryMessageStates(ctx context.Context, states []store.MessageState) error {
+// ProjectMessageStates brings counts of site messages into their users' documents.
+func (f *Fanout) ProjectMessageStates(ctx context.Context, states []store.MessageState) error {
 	var registers gather
 	for _, state := range states {
 		registers.add(state.User, f.messagesRegister(state))
@@ -81,12 +81,12 @@ func (f *Fanout) CarryMessageStates(ctx context.Context, states []store.MessageS
 	return f.put(ctx, registers.all)
 }
 
-func (f *Fanout) carryMessages(ctx context.Context, user services.UserNumber) error {
+func (f *Fanout) projectMessages(ctx context.Context, user services.UserID) error {
 	return f.carry(ctx, user, f.messageRegisters)
 }
 
 // messageRegisters are a user's counts of site messages as the facts have them.
-func (f *Fanout) messageRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
+func (f *Fanout) messageRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := f.store.MessageStates(ctx, user)
 	for _, state := range states {
 		registers = append(registers, f.messagesRegister(state))

@@ -22,7 +22,7 @@ import (
 const general = services.DefaultMessageType
 
 // send writes a message and the jobs that deliver it.
-func send(w *fanouttest.World, users ...services.UserNumber) services.PostID {
+func send(w *fanouttest.World, users ...services.UserID) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -39,7 +39,7 @@ func send(w *fanouttest.World, users ...services.UserNumber) services.PostID {
 }
 
 // unread is what a user's document counts, and what his list has; -1 without a document.
-func unread(w *fanouttest.World, user services.UserNumber) (count int, list []services.PostID) {
+func unread(w *fanouttest.World, user services.UserID) (count int, list []services.PostID) {
 	w.TB.Helper()
 	messages, err := w.Store.SiteMessages(w.TB.Context(), user, []string{general}, true, services.MaxPostID, 1000)
 	w.Must(err)
@@ -99,15 +99,15 @@ func TestADeliveryThatBreaksOffIsRepeated(t *testing.T) {
 // mailbox is a history of site messages of a few people, each with two devices, and what it should come to.
 type mailbox struct {
 	*fanouttest.World
-	users  []services.UserNumber
-	has    map[services.UserNumber]map[services.PostID]bool // message -> read
-	ledger map[string]int                                   // user/version -> unread, as the facts had it
-	held   []store.Job                                      // claimed by somebody who is slow, or who does it twice
-	late   [][]store.MessageState                           // states on their way into a document
+	users  []services.UserID
+	has    map[services.UserID]map[services.PostID]bool // message -> read
+	ledger map[string]int                               // user/version -> unread, as the facts had it
+	held   []store.Job                                  // claimed by somebody who is slow, or who does it twice
+	late   [][]store.MessageState                       // states on their way into a document
 }
 
 func newMailbox(w *fanouttest.World) *mailbox {
-	m := &mailbox{World: w, users: w.Users(3), has: map[services.UserNumber]map[services.PostID]bool{}, ledger: map[string]int{}}
+	m := &mailbox{World: w, users: w.Users(3), has: map[services.UserID]map[services.PostID]bool{}, ledger: map[string]int{}}
 	for _, user := range m.users {
 		m.has[user] = map[services.PostID]bool{}
 		m.ledger[fmt.Sprint(user, "/", 0)] = 0
@@ -116,7 +116,7 @@ func newMailbox(w *fanouttest.World) *mailbox {
 }
 
 // someone is one of the users, and some of his messages.
-func (m *mailbox) someone(t *rapid.T) (services.UserNumber, []services.PostID) {
+func (m *mailbox) someone(t *rapid.T) (services.UserID, []services.PostID) {
 	user := rapid.SampledFrom(m.users).Draw(t, "user")
 	var ids []services.PostID
 	for _, id := range slices.Sorted(maps.Keys(m.has[user])) {
@@ -128,7 +128,7 @@ func (m *mailbox) someone(t *rapid.T) (services.UserNumber, []services.PostID) {
 }
 
 // mark changes a user's rows as a device of his asks for. Its own script may come much later.
-func (m *mailbox) mark(t *rapid.T, user services.UserNumber, change func(context.Context, *store.Tx) ([]store.MessageState, error)) {
+func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *store.Tx) ([]store.MessageState, error)) {
 	var states []store.MessageState
 	m.Write(func(ctx context.Context, tx *store.Tx) (err error) {
 		if states, err = change(ctx, tx); err != nil {
@@ -140,10 +140,10 @@ func (m *mailbox) mark(t *rapid.T, user services.UserNumber, change func(context
 		m.late = append(m.late, states)
 		return
 	}
-	m.Must(m.Fanout.CarryMessageStates(m.TB.Context(), states))
+	m.Must(m.Fanout.ProjectMessageStates(m.TB.Context(), states))
 }
 
-func (m *mailbox) markRead(t *rapid.T, user services.UserNumber, mark store.MessageMark) {
+func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark store.MessageMark) {
 	mark.Types = []string{general}
 	m.mark(t, user, func(ctx context.Context, tx *store.Tx) ([]store.MessageState, error) {
 		return tx.MarkSiteMessagesRead(ctx, user, mark)
@@ -155,7 +155,7 @@ func (m *mailbox) run(job store.Job) {
 	m.Must(m.Fanout.RunJobs(m.TB.Context(), []store.Job{job}))
 	var chunk struct {
 		Message services.PostID
-		Users   []services.UserNumber
+		Users   []services.UserID
 	}
 	if json.Unmarshal(job.Payload, &chunk) != nil {
 		return
@@ -190,7 +190,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		"late": func(t *rapid.T) {
 			if len(m.late) > 0 {
 				i := rapid.IntRange(0, len(m.late)-1).Draw(t, "late")
-				m.Must(m.Fanout.CarryMessageStates(m.TB.Context(), m.late[i]))
+				m.Must(m.Fanout.ProjectMessageStates(m.TB.Context(), m.late[i]))
 			}
 		},
 		"read": func(t *rapid.T) {
@@ -291,7 +291,7 @@ func (m *mailbox) rest(t *rapid.T) {
 		}
 	}
 	for _, states := range m.late {
-		m.Must(m.Fanout.CarryMessageStates(m.TB.Context(), states))
+		m.Must(m.Fanout.ProjectMessageStates(m.TB.Context(), states))
 	}
 	m.check(t)
 	for _, user := range m.users {
@@ -323,7 +323,7 @@ func TestAnOlderCountIsIgnored(t *testing.T) {
 		user := w.Users(1)[0]
 		carry := func(version uint64, count int) {
 			t.Helper()
-			w.Must(w.Fanout.CarryMessageStates(t.Context(), []store.MessageState{{User: user, Type: general, Version: version, Unread: count}}))
+			w.Must(w.Fanout.ProjectMessageStates(t.Context(), []store.MessageState{{User: user, Type: general, Version: version, Unread: count}}))
 		}
 		carry(3, 30)
 		carry(2, 20)

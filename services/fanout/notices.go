@@ -21,7 +21,7 @@ const (
 func (f *Fanout) noticeKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobStart, Class: jobs.Short, Each: ofPost(f.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
-		{Name: jobNotices, Class: jobs.Short, Each: ofUser(f.CarryNotices), Changes: jobs.CountsOf(firstUser, services.SourceAnnouncements)},
+		{Name: jobNotices, Class: jobs.Short, Each: ofUser(f.ProjectNotices), Changes: jobs.CountsOf(firstUser, services.SourceAnnouncements)},
 	}
 }
 
@@ -33,7 +33,7 @@ func StartJob(announcement services.Announcement) store.NewJob {
 }
 
 // NoticesJob brings a user's position in the announcements, his segments and his dots into his document.
-func NoticesJob(user services.UserNumber) store.NewJob {
+func NoticesJob(user services.UserID) store.NewJob {
 	return userJob(jobNotices, user)
 }
 
@@ -97,14 +97,14 @@ func waits(a services.Announcement, now time.Time) bool {
 }
 
 // Enter gives a user who is new his position in the announcements and dots, in the transaction of what he does.
-func (f *Fanout) Enter(ctx context.Context, tx *store.Tx, user services.UserNumber) error {
+func (f *Fanout) Enter(ctx context.Context, tx *store.Tx, user services.UserID) error {
 	_, err := tx.EnterNotices(ctx, user, tx.Moment(f.activeSince))
 	return err
 }
 
 // EnterNotices is where a user stands in the announcements and dots, by SQL. Who is new starts at the present end, and
 // counts as seen from then on.
-func (f *Fanout) EnterNotices(ctx context.Context, user services.UserNumber) (store.UserNotices, error) {
+func (f *Fanout) EnterNotices(ctx context.Context, user services.UserID) (store.UserNotices, error) {
 	known, err := f.store.UserNotices(ctx, user)
 	if err != nil || !known.IsNew(f.activeSince()) {
 		return known, err
@@ -115,12 +115,12 @@ func (f *Fanout) EnterNotices(ctx context.Context, user services.UserNumber) (st
 	return f.store.UserNotices(ctx, user)
 }
 
-// CarryNotices brings a user's position in the announcements, his segments and his dots into his document.
-func (f *Fanout) CarryNotices(ctx context.Context, user services.UserNumber) error {
+// ProjectNotices brings a user's position in the announcements, his segments and his dots into his document.
+func (f *Fanout) ProjectNotices(ctx context.Context, user services.UserID) error {
 	return f.carry(ctx, user, f.noticeRegisters)
 }
 
-func (f *Fanout) noticeRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
+func (f *Fanout) noticeRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	known, err := f.store.UserNotices(ctx, user)
 	if err != nil {
 		return nil, fmt.Errorf("notices of user %d: %w", user, err)

@@ -23,12 +23,12 @@ const (
 func (f *Fanout) notificationKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobNotify, Class: jobs.Short, Batch: f.notifyEach, Changes: jobs.CountsOf(recipients, services.SourceNotifications)},
-		{Name: jobCounts, Class: jobs.Short, Each: ofUser(f.carryCounts), Changes: jobs.CountsOf(firstUser, services.SourceNotifications)},
+		{Name: jobCounts, Class: jobs.Short, Each: ofUser(f.projectCounts), Changes: jobs.CountsOf(firstUser, services.SourceNotifications)},
 	}
 }
 
 // recipients are the users whose notifications the causes of a job change.
-func recipients(_ context.Context, job store.Job) (users []services.UserNumber, everyone bool, err error) {
+func recipients(_ context.Context, job store.Job) (users []services.UserID, everyone bool, err error) {
 	causes, err := causesOf(job)
 	for _, cause := range causes {
 		users = append(users, cause.Recipient)
@@ -37,7 +37,7 @@ func recipients(_ context.Context, job store.Job) (users []services.UserNumber, 
 }
 
 // CountsJob brings a user's notification counts into their document.
-func CountsJob(user services.UserNumber) store.NewJob { return userJob(jobCounts, user) }
+func CountsJob(user services.UserID) store.NewJob { return userJob(jobCounts, user) }
 
 // NotifyJob lets a cause count, or no longer count, for its recipient, whichever the facts say when it runs. Many that are
 // committed together are one job for each recipient.
@@ -46,7 +46,7 @@ func NotifyJob(cause store.Cause) (store.NewJob, error) {
 	if err != nil {
 		return store.NewJob{}, fmt.Errorf("notify job: %w", err)
 	}
-	return store.NewJob{Kind: jobNotify, Group: mirror.UserNumberText(cause.Recipient), Payload: payload}, nil
+	return store.NewJob{Kind: jobNotify, Group: mirror.UserIDText(cause.Recipient), Payload: payload}, nil
 }
 
 // NotifyJobs are the jobs of several causes.
@@ -61,8 +61,8 @@ func NotifyJobs(causes ...store.Cause) ([]store.NewJob, error) {
 	return made, nil
 }
 
-// CarryStates brings notification counts into their recipients' documents.
-func (f *Fanout) CarryStates(ctx context.Context, states []store.NotificationState) error {
+// ProjectStates brings notification counts into their recipients' documents.
+func (f *Fanout) ProjectStates(ctx context.Context, states []store.NotificationState) error {
 	var registers gather
 	for _, state := range states {
 		registers.add(state.Recipient, rdb.CategoryRegisters(CountsOf(state))...)
@@ -70,7 +70,7 @@ func (f *Fanout) CarryStates(ctx context.Context, states []store.NotificationSta
 	return f.put(ctx, registers.all)
 }
 
-func (f *Fanout) carryCounts(ctx context.Context, user services.UserNumber) error {
+func (f *Fanout) projectCounts(ctx context.Context, user services.UserID) error {
 	return f.carry(ctx, user, f.notificationRegisters)
 }
 
@@ -148,19 +148,19 @@ func (f *Fanout) notify(ctx context.Context, claimed []store.Job, causes []store
 		if err := jobs.Finish(ctx, tx, claimed...); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, carryLater(states, f.clock.Now())...)
+		return tx.Enqueue(ctx, projectLater(states, f.clock.Now())...)
 	})
 	if err != nil {
 		return err
 	}
-	if err := f.CarryStates(ctx, states); err != nil {
+	if err := f.ProjectStates(ctx, states); err != nil {
 		f.log.Debug("counts not carried at once; their jobs will", "error", err)
 	}
 	return nil
 }
 
-// carryLater are the jobs that repeat what is carried at once.
-func carryLater(states []store.NotificationState, now time.Time) []store.NewJob {
+// projectLater are the jobs that repeat what is carried at once.
+func projectLater(states []store.NotificationState, now time.Time) []store.NewJob {
 	const later = time.Second
 	jobs := make([]store.NewJob, 0, len(states))
 	for _, state := range states {
@@ -171,7 +171,7 @@ func carryLater(states []store.NotificationState, now time.Time) []store.NewJob 
 	return jobs
 }
 
-func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserNumber) (registers []rdb.Register, err error) {
+func (f *Fanout) notificationRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := f.store.NotificationStates(ctx, user)
 	for _, state := range states {
 		registers = append(registers, rdb.CategoryRegisters(CountsOf(state))...)

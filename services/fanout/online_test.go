@@ -40,7 +40,7 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 		author, last, stranger := users[0], users[7], users[8]
 		w.Follow(author, users[1:8]...)
 		w.Quiet(w.Fanout)
-		w.Must(w.Redis.Enter(t.Context(), []services.UserNumber{last, stranger}, time.Hour))
+		w.Must(w.Redis.Enter(t.Context(), []services.UserID{last, stranger}, time.Hour))
 		post := w.Post(author)
 		quick, bulk, online := workersOf(w.Fanout)
 		turn(w, quick)
@@ -66,12 +66,12 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
-		author, watching := users[0], []services.UserNumber{users[2], users[6]}
+		author, watching := users[0], []services.UserID{users[2], users[6]}
 		w.Follow(author, users[1:]...)
 		w.Quiet(w.Fanout)
-		crowd := make([]services.UserNumber, 200)
+		crowd := make([]services.UserID, 200)
 		for i := range crowd {
-			crowd[i] = services.UserNumber(1000 + i)
+			crowd[i] = services.UserID(1000 + i)
 		}
 		w.Must(w.Redis.Enter(t.Context(), append(crowd, watching...), time.Hour))
 		post := w.Post(author)
@@ -92,8 +92,8 @@ func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 	})
 }
 
-func listsAll(w *fanouttest.World, users []services.UserNumber, post services.PostID) bool {
-	return !slices.ContainsFunc(users, func(user services.UserNumber) bool {
+func listsAll(w *fanouttest.World, users []services.UserID, post services.PostID) bool {
+	return !slices.ContainsFunc(users, func(user services.UserID) bool {
 		listed, _ := lists(w, user, post)
 		return !listed
 	})
@@ -157,12 +157,12 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	users := w.Users(9)
 	w.Follow(users[0], users[1:]...)
 	w.Quiet(w.Fanout)
-	w.Must(w.Redis.Enter(t.Context(), []services.UserNumber{users[4], users[8], 1000}, time.Hour))
+	w.Must(w.Redis.Enter(t.Context(), []services.UserID{users[4], users[8], 1000}, time.Hour))
 	w.Server.Do("CONFIG", "SET", "slowlog-max-len", "10000")
 	w.Server.Do("CONFIG", "SET", "slowlog-log-slower-than", "0") // every command is noted
 	post := w.Post(users[0])
 	w.Quiet(w.Fanout)
-	var order []services.UserNumber
+	var order []services.UserID
 	for _, entry := range slices.Backward(w.Server.Do("SLOWLOG", "GET", "10000").([]any)) {
 		words := fmt.Sprint(entry.([]any)[3])
 		for _, user := range users[1:] {
@@ -171,7 +171,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 			}
 		}
 	}
-	want := []services.UserNumber{users[4], users[8], users[1], users[2], users[3], users[5], users[6], users[7]}
+	want := []services.UserID{users[4], users[8], users[1], users[2], users[3], users[5], users[6], users[7]}
 	if !slices.Equal(order, want) {
 		t.Errorf("the followers got the post in the order %v: want %v", order, want)
 	}
@@ -181,7 +181,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 // onTheWay are the posts that all nodes know to be on their way, by SQL and by the log.
 func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
-	unfinished, err := w.Store.UnfinishedFanouts(w.TB.Context())
+	unfinished, err := w.Store.InFlightFanouts(w.TB.Context())
 	w.Must(err)
 	for _, one := range unfinished {
 		bySQL = append(bySQL, one.Post)

@@ -11,15 +11,15 @@ import (
 const jobProfile = "profile" // key: user. Their profile changed
 
 func (f *Fanout) peopleKinds() []jobs.Kind {
-	return []jobs.Kind{{Name: jobProfile, Class: jobs.Short, Each: ofUser(f.CarryProfile), Changes: jobs.NoCounts()}}
+	return []jobs.Kind{{Name: jobProfile, Class: jobs.Short, Each: ofUser(f.ProjectProfile), Changes: jobs.NoCounts()}}
 }
 
 // ProfileJob brings a user's profile into its copy.
-func ProfileJob(user services.UserNumber) store.NewJob { return userJob(jobProfile, user) }
+func ProfileJob(user services.UserID) store.NewJob { return userJob(jobProfile, user) }
 
-// CarryProfile brings a user's profile into its copy in Redis.
-func (f *Fanout) CarryProfile(ctx context.Context, user services.UserNumber) error {
-	users, err := f.store.Users(ctx, []services.UserNumber{user})
+// ProjectProfile brings a user's profile into its copy in Redis.
+func (f *Fanout) ProjectProfile(ctx context.Context, user services.UserID) error {
+	users, err := f.store.Users(ctx, []services.UserID{user})
 	if err != nil {
 		return err
 	}

@@ -12,20 +12,20 @@ import (
 const jobPolicy = "policy" // key: user. How he wants his badges shown changed
 
 func (f *Fanout) policyKinds() []jobs.Kind {
-	return []jobs.Kind{{Name: jobPolicy, Class: jobs.Short, Each: ofUser(f.CarryPolicy), Changes: jobs.CountsOf(firstUser, services.Sources...)}}
+	return []jobs.Kind{{Name: jobPolicy, Class: jobs.Short, Each: ofUser(f.ProjectPolicy), Changes: jobs.CountsOf(firstUser, services.Sources...)}}
 }
 
 // PolicyJob brings a user's display policy into his document.
-func PolicyJob(user services.UserNumber) store.NewJob {
+func PolicyJob(user services.UserID) store.NewJob {
 	return userJob(jobPolicy, user)
 }
 
-// CarryPolicy brings a user's display policy into his document.
-func (f *Fanout) CarryPolicy(ctx context.Context, user services.UserNumber) error {
+// ProjectPolicy brings a user's display policy into his document.
+func (f *Fanout) ProjectPolicy(ctx context.Context, user services.UserID) error {
 	return f.carry(ctx, user, f.policyRegisters)
 }
 
-func (f *Fanout) policyRegisters(ctx context.Context, user services.UserNumber) ([]rdb.Register, error) {
+func (f *Fanout) policyRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	policy, err := f.store.Policy(ctx, user)
 	if err != nil || policy.Version == 0 {
 		return nil, err

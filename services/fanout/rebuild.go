@@ -21,16 +21,16 @@ const (
 
 // Rebuild makes a user's document and inbox from the facts: one that was lost, or of a user who returns. Callers at
 // the same time share one rebuild; it goes on when its first caller goes away.
-func (f *Fanout) Rebuild(ctx context.Context, user services.UserNumber) error {
+func (f *Fanout) Rebuild(ctx context.Context, user services.UserID) error {
 	return f.rebuildOnce(ctx, user, false)
 }
 
 // Refill reads an inbox again that has room below its floor, as after an unfollow.
-func (f *Fanout) Refill(ctx context.Context, user services.UserNumber) error {
+func (f *Fanout) Refill(ctx context.Context, user services.UserID) error {
 	return f.rebuildOnce(ctx, user, true)
 }
 
-func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserNumber, refill bool) error {
+func (f *Fanout) rebuildOnce(ctx context.Context, user services.UserID, refill bool) error {
 	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
 	return f.once(ctx, key, "the feed", func(ctx context.Context) error { return f.rebuild(ctx, user, refill) })
 }
@@ -98,7 +98,7 @@ type rebuildFacts struct {
 }
 
 // rebuild marks the user active before anything is read, so that what is posted from then on is pushed to them.
-func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill bool) error {
+func (f *Fanout) rebuild(ctx context.Context, user services.UserID, refill bool) error {
 	err := f.store.Write(ctx, func(tx *store.Tx) error { return f.arrive(ctx, tx, user) })
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill b
 	return jobs.Merge[rdb.Stamp, rebuildFacts]{
 		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
 		Mark: func(ctx context.Context) (rdb.Stamp, bool, error) {
-			stamps, err := f.redis.BeginRebuild(ctx, []services.UserNumber{user}, refill)
+			stamps, err := f.redis.BeginRebuild(ctx, []services.UserID{user}, refill)
 			if err != nil {
 				return 0, false, err
 			}
@@ -126,7 +126,7 @@ func (f *Fanout) rebuild(ctx context.Context, user services.UserNumber, refill b
 }
 
 // putRebuild writes a document anew. The merge of the feed comes last: it declares the document good.
-func (f *Fanout) putRebuild(ctx context.Context, user services.UserNumber, facts rebuildFacts) (done bool, err error) {
+func (f *Fanout) putRebuild(ctx context.Context, user services.UserID, facts rebuildFacts) (done bool, err error) {
 	if _, err := f.redis.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: facts.registers}}); err != nil {
 		return false, err
 	}
@@ -138,20 +138,20 @@ func (f *Fanout) putRebuild(ctx context.Context, user services.UserNumber, facts
 	if err != nil || result.Status != rdb.Applied {
 		return false, err
 	}
-	f.hint(ctx, []services.UserNumber{user}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{user}, []rdb.Result{result})
 	return true, nil
 }
 
 // arrive writes down that a user is here, and gives him what one has from his first visit on.
-func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserNumber) error {
+func (f *Fanout) arrive(ctx context.Context, tx *store.Tx, user services.UserID) error {
 	if err := f.Enter(ctx, tx, user); err != nil {
 		return err
 	}
-	return tx.MarkActive(ctx, []services.UserNumber{user})
+	return tx.MarkActive(ctx, []services.UserID{user})
 }
 
 // pulledBy are the authors whose posts are pulled, as a user's document names them.
-func (f *Fanout) pulledBy(ctx context.Context, user services.UserNumber) ([]services.FollowedAuthor, error) {
+func (f *Fanout) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
 	edges, err := f.store.PulledBy(ctx, user)
 	return followedAuthors(edges), err
 }
@@ -165,7 +165,7 @@ func followedAuthors(edges []services.Edge) []services.FollowedAuthor {
 	return authors
 }
 
-func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts rdb.FeedFacts, err error) {
+func (f *Fanout) feedFacts(ctx context.Context, user services.UserID) (facts rdb.FeedFacts, err error) {
 	facts = rdb.FeedFacts{Reader: user, Day: f.today(), Lifetime: f.Lifetime()}
 	if facts.Seen, err = f.store.Position(ctx, user, store.HomePage, ""); err != nil {
 		return facts, err
@@ -191,7 +191,7 @@ func (f *Fanout) feedFacts(ctx context.Context, user services.UserNumber) (facts
 // follows or posts came into SQL without jobs of their own, as by an import. Whoever was not seen has no feed to mend.
 func QueueRefills(ctx context.Context, db *store.Store, since time.Time) (queued int, err error) {
 	const batch = 1000
-	for after := services.UserNumber(0); ; {
+	for after := services.UserID(0); ; {
 		users, err := db.ActiveUsers(ctx, after, batch, since)
 		if err != nil || len(users) == 0 {
 			return queued, err

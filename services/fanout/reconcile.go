@@ -11,7 +11,7 @@ import (
 )
 
 // stampOf marks a reader's view for a merge. Who has no document needs none.
-func (f *Fanout) stampOf(reader services.UserNumber) func(ctx context.Context) (stamp rdb.Stamp, ok bool, err error) {
+func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp rdb.Stamp, ok bool, err error) {
 	return func(ctx context.Context) (rdb.Stamp, bool, error) {
 		stamp, err := f.redis.StampOf(ctx, reader)
 		return stamp, stamp != 0, err
@@ -28,7 +28,7 @@ type edgeNow struct {
 // unfollow and every repetition of both. Edge there: the author's newest posts are merged in, those from after
 // the follow counting, the replays of their shows, and they are named where their posts are pulled or they are a host. No edge:
 // everything of theirs goes, and the edge is read again after that.
-func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserNumber) error {
+func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
 	return jobs.Merge[rdb.Stamp, edgeNow]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
 		Mark: f.stampOf(reader),
@@ -68,7 +68,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp rdb.Stamp, edge services
 	if err != nil || result.Status == rdb.Retry {
 		return false, err
 	}
-	f.hint(ctx, []services.UserNumber{edge.Follower}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{edge.Follower}, []rdb.Result{result})
 	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, posts)
 }
 
@@ -83,7 +83,7 @@ func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.Fol
 
 // sweepAuthor takes out what was deleted while the reader did not follow: the removal did not visit him then. posts are
 // the author's newest as read just now.
-func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserNumber, posts []services.PostID) error {
+func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserID, posts []services.PostID) error {
 	held, err := f.redis.AuthorInInbox(ctx, reader, author)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserNu
 		if !post.Deleted {
 			continue
 		}
-		if err := f.drop(ctx, post, []services.UserNumber{reader}); err != nil {
+		if err := f.drop(ctx, post, []services.UserID{reader}); err != nil {
 			return err
 		}
 	}
@@ -112,7 +112,7 @@ func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserNu
 }
 
 // dropAuthor takes the author out and answers whether the edge is gone still.
-func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserNumber) (gone bool, err error) {
+func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
 	result, err := f.redis.DropFromInbox(ctx, reader, author)
 	if err != nil {
 		return false, err
@@ -120,7 +120,7 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserNum
 	if _, follows, err := f.store.Edge(ctx, reader, author); err != nil || follows {
 		return false, err
 	}
-	f.hint(ctx, []services.UserNumber{reader}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{reader}, []rdb.Result{result})
 	if result.Short {
 		return true, f.Refill(ctx, reader)
 	}
@@ -129,7 +129,7 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserNum
 
 // addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is the zero one when
 // the post is not for them.
-func (f *Fanout) addAgain(ctx context.Context, reader services.UserNumber, id services.PostID) (result rdb.Result, err error) {
+func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id services.PostID) (result rdb.Result, err error) {
 	err = jobs.Merge[rdb.Stamp, *services.FeedEntry]{
 		Name: func() string { return fmt.Sprintf("post %s for reader %d", id, reader) },
 		Mark: f.stampOf(reader),
@@ -150,7 +150,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserNumber, id se
 }
 
 // entryFor is a post as a reader's inbox has it, nil when it is not for them.
-func (f *Fanout) entryFor(ctx context.Context, reader services.UserNumber, id services.PostID) (*services.FeedEntry, error) {
+func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id services.PostID) (*services.FeedEntry, error) {
 	posts, err := f.store.Posts(ctx, []services.PostID{id})
 	if err != nil {
 		return nil, err

@@ -42,26 +42,26 @@ func (h held) write(w *fanouttest.World) {
 func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 	histories := []struct {
 		name           string
-		meanwhile      func(w *fanouttest.World, author, reader services.UserNumber, post services.PostID)
+		meanwhile      func(w *fanouttest.World, author, reader services.UserID, post services.PostID)
 		listed, counts bool
 	}{
-		{"nothing", func(*fanouttest.World, services.UserNumber, services.UserNumber, services.PostID) {}, true, true},
-		{"an unfollow", func(w *fanouttest.World, author, reader services.UserNumber, _ services.PostID) {
+		{"nothing", func(*fanouttest.World, services.UserID, services.UserID, services.PostID) {}, true, true},
+		{"an unfollow", func(w *fanouttest.World, author, reader services.UserID, _ services.PostID) {
 			w.Unfollow(author, reader)
 		}, false, false},
-		{"an unfollow and a new follow", func(w *fanouttest.World, author, reader services.UserNumber, _ services.PostID) {
+		{"an unfollow and a new follow", func(w *fanouttest.World, author, reader services.UserID, _ services.PostID) {
 			w.Unfollow(author, reader)
 			w.Follow(author, reader)
 		}, true, false},
-		{"a deletion", func(w *fanouttest.World, _, _ services.UserNumber, post services.PostID) { w.Delete(post) }, false, false},
-		{"another push of the same", func(w *fanouttest.World, _, _ services.UserNumber, post services.PostID) {
+		{"a deletion", func(w *fanouttest.World, _, _ services.UserID, post services.PostID) { w.Delete(post) }, false, false},
+		{"another push of the same", func(w *fanouttest.World, _, _ services.UserID, post services.PostID) {
 			hold(w, post).write(w)
 		}, true, true},
-		{"a loss of the document", func(w *fanouttest.World, _, reader services.UserNumber, _ services.PostID) {
+		{"a loss of the document", func(w *fanouttest.World, _, reader services.UserID, _ services.PostID) {
 			w.Server.Flush()
 			w.Must(w.Fanout.Rebuild(w.TB.Context(), reader))
 		}, true, true},
-		{"an unfollow of somebody else", func(w *fanouttest.World, _, reader services.UserNumber, _ services.PostID) {
+		{"an unfollow of somebody else", func(w *fanouttest.World, _, reader services.UserID, _ services.PostID) {
 			other := w.Users(1)[0]
 			w.Follow(other, reader)
 			w.Unfollow(other, reader)
@@ -134,12 +134,12 @@ func TestWhoHasNoDocumentIsLeftAlone(t *testing.T) {
 		if _, err := tx.InsertFollow(ctx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}); err != nil {
 			return err
 		}
-		return tx.MarkActive(ctx, []services.UserNumber{reader})
+		return tx.MarkActive(ctx, []services.UserID{reader})
 	})
 	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
 	w.Post(author)
 	w.Quiet(w.Fanout)
-	w.Must(w.Fanout.CarrySeen(t.Context(), reader))
+	w.Must(w.Fanout.ProjectSeen(t.Context(), reader))
 	if document := w.Document(reader); document.Ready {
 		t.Errorf("a document was made of a part: %+v", document)
 	}
@@ -268,7 +268,7 @@ func TestQueuedRefillsMendTheFeedsOfThoseWhoWereHere(t *testing.T) {
 	w.Quiet(w.Fanout)
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		var edges []services.Edge
-		for _, reader := range append([]services.UserNumber{absent}, readers...) {
+		for _, reader := range append([]services.UserID{absent}, readers...) {
 			edges = append(edges, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
 		}
 		_, err := tx.ImportFollows(ctx, edges)

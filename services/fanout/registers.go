@@ -8,10 +8,10 @@ import (
 )
 
 // registerSource says what one source's registers of a user are, as the facts have them.
-type registerSource func(ctx context.Context, user services.UserNumber) ([]rdb.Register, error)
+type registerSource func(ctx context.Context, user services.UserID) ([]rdb.Register, error)
 
 // registers are all of a user's registers: each source adds its own.
-func (f *Fanout) registers(ctx context.Context, user services.UserNumber) (all []rdb.Register, err error) {
+func (f *Fanout) registers(ctx context.Context, user services.UserID) (all []rdb.Register, err error) {
 	for _, source := range []registerSource{f.notificationRegisters, f.messageRegisters, f.policyRegisters, f.noticeRegisters, f.liveRegisters} {
 		registers, err := source(ctx, user)
 		if err != nil {
@@ -23,7 +23,7 @@ func (f *Fanout) registers(ctx context.Context, user services.UserNumber) (all [
 }
 
 // carry brings what one source says of a user into his document.
-func (f *Fanout) carry(ctx context.Context, user services.UserNumber, source registerSource) error {
+func (f *Fanout) carry(ctx context.Context, user services.UserID, source registerSource) error {
 	registers, err := source(ctx, user)
 	if err != nil || len(registers) == 0 {
 		return err
@@ -40,7 +40,7 @@ func (f *Fanout) put(ctx context.Context, registers []rdb.Registers) error {
 	if err != nil {
 		return err
 	}
-	users := make([]services.UserNumber, len(registers))
+	users := make([]services.UserID, len(registers))
 	for i := range registers {
 		users[i] = registers[i].User
 	}
@@ -51,14 +51,14 @@ func (f *Fanout) put(ctx context.Context, registers []rdb.Registers) error {
 // gather puts each user's registers together, in the order in which the users are met first.
 type gather struct {
 	all    []rdb.Registers
-	places map[services.UserNumber]int
+	places map[services.UserID]int
 }
 
-func (g *gather) add(user services.UserNumber, registers ...rdb.Register) {
+func (g *gather) add(user services.UserID, registers ...rdb.Register) {
 	place, known := g.places[user]
 	if !known {
 		if g.places == nil {
-			g.places = map[services.UserNumber]int{}
+			g.places = map[services.UserID]int{}
 		}
 		place = len(g.all)
 		g.places[user] = place

@@ -22,8 +22,8 @@ const (
 
 func (f *Fanout) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobEnd, Class: jobs.Short, Each: ofPost(f.spreadReplay), Changes: jobs.NoCounts()}, // the ids of shows and of posts look alike
-		{Name: jobReplays, Class: jobs.Short, Each: f.spreadReplays, Changes: jobs.NoCounts()},
+		{Name: jobEnd, Class: jobs.Short, Each: ofPost(f.fanOutReplay), Changes: jobs.NoCounts()}, // the ids of shows and of posts look alike
+		{Name: jobReplays, Class: jobs.Short, Each: f.fanOutReplays, Changes: jobs.NoCounts()},
 		{Name: jobReplay, Class: jobs.Bulk, Each: f.runReplayChunk, Changes: jobs.NoCounts()},
 	}
 }
@@ -38,7 +38,7 @@ type replayChunk struct {
 func endJob(show services.PostID) store.NewJob { return jobs.Keyed(jobEnd, show.String()) }
 
 // ReplaysJob brings the newest replays of a host into the lists of his followers: one job where shows are many.
-func ReplaysJob(host services.UserNumber) store.NewJob {
+func ReplaysJob(host services.UserID) store.NewJob {
 	return userJob(jobReplays, host)
 }
 
@@ -59,27 +59,27 @@ func listed(show services.Show) bool {
 	return show.Status == services.ShowReplay && show.Version > 0 && !show.Pull
 }
 
-// spreadReplay brings a replay to the followers.
-func (f *Fanout) spreadReplay(ctx context.Context, job store.Job, id services.PostID) error {
+// fanOutReplay brings a replay to the followers.
+func (f *Fanout) fanOutReplay(ctx context.Context, job store.Job, id services.PostID) error {
 	show, err := f.show(ctx, id)
 	if err != nil || !listed(show) {
 		return err
 	}
-	return f.spreadChunks(ctx, job, show.Host, id)
+	return f.fanOutChunks(ctx, job, show.Host, id)
 }
 
-// spreadReplays brings a host's newest replays to the followers.
-func (f *Fanout) spreadReplays(ctx context.Context, job store.Job) error {
-	host, err := mirror.ParseUserNumber(job.Key)
+// fanOutReplays brings a host's newest replays to the followers.
+func (f *Fanout) fanOutReplays(ctx context.Context, job store.Job) error {
+	host, err := mirror.ParseUserID(job.Key)
 	if err != nil {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
 	}
-	return f.spreadChunks(ctx, job, host, 0)
+	return f.fanOutChunks(ctx, job, host, 0)
 }
 
-// spreadChunks serves the followers as those of a post are served: at once when they are one chunk, else by a job a chunk.
+// fanOutChunks serves the followers as those of a post are served: at once when they are one chunk, else by a job a chunk.
 // Nobody waits for it, because nodes remember for as long as a session lives what has ended.
-func (f *Fanout) spreadChunks(ctx context.Context, job store.Job, host services.UserNumber, id services.PostID) error {
+func (f *Fanout) fanOutChunks(ctx context.Context, job store.Job, host services.UserID, id services.PostID) error {
 	since, err := f.reach(ctx, jobPush, services.Post{Author: host})
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (f *Fanout) pushEntries(ctx context.Context, stamp rdb.Stamp, entries []rdb
 }
 
 // addReplays adds replays to readers' lists, and counts the lists that lacked some.
-func (f *Fanout) addReplays(ctx context.Context, stamp rdb.Stamp, entries []rdb.ReplayEntry, readers ...services.UserNumber) ([]rdb.Result, error) {
+func (f *Fanout) addReplays(ctx context.Context, stamp rdb.Stamp, entries []rdb.ReplayEntry, readers ...services.UserID) ([]rdb.Result, error) {
 	merges := make([]rdb.MergeOfReplays, len(readers))
 	for i, reader := range readers {
 		merges[i] = rdb.MergeOfReplays{Reader: reader, Stamp: stamp, Entries: entries}
@@ -215,16 +215,16 @@ func (f *Fanout) addReplaysAgain(ctx context.Context, edge services.Edge, entrie
 
 // RebuildReplays makes a user's list of replays from the facts, one that is missing: for when a board is read that has hosts and
 // no list. Callers at the same time share one rebuild. Without a document nothing is made: that is rebuilt first.
-func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserNumber) error {
+func (f *Fanout) RebuildReplays(ctx context.Context, user services.UserID) error {
 	key := "replays " + strconv.FormatUint(uint64(user), 10)
 	return f.once(ctx, key, "the list of replays", func(ctx context.Context) error { return f.rebuildReplays(ctx, user) })
 }
 
-func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserNumber) error {
+func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserID) error {
 	return jobs.Merge[rdb.Stamp, rdb.MergeOfReplays]{
 		Name: func() string { return fmt.Sprintf("replays of user %d", user) },
 		Mark: func(ctx context.Context) (rdb.Stamp, bool, error) {
-			stamps, err := f.redis.BeginReplays(ctx, []services.UserNumber{user})
+			stamps, err := f.redis.BeginReplays(ctx, []services.UserID{user})
 			if err != nil {
 				return 0, false, err
 			}
@@ -239,7 +239,7 @@ func (f *Fanout) rebuildReplays(ctx context.Context, user services.UserNumber) e
 	}.Run(ctx)
 }
 
-func (f *Fanout) replayFacts(ctx context.Context, user services.UserNumber) (facts rdb.MergeOfReplays, err error) {
+func (f *Fanout) replayFacts(ctx context.Context, user services.UserID) (facts rdb.MergeOfReplays, err error) {
 	facts = rdb.MergeOfReplays{Reader: user, Whole: true}
 	shows, err := f.store.ReplaysFeed(ctx, user, services.ShowPlace{}, rebuildEntries+1)
 	if len(shows) > rebuildEntries {
@@ -256,7 +256,7 @@ type boardFacts struct {
 }
 
 // auditBoard compares the hosts whom a document names, and the list of replays where there is one.
-func (f *Fanout) auditBoard(ctx context.Context, user services.UserNumber, shown rdb.Snapshot) (any, []string, error) {
+func (f *Fanout) auditBoard(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts boardFacts
 	var err error
 	if facts.hosts, err = f.HostsBy(ctx, user); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // replaysOf are the shows that a user's board lists as replays.
-func replaysOf(w *fanouttest.World, user services.UserNumber) (ids []services.PostID) {
+func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
 	w.TB.Helper()
 	for _, entry := range w.Board(user).Replays {
 		ids = append(ids, entry.Place.ID)
@@ -33,7 +33,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 		w.Follow(other, readers[:2]...)
 		first, second := w.Replay(host), w.Replay(other)
 		w.Quiet(w.Fanout)
-		want := func(user services.UserNumber, ids ...services.PostID) {
+		want := func(user services.UserID, ids ...services.PostID) {
 			t.Helper()
 			if got := replaysOf(w, user); !slices.Equal(got, ids) {
 				t.Errorf("user %d has the replays %v, want %v", user, got, ids)
@@ -164,7 +164,7 @@ func TestLongListsOfReplays(t *testing.T) {
 		w.Follow(host, reader)
 		w.Follow(other, reader)
 		w.Quiet(w.Fanout)
-		many := func(host services.UserNumber, count int) {
+		many := func(host services.UserID, count int) {
 			ids := make([]services.PostID, count)
 			for i := range ids {
 				ids[i] = w.Schedule(host, time.Minute)
@@ -259,7 +259,7 @@ func restrict(w *fanouttest.World, restriction services.Restriction, away bool) 
 	w.Quiet(w.Fanout)
 }
 
-func boardOf(user services.UserNumber) rdb.BoardQuery {
+func boardOf(user services.UserID) rdb.BoardQuery {
 	return rdb.BoardQuery{Reader: user, Limit: services.Retention}
 }
 

@@ -26,20 +26,20 @@ func (f *Fanout) restrictionKinds() []jobs.Kind {
 }
 
 // MuteEndJob ends a mute at its time, unless it was changed until then.
-func MuteEndJob(muter, muted services.UserNumber, until time.Time) store.NewJob {
+func MuteEndJob(muter, muted services.UserID, until time.Time) store.NewJob {
 	job := jobs.Keyed(jobMuteEnd, pairKey(muter, muted))
 	job.NotBefore = until
 	return job
 }
 
 // ActorJob brings a recipient's notifications of one actor in line with what they block and what is hidden from them.
-func ActorJob(recipient, actor services.UserNumber) store.NewJob {
+func ActorJob(recipient, actor services.UserID) store.NewJob {
 	return jobs.Keyed(jobActor, pairKey(recipient, actor))
 }
 
 // endMute ends a mute whose time is over. One that was given another time has another job, one that was ended none. The
 // feed is brought in line in any case: a former run may have ended the mute and no more.
-func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserNumber) error {
+func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) error {
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
 		if err := tx.LockRestrictions(ctx, muter, muted); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserNumber) 
 
 // RecountActor brings everything that a recipient was notified of by one actor in line with the facts, and carries the
 // counts. What it has done it finds done when it is repeated, and the counts are carried all the same.
-func (f *Fanout) RecountActor(ctx context.Context, recipient, actor services.UserNumber) error {
+func (f *Fanout) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
 	for after, more := (store.Cause{}), true; more; {
 		err := f.store.Write(ctx, func(tx *store.Tx) error {
 			_, last, further, err := tx.ApplyCausesOf(ctx, recipient, actor, after, causesPerPage)
@@ -72,5 +72,5 @@ func (f *Fanout) RecountActor(ctx context.Context, recipient, actor services.Use
 			return err
 		}
 	}
-	return f.carryCounts(ctx, recipient)
+	return f.projectCounts(ctx, recipient)
 }

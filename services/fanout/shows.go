@@ -37,8 +37,8 @@ func CloseJob(show services.PostID, at time.Time) store.NewJob {
 
 // reminding is a part of those who want to be told that a show has started: the users after one by their numbers.
 type reminding struct {
-	Show  services.PostID     `json:"show"`
-	After services.UserNumber `json:"after,omitempty"`
+	Show  services.PostID `json:"show"`
+	After services.UserID `json:"after,omitempty"`
 }
 
 // remindJob tells everybody who wanted to know that a show has started.

@@ -14,7 +14,7 @@ import (
 )
 
 // remind notes that users want to be told of a show.
-func remind(w *fanouttest.World, show services.PostID, users ...services.UserNumber) {
+func remind(w *fanouttest.World, show services.PostID, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for _, user := range users {
@@ -27,7 +27,7 @@ func remind(w *fanouttest.World, show services.PostID, users ...services.UserNum
 }
 
 // reminded are the notifications that a user has of shows, the newest first.
-func reminded(w *fanouttest.World, user services.UserNumber) (shows []services.PostID) {
+func reminded(w *fanouttest.World, user services.UserID) (shows []services.PostID) {
 	w.TB.Helper()
 	page, err := w.Store.Notifications(w.TB.Context(), store.NotificationQuery{
 		User: user, Categories: []services.Category{services.CategoryReminder}, Limit: 100,
@@ -55,7 +55,7 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 		remind(w, show, fan, blocker, unwanted)
 		remind(w, cancelled, fan)
 		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			for _, pair := range [][2]services.UserNumber{{blocker, host}, {host, unwanted}} {
+			for _, pair := range [][2]services.UserID{{blocker, host}, {host, unwanted}} {
 				block := services.Restriction{Kind: services.Block, Owner: pair[0], Other: pair[1], Made: w.IDs.Next()}
 				if _, _, err := tx.Restrict(ctx, block); err != nil {
 					return err
@@ -80,7 +80,7 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.End(show)
 		w.Quiet(w.Fanout)
-		for user, want := range map[services.UserNumber][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
+		for user, want := range map[services.UserID][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
 			if got := reminded(w, user); !slices.Equal(got, want) {
 				t.Errorf("user %d is told of %v, want %v", user, got, want)
 			}

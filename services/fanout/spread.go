@@ -15,13 +15,13 @@ import (
 // span is a chunk of an author's followers: numbers above After, up to To, or with Online those of them who are online
 // now; or, with Shards, those among the online users of so many shards.
 type span struct {
-	Post   services.PostID     `json:"post"`
-	Author services.UserNumber `json:"author"`
-	After  services.UserNumber `json:"after,omitempty"`
-	To     services.UserNumber `json:"to,omitempty"`
-	Shard  int                 `json:"shard,omitempty"` // the first
-	Shards int                 `json:"shards,omitempty"`
-	Online bool                `json:"online,omitempty"`
+	Post   services.PostID `json:"post"`
+	Author services.UserID `json:"author"`
+	After  services.UserID `json:"after,omitempty"`
+	To     services.UserID `json:"to,omitempty"`
+	Shard  int             `json:"shard,omitempty"` // the first
+	Shards int             `json:"shards,omitempty"`
+	Online bool            `json:"online,omitempty"`
 
 	OnlineFirst bool `json:"-"` // all of them, those who are online before the others: of a fan-out's only chunk
 }
@@ -82,11 +82,11 @@ func (f *Fanout) split(ctx context.Context, job store.Job, kind string, post ser
 		return f.Replace(ctx, job, jobs)
 	}
 	return f.FinishWith(ctx, job, func(tx *store.Tx) error {
-		fanout := store.UnfinishedFanout{Post: post.ID, Author: post.Author}
+		fanout := store.InFlightFanout{Post: post.ID, Author: post.Author}
 		if err := tx.BeginFanout(ctx, fanout, count); err != nil {
 			return err
 		}
-		if err := (mirror.FanoutChange{UnfinishedFanout: fanout}).Append(ctx, tx); err != nil {
+		if err := (mirror.FanoutChange{InFlightFanout: fanout}).Append(ctx, tx); err != nil {
 			return err
 		}
 		return tx.Enqueue(ctx, jobs...)
@@ -123,7 +123,7 @@ func (f *Fanout) runChunk(ctx context.Context, job store.Job) error {
 
 // appendEnd tells all nodes that the chunk's post is with all its followers.
 func (s span) appendEnd(ctx context.Context, tx *store.Tx) error {
-	return mirror.FanoutChange{UnfinishedFanout: store.UnfinishedFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
+	return mirror.FanoutChange{InFlightFanout: store.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
 // own serves the author's feed and the copy of the post.
@@ -132,7 +132,7 @@ func (f *Fanout) own(ctx context.Context, kind string, post services.Post) error
 		return err
 	}
 	if kind == jobDrop {
-		return f.drop(ctx, post, []services.UserNumber{post.Author})
+		return f.drop(ctx, post, []services.UserID{post.Author})
 	}
 	return f.AddOwn(ctx, post)
 }
@@ -143,13 +143,13 @@ func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
 	if err != nil {
 		return err
 	}
-	f.hint(ctx, []services.UserNumber{post.Author}, []rdb.Result{result})
+	f.hint(ctx, []services.UserID{post.Author}, []rdb.Result{result})
 	return nil
 }
 
 // DropOwn takes a deleted post out of its author's own feed.
-func (f *Fanout) DropOwn(ctx context.Context, author services.UserNumber, id services.PostID) error {
-	return f.drop(ctx, services.Post{ID: id, Author: author}, []services.UserNumber{author})
+func (f *Fanout) DropOwn(ctx context.Context, author services.UserID, id services.PostID) error {
+	return f.drop(ctx, services.Post{ID: id, Author: author}, []services.UserID{author})
 }
 
 // chunks cuts the author's followers into chunks.
@@ -180,13 +180,13 @@ func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (si
 }
 
 // audiences cuts those of an author's followers who were seen since into chunks; the last one has no end. Of none there are none.
-func (f *Fanout) audiences(ctx context.Context, author services.UserNumber, since time.Time) (chunks []audience, err error) {
-	for after := services.UserNumber(0); ; {
+func (f *Fanout) audiences(ctx context.Context, author services.UserID, since time.Time) (chunks []audience, err error) {
+	for after := services.UserID(0); ; {
 		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
 		if err != nil || len(edges) == 0 {
 			return chunks, err
 		}
-		chunk := audience{Author: author, After: after, To: ^services.UserNumber(0)}
+		chunk := audience{Author: author, After: after, To: ^services.UserID(0)}
 		if len(edges) < f.cfg.Chunk {
 			return append(chunks, chunk), nil
 		}
@@ -196,7 +196,7 @@ func (f *Fanout) audiences(ctx context.Context, author services.UserNumber, sinc
 }
 
 // eachFollower reads an author's followers above one number and up to another, as SQL has them now, a chunk at a time.
-func (f *Fanout) eachFollower(ctx context.Context, author, after, to services.UserNumber, since time.Time, do func(edges []services.Edge) error) error {
+func (f *Fanout) eachFollower(ctx context.Context, author, after, to services.UserID, since time.Time, do func(edges []services.Edge) error) error {
 	for {
 		edges, err := f.store.Followers(ctx, author, after, f.cfg.Chunk, since)
 		if err != nil {
@@ -286,7 +286,7 @@ func (f *Fanout) push(ctx context.Context, stamp rdb.Stamp, post services.Post, 
 }
 
 // drop takes the post out of the readers' inboxes. Where that leaves too little, a refill is queued.
-func (f *Fanout) drop(ctx context.Context, post services.Post, readers []services.UserNumber) error {
+func (f *Fanout) drop(ctx context.Context, post services.Post, readers []services.UserID) error {
 	results, err := f.redis.DeleteFromInboxes(ctx, readers, post.ID, post.Author)
 	if err != nil {
 		return err
@@ -295,7 +295,7 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 	return f.refillLater(ctx, readers, results)
 }
 
-func (f *Fanout) refillLater(ctx context.Context, readers []services.UserNumber, results []rdb.Result) error {
+func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, results []rdb.Result) error {
 	var refills []store.NewJob
 	for i, result := range results {
 		if result.Short {
@@ -308,8 +308,8 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserNumber,
 	return f.store.Write(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, refills...) })
 }
 
-func followers(edges []services.Edge) []services.UserNumber {
-	numbers := make([]services.UserNumber, len(edges))
+func followers(edges []services.Edge) []services.UserID {
+	numbers := make([]services.UserID, len(edges))
 	for i, edge := range edges {
 		numbers[i] = edge.Follower
 	}

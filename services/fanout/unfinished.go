@@ -8,13 +8,13 @@ import (
 	"tidings/services/store"
 )
 
-// AddUnfinished adds posts that are still on their way to one reader's inbox, those of the authors whom he follows, as their
+// AddInFlight adds posts that are still on their way to one reader's inbox, those of the authors whom he follows, as their
 // fan-out will, and says whether anything changed by it.
-func (f *Fanout) AddUnfinished(ctx context.Context, reader services.UserNumber, posts []store.UnfinishedFanout) (added bool, err error) {
+func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, posts []store.InFlightFanout) (added bool, err error) {
 	if len(posts) == 0 {
 		return false, nil
 	}
-	authors := make([]services.UserNumber, len(posts))
+	authors := make([]services.UserID, len(posts))
 	for i, post := range posts {
 		authors[i] = post.Author
 	}
@@ -31,7 +31,7 @@ func (f *Fanout) AddUnfinished(ctx context.Context, reader services.UserNumber, 
 			return added, err
 		}
 		added = added || result.Status == rdb.Applied
-		f.hint(ctx, []services.UserNumber{reader}, []rdb.Result{result})
+		f.hint(ctx, []services.UserID{reader}, []rdb.Result{result})
 	}
 	return added, nil
 }

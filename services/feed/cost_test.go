@@ -40,12 +40,12 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	n := newNode(w)
 	users := n.Users(3)
 	small, big, huge := users[0], users[1], users[2]
-	synthetic := func(author services.UserNumber, count int) {
+	synthetic := func(author services.UserID, count int) {
 		for first := 0; first < count; first += 10_000 {
 			n.Write(func(ctx context.Context, tx *store.Tx) error {
 				edges := make([]services.Edge, min(10_000, count-first))
 				for i := range edges {
-					edges[i] = services.Edge{Follower: services.UserNumber(1000 + first + i), Followee: author}
+					edges[i] = services.Edge{Follower: services.UserID(1000 + first + i), Followee: author}
 				}
 				_, err := tx.ImportFollows(ctx, edges)
 				return err
@@ -57,7 +57,7 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	synthetic(huge, 100_000)
 	n.SetMode(big, services.AuthorBig)
 	n.SetMode(huge, services.AuthorHuge)
-	statements := func(author services.UserNumber) []string {
+	statements := func(author services.UserID) []string {
 		cmd, err := n.Publish(author, Draft{Body: "a post"})
 		n.Must(err)
 		asked.take()

@@ -14,7 +14,7 @@ import (
 // Edit is the command by which an author changes the body of a post of his, and whom it mentions: those whom it names no longer
 // are no longer notified, those whom it names now are. The post stays in its place, in every feed and every count; what it
 // answers stays too. Parent is not looked at. NOT_FOUND when the post never was, is deleted or hidden from them, FORBIDDEN when it is another's.
-func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Draft) (*jobs.Command, error) {
+func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
 	}
@@ -51,13 +51,13 @@ func (s *Service) Edit(author services.UserNumber, id services.PostID, draft Dra
 				return nil // answered from the idempotency key
 			}
 			s.posts.Keep(post.ID, post)
-			return s.fanout.CarryCopy(ctx, id)
+			return s.fanout.ProjectCopy(ctx, id)
 		},
 	}, nil
 }
 
 // editable reads a post that its author may change.
-func editable(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) (services.Post, error) {
+func editable(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) (services.Post, error) {
 	post, err := tx.PostForUpdate(ctx, id)
 	if err = tx.OwnPost(ctx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())
@@ -67,7 +67,7 @@ func editable(ctx context.Context, tx *store.Tx, author services.UserNumber, id 
 
 // retold are the jobs by which everyone is told of a post as it is now: whom it mentions or has mentioned, and whom it
 // answers, who is told of a mention instead.
-func retold(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserNumber) ([]store.NewJob, error) {
+func retold(ctx context.Context, tx *store.Tx, post services.Post, were, mentioned []services.UserID) ([]store.NewJob, error) {
 	everyone := slices.Concat(were, mentioned)
 	slices.Sort(everyone)
 	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))

@@ -12,7 +12,7 @@ import (
 )
 
 // edit edits a post that may be edited.
-func (n node) edit(author services.UserNumber, post services.PostID, draft Draft) {
+func (n node) edit(author services.UserID, post services.PostID, draft Draft) {
 	n.TB.Helper()
 	cmd, err := n.Edit(author, post, draft)
 	n.Must(err)
@@ -20,7 +20,7 @@ func (n node) edit(author services.UserNumber, post services.PostID, draft Draft
 }
 
 // bodies are what a reader's feed shows.
-func (n node) bodies(reader services.UserNumber) (bodies []string) {
+func (n node) bodies(reader services.UserID) (bodies []string) {
 	n.TB.Helper()
 	page, err := n.Page(n.TB.Context(), reader, services.MaxPostID, 10)
 	n.Must(err)
@@ -103,19 +103,19 @@ func TestAnEditMovesMentions(t *testing.T) {
 		users := n.Users(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		post := n.draft(author, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
-		told := func(when string, want map[services.UserNumber]int) {
+		told := func(when string, want map[services.UserID]int) {
 			t.Helper()
 			for user, count := range want {
 				n.wants(user, when, services.CategoryMention, count)
 			}
 		}
-		told("published", map[services.UserNumber]int{bob: 1, carol: 1, dora: 0})
+		told("published", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
 		n.edit(author, post, Draft{Body: "@" + n.key(dora), Mentions: []string{n.key(bob)}})
-		told("edited", map[services.UserNumber]int{bob: 1, carol: 0, dora: 1})
+		told("edited", map[services.UserID]int{bob: 1, carol: 0, dora: 1})
 		n.edit(author, post, Draft{Body: "nobody"})
-		told("nobody is named", map[services.UserNumber]int{bob: 0, carol: 0, dora: 0})
+		told("nobody is named", map[services.UserID]int{bob: 0, carol: 0, dora: 0})
 		n.edit(author, post, Draft{Body: "@" + n.key(carol)})
-		told("somebody is named again", map[services.UserNumber]int{bob: 0, carol: 1, dora: 0})
+		told("somebody is named again", map[services.UserID]int{bob: 0, carol: 1, dora: 0})
 		answer := n.draft(dora, Draft{Body: "an answer", Parent: post})
 		n.wants(author, "an answer", services.CategoryComment, 1)
 		n.edit(dora, answer, Draft{Body: "an answer to @" + n.key(author)})
@@ -138,7 +138,7 @@ func TestWhatCannotBeEdited(t *testing.T) {
 	post, gone := n.publish(author, "one"), n.publish(author, "two")
 	n.Must(n.do(n.Service.Delete(author, gone)))
 	for _, c := range []struct {
-		by   services.UserNumber
+		by   services.UserID
 		post services.PostID
 		code services.Code
 		says string

@@ -73,7 +73,7 @@ const maxSkew = time.Minute
 // the command is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in this
 // node's memory. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID when the place
 // is in the future, NOT_FOUND when there never was such a post.
-func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *jobs.Command {
+func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -86,13 +86,13 @@ func (s *Service) MarkSeen(reader services.UserNumber, upTo services.PostID) *jo
 			}
 			return nil, tx.Enqueue(ctx, fanout.SeenJob(reader))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.CarrySeen(ctx, reader) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectSeen(ctx, reader) },
 	}
 }
 
 // shownUpTo is the place up to which a reader has been shown posts. It refuses a place where no post can have been shown: the
 // mark never falls, so that one that a mistake raised would hide what is new.
-func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.UserNumber, upTo services.PostID) (services.PostID, error) {
+func (s *Service) shownUpTo(ctx context.Context, tx *store.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return tx.NewestOfFeed(ctx, reader)
 	}

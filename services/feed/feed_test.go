@@ -35,7 +35,7 @@ func served(t *testing.T) node {
 }
 
 // pair is an author and a reader who follows him.
-func (n node) pair() (author, reader services.UserNumber) {
+func (n node) pair() (author, reader services.UserID) {
 	n.TB.Helper()
 	users := n.Users(2)
 	n.Follow(users[0], users[1])
@@ -49,7 +49,7 @@ func (n node) do(cmd *jobs.Command) error {
 	return n.fan.Commit(n.TB.Context(), cmd)[0]
 }
 
-func (n node) publish(author services.UserNumber, body string) services.PostID {
+func (n node) publish(author services.UserID, body string) services.PostID {
 	n.TB.Helper()
 	cmd, err := n.Publish(author, Draft{Body: body})
 	n.Must(err)
@@ -101,7 +101,7 @@ func TestDeleteIsTheAuthorsAloneAndOnce(t *testing.T) {
 	n.Quiet(n.fan)
 	for _, attempt := range []struct {
 		what string
-		user services.UserNumber
+		user services.UserID
 		post services.PostID
 		code services.Code
 	}{
@@ -217,7 +217,7 @@ func TestPublishAgainUnderItsKey(t *testing.T) {
 }
 
 // listed is how many posts a page lists.
-func listed(n node, reader services.UserNumber) int {
+func listed(n node, reader services.UserID) int {
 	n.TB.Helper()
 	page, err := n.Page(n.TB.Context(), reader, services.MaxPostID, 20)
 	n.Must(err)
@@ -256,7 +256,7 @@ func places(page Page) []services.PostID {
 }
 
 // walk reads a feed to its end.
-func (n node) walk(reader services.UserNumber, first int) (ids []services.PostID, end services.FeedEnd) {
+func (n node) walk(reader services.UserID, first int) (ids []services.PostID, end services.FeedEnd) {
 	n.TB.Helper()
 	before := services.MaxPostID
 	for range 2 * services.Retention {

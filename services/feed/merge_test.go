@@ -12,7 +12,7 @@ import (
 	"tidings/services/rdb"
 )
 
-const inboxAuthor = services.UserNumber(1)
+const inboxAuthor = services.UserID(1)
 
 // shelf is the posts of a reader's sources, each with the floor below which it has none.
 type shelf struct {
@@ -65,7 +65,7 @@ func drawShelf(t *rapid.T) shelf {
 	authors := rapid.IntRange(0, 5).Draw(t, "authors")
 	for i := range authors {
 		s.pulled = append(s.pulled, mirror.PulledPosts{FollowedAuthor: services.FollowedAuthor{
-			Author: services.UserNumber(10 + i), Since: services.PostID(rapid.IntRange(0, size).Draw(t, "since")),
+			Author: services.UserID(10 + i), Since: services.PostID(rapid.IntRange(0, size).Draw(t, "since")),
 		}})
 	}
 	for post := range services.PostID(size) {
@@ -145,7 +145,7 @@ func TestATwinIsListedOnce(t *testing.T) {
 func BenchmarkMergeAPageOf50Authors(b *testing.B) {
 	var s shelf
 	for i := range 50 {
-		author := mirror.PulledPosts{FollowedAuthor: services.FollowedAuthor{Author: services.UserNumber(10 + i)}}
+		author := mirror.PulledPosts{FollowedAuthor: services.FollowedAuthor{Author: services.UserID(10 + i)}}
 		for post := range 300 {
 			author.Posts = append(author.Posts, services.PostID(1+post*50+i))
 		}

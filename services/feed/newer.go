@@ -19,7 +19,7 @@ const (
 // stand those of the five seconds up to the place, which may have been committed after the reader was there: who asks again
 // and again with the newest that he has misses none, and sees a few twice. Where posts between the place and the page are
 // kept no longer its end is EndOfRetention.
-func (s *Service) Newer(ctx context.Context, reader services.UserNumber, than services.PostID, first int) (Page, error) {
+func (s *Service) Newer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
 	page := Page{Next: than}
 	raw, err := s.first(ctx, reader, services.Retention)
 	if err != nil {

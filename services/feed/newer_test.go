@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-func (n node) newer(reader services.UserNumber, than services.PostID, first int) Page {
+func (n node) newer(reader services.UserID, than services.PostID, first int) Page {
 	n.TB.Helper()
 	page, err := n.Newer(n.TB.Context(), reader, than, first)
 	n.Must(err)
@@ -60,7 +60,7 @@ func TestPagesOfWhatIsNewer(t *testing.T) {
 func TestALatePostIsNotMissed(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
-	for _, author := range []services.UserNumber{huge, small} {
+	for _, author := range []services.UserID{huge, small} {
 		late := n.IDs.Next() // given away, and not committed yet
 		n.Clock.Advance(overlap - time.Second)
 		newest := n.publish(author, "first to be seen")

@@ -30,24 +30,24 @@ const rawLimit = services.Retention
 
 // Page reads up to first posts with ids below before. What was deleted is left out and made up for from further
 // down. The next page starts after the last entry that was looked at, filtered or not, so that no page repeats another.
-func (s *Service) Page(ctx context.Context, reader services.UserNumber, before services.PostID, first int) (Page, error) {
+func (s *Service) Page(ctx context.Context, reader services.UserID, before services.PostID, first int) (Page, error) {
 	return s.page(ctx, reader, before, 0, first)
 }
 
 // PageBelow is the Page below a post that somebody named: NOT_FOUND when there never was one; one that is deleted has its
 // place.
-func (s *Service) PageBelow(ctx context.Context, reader services.UserNumber, post services.PostID, first int) (Page, error) {
+func (s *Service) PageBelow(ctx context.Context, reader services.UserID, post services.PostID, first int) (Page, error) {
 	return s.page(ctx, reader, post, post, first)
 }
 
 // page holds that there is a post of the name, if one is given.
-func (s *Service) page(ctx context.Context, reader services.UserNumber, before, named services.PostID, first int) (Page, error) {
+func (s *Service) page(ctx context.Context, reader services.UserID, before, named services.PostID, first int) (Page, error) {
 	var page Page
 	for looked := 0; ; {
 		want := min(first-len(page.Items), rawLimit-looked)
 		read := s.raw
 		if before == services.MaxPostID && named == 0 {
-			read = func(ctx context.Context, reader services.UserNumber, _ services.PostID, limit int) (rawPage, error) {
+			read = func(ctx context.Context, reader services.UserID, _ services.PostID, limit int) (rawPage, error) {
 				return s.first(ctx, reader, limit)
 			}
 		}
@@ -83,7 +83,7 @@ func (s *Service) page(ctx context.Context, reader services.UserNumber, before, 
 // for the post that was named, if one was; where SQL, which alone can say that there is none, does not answer, that is let
 // pass.
 func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry, named services.PostID) ([]Item, error) {
-	ids, authors := make([]services.PostID, len(entries), len(entries)+1), make([]services.UserNumber, len(entries))
+	ids, authors := make([]services.PostID, len(entries), len(entries)+1), make([]services.UserID, len(entries))
 	for i, entry := range entries {
 		ids[i], authors[i] = entry.Post, entry.Author
 	}
@@ -111,7 +111,7 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 // raw reads entries of the reader's feed: from the inbox and from memory, the inbox rebuilt first where it is lost, or from
 // SQL where Redis does not answer or has missed what the reader did, where a rebuild takes long, or where memory does not know
 // an author.
-func (s *Service) raw(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (rawPage, error) {
+func (s *Service) raw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
 	if s.fanout.ViewsStale(ctx, reader) {
 		return s.rawFacts(ctx, reader, before, limit, false)
 	}
@@ -136,7 +136,7 @@ func (s *Service) raw(ctx context.Context, reader services.UserNumber, before se
 }
 
 // inbox reads the pushed entries. One that is lost, or of before its reader went away, is rebuilt; who would wait too long for that is told that it is being built.
-func (s *Service) inbox(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
+func (s *Service) inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
 	if err != nil || page.Ready && !s.fanout.AwaySince(page.Day) {
 		return page, false, err
@@ -152,7 +152,7 @@ func (s *Service) inbox(ctx context.Context, reader services.UserNumber, before 
 }
 
 // rawFacts reads the same from SQL: what a feed lists, no more.
-func (s *Service) rawFacts(ctx context.Context, reader services.UserNumber, before services.PostID, limit int, building bool) (rawPage, error) {
+func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	entries, err := s.store.HomeFeed(ctx, reader, services.MaxPostID, services.Retention+1)
 	if err != nil {
 		return rawPage{}, err
@@ -168,20 +168,20 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserNumber, befo
 
 // first reads the newest entries. What is still on its way to its readers is added to this one's inbox before, so that a
 // slow fan-out is never seen: not in the list and not in the number.
-func (s *Service) first(ctx context.Context, reader services.UserNumber, limit int) (rawPage, error) {
+func (s *Service) first(ctx context.Context, reader services.UserID, limit int) (rawPage, error) {
 	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
 	unfinished := s.inFlight.List()
 	if err != nil || page.Facts || len(unfinished) == 0 {
 		return page, err
 	}
-	var lacking []store.UnfinishedFanout
+	var lacking []store.InFlightFanout
 	for _, post := range unfinished {
 		beyond := len(page.Entries) == limit && post.Post < page.Entries[limit-1].Post
 		if !beyond && !slices.ContainsFunc(page.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
 			lacking = append(lacking, post)
 		}
 	}
-	added, err := s.fanout.AddUnfinished(ctx, reader, lacking)
+	added, err := s.fanout.AddInFlight(ctx, reader, lacking)
 	if err != nil || !added {
 		return page, nil // the page is right without, and the fan-out goes on
 	}

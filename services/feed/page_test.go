@@ -186,7 +186,7 @@ func TestWithoutEnginesAPageIsUnavailable(t *testing.T) {
 
 // Whatever was posted, followed and deleted: without Redis the pages are the same as with it.
 func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
-	with, readers := served(t), []services.UserNumber(nil)
+	with, readers := served(t), []services.UserID(nil)
 	rapid.Check(t, func(rt *rapid.T) {
 		if len(readers) == 20 { // enough histories for one server to be asked twice
 			return
@@ -221,7 +221,7 @@ func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 		with.Quiet(with.fan)
 		readers = append(readers, reader)
 	})
-	fromRedis := map[services.UserNumber][]services.PostID{}
+	fromRedis := map[services.UserID][]services.PostID{}
 	for _, reader := range readers {
 		with.Agree(reader)
 		fromRedis[reader], _ = with.walk(reader, 9)

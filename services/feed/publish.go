@@ -42,7 +42,7 @@ func tooManyMentions(got int) error {
 // comment or reply a reply; the author of what it answers is notified, and everybody whom it mentions: of the mention
 // alone where he is both. @key in the body names whom there is and is text else.
 // NOT_FOUND when the parent is not there, deleted, or hidden from the author, and for somebody in Mentions who is not there. Who blocks the author is not mentioned.
-func (s *Service) Publish(author services.UserNumber, draft Draft) (*jobs.Command, error) {
+func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func insert(ctx context.Context, tx *store.Tx, post *services.Post) (pulled uint
 }
 
 // parentOf reads what a post answers and keeps it from being deleted meanwhile.
-func parentOf(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) (parent services.Post, err error) {
+func parentOf(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) (parent services.Post, err error) {
 	if id == 0 {
 		return parent, nil
 	}
@@ -121,10 +121,10 @@ func parentOf(ctx context.Context, tx *store.Tx, author services.UserNumber, id 
 }
 
 // mentionedBy are the people whom a draft mentions, each once, but those who block its author.
-func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserNumber, draft Draft) ([]services.UserNumber, error) {
-	mentioned := map[services.UserNumber]bool{}
+func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserID, draft Draft) ([]services.UserID, error) {
+	mentioned := map[services.UserID]bool{}
 	if len(draft.Mentions) > 0 {
-		numbers, err := tx.UserNumbers(ctx, draft.Mentions)
+		numbers, err := tx.UserIDs(ctx, draft.Mentions)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserNumber, 
 		}
 	}
 	if keys := services.MentionedKeys(draft.Body); len(keys) > 0 {
-		numbers, err := tx.UserNumbers(ctx, keys)
+		numbers, err := tx.UserIDs(ctx, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -148,17 +148,17 @@ func mentionedBy(ctx context.Context, tx *store.Tx, author services.UserNumber, 
 	if len(mentioned) > services.MaxMentions {
 		return nil, tooManyMentions(len(mentioned))
 	}
-	list := make([]services.UserNumber, 0, len(mentioned))
+	list := make([]services.UserID, 0, len(mentioned))
 	for number := range mentioned {
 		list = append(list, number)
 	}
 	slices.Sort(list)
 	blockers, err := tx.BlockersOf(ctx, author, list)
-	return slices.DeleteFunc(list, func(user services.UserNumber) bool { return slices.Contains(blockers, user) }), err
+	return slices.DeleteFunc(list, func(user services.UserID) bool { return slices.Contains(blockers, user) }), err
 }
 
 // causesOf are the notifications that a post makes for others, or no longer makes once it is deleted.
-func causesOf(post, parent services.Post, mentioned []services.UserNumber) (causes []store.Cause) {
+func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []store.Cause) {
 	for _, user := range mentioned {
 		if user != post.Author {
 			causes = append(causes, store.Cause{Recipient: user, Category: services.CategoryMention, Subject: post.ID, Actor: post.Author})
@@ -174,7 +174,7 @@ func causesOf(post, parent services.Post, mentioned []services.UserNumber) (caus
 
 // Delete is the command by which an author deletes his post. NOT_FOUND when it never was or is hidden from them, FORBIDDEN when it is another's,
 // CONFLICT when it is deleted already.
-func (s *Service) Delete(author services.UserNumber, id services.PostID) *jobs.Command {
+func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Command {
 	var changedAt time.Time
 	var pulled uint64 // the version of the log; 0: the post is not pulled
 	return &jobs.Command{

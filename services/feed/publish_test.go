@@ -12,7 +12,7 @@ import (
 )
 
 // draft publishes and answers the post's id.
-func (n node) draft(author services.UserNumber, draft Draft) services.PostID {
+func (n node) draft(author services.UserID, draft Draft) services.PostID {
 	n.TB.Helper()
 	cmd, err := n.Publish(author, draft)
 	n.Must(err)
@@ -23,7 +23,7 @@ func (n node) draft(author services.UserNumber, draft Draft) services.PostID {
 }
 
 // told counts a user's unseen notifications by category, once all jobs are done, and holds the document to the facts.
-func (n node) told(user services.UserNumber) map[services.Category]int {
+func (n node) told(user services.UserID) map[services.Category]int {
 	n.TB.Helper()
 	n.Quiet(n.fan)
 	n.Agree(user)
@@ -38,16 +38,16 @@ func (n node) told(user services.UserNumber) map[services.Category]int {
 	return told
 }
 
-func (n node) wants(user services.UserNumber, when string, category services.Category, want int) {
+func (n node) wants(user services.UserID, when string, category services.Category, want int) {
 	n.TB.Helper()
 	if got := n.told(user)[category]; got != want {
 		n.TB.Errorf("%s: %d of %s, want %d", when, got, category, want)
 	}
 }
 
-func (n node) key(user services.UserNumber) string {
+func (n node) key(user services.UserID) string {
 	n.TB.Helper()
-	users, err := n.Store.Users(n.TB.Context(), []services.UserNumber{user})
+	users, err := n.Store.Users(n.TB.Context(), []services.UserID{user})
 	n.Must(err)
 	return users[user].Key
 }
@@ -70,7 +70,7 @@ func TestCommentsAndReplies(t *testing.T) {
 				t.Errorf("%+v is no %s", posts[id], kind)
 			}
 		}
-		for _, user := range []services.UserNumber{author, reader} {
+		for _, user := range []services.UserID{author, reader} {
 			page, err := n.Page(t.Context(), user, services.MaxPostID, 20)
 			if err != nil || len(page.Items) != 1 || page.Items[0].Post.ID != post {
 				t.Errorf("the feed of %d is %+v, %v", user, page.Items, err)
@@ -93,17 +93,17 @@ func TestMentions(t *testing.T) {
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		body := fmt.Sprintf("hello @%s and @%s, @nobody and %s@%s!", n.key(bob), n.key(author), "mail", n.key(dora))
 		post := n.draft(author, Draft{Body: body, Mentions: []string{n.key(carol), n.key(bob), n.key(carol)}})
-		numbers, err := n.Store.UserNumbers(t.Context(), []string{"nobody"})
+		numbers, err := n.Store.UserIDs(t.Context(), []string{"nobody"})
 		n.Must(err)
 		if len(numbers) > 0 {
 			t.Errorf("%v was made", numbers)
 		}
 		mentioned, err := n.Store.PostMentions(t.Context(), post)
 		n.Must(err)
-		if !slices.Equal(mentioned, []services.UserNumber{author, bob, carol}) {
+		if !slices.Equal(mentioned, []services.UserID{author, bob, carol}) {
 			t.Errorf("mentioned are %v", mentioned)
 		}
-		for user, want := range map[services.UserNumber]int{author: 0, bob: 1, carol: 1, dora: 0} {
+		for user, want := range map[services.UserID]int{author: 0, bob: 1, carol: 1, dora: 0} {
 			n.wants(user, "mentioned", services.CategoryMention, want)
 		}
 		answer := n.draft(bob, Draft{Body: "@" + n.key(author), Parent: post})
@@ -111,7 +111,7 @@ func TestMentions(t *testing.T) {
 		n.wants(author, "an answer that mentions", services.CategoryComment, 0)
 		n.Must(n.do(n.Service.Delete(bob, answer)))
 		n.Must(n.do(n.Service.Delete(author, post)))
-		for _, user := range []services.UserNumber{author, bob, carol} {
+		for _, user := range []services.UserID{author, bob, carol} {
 			n.wants(user, "all deleted", services.CategoryMention, 0)
 		}
 	})

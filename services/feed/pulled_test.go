@@ -21,7 +21,7 @@ func (n node) settle() {
 }
 
 // crowd is a reader who follows an author whose posts are pulled and one whose posts are pushed.
-func (n node) crowd() (reader, huge, small services.UserNumber) {
+func (n node) crowd() (reader, huge, small services.UserID) {
 	n.TB.Helper()
 	users := n.Users(3)
 	n.SetMode(users[1], services.AuthorHuge)
@@ -32,7 +32,7 @@ func (n node) crowd() (reader, huge, small services.UserNumber) {
 }
 
 // agrees holds that a walk is what SQL says, whatever the size of its pages, and that its end says why.
-func (n node) agrees(reader services.UserNumber) {
+func (n node) agrees(reader services.UserID) {
 	n.TB.Helper()
 	entries, err := n.Store.HomeFeed(n.TB.Context(), reader, services.MaxPostID, services.Retention+1)
 	n.Must(err)
@@ -218,7 +218,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 		n := newNode(w)
 		author, reader := n.pair()
 		stranger := n.Users(1)[0]
-		shows := func(what string, reader services.UserNumber, want ...services.PostID) {
+		shows := func(what string, reader services.UserID, want ...services.PostID) {
 			t.Helper()
 			_, err := n.Memory.Log.RunOnce(t.Context())
 			n.Must(err)
@@ -249,19 +249,19 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 }
 
 // What is on its way to its readers is on a first page and in the number before it has come; it comes once.
-func TestAnUnfinishedFanoutIsNotSeen(t *testing.T) {
+func TestAnInFlightFanoutIsNotSeen(t *testing.T) {
 	n := served(t)
 	reader, _, small := n.crowd()
 	stranger := n.Users(1)[0]
 	ids := n.Posts(small, 2) // without a job: they do not come by themselves
 	foreign := n.Posts(stranger, 1)
-	begin := func(post services.PostID, author services.UserNumber) {
+	begin := func(post services.PostID, author services.UserID) {
 		n.Write(func(ctx context.Context, tx *store.Tx) error {
-			one := store.UnfinishedFanout{Post: post, Author: author}
+			one := store.InFlightFanout{Post: post, Author: author}
 			if err := tx.BeginFanout(ctx, one, 2); err != nil {
 				return err
 			}
-			return mirror.FanoutChange{UnfinishedFanout: one}.Append(ctx, tx)
+			return mirror.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 		})
 		_, err := n.Memory.Log.RunOnce(t.Context())
 		n.Must(err)

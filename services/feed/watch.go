@@ -12,9 +12,9 @@ import (
 // Change is what is new in a home feed, as its watcher is told.
 type Change struct {
 	New     services.Count
-	Newest  services.PostID       // the newest post that is new; 0: none is
-	Authors []services.UserNumber // of the newest that are new, the newest first, at most three
-	Badges  *services.Badges      // New is of these
+	Newest  services.PostID   // the newest post that is new; 0: none is
+	Authors []services.UserID // of the newest that are new, the newest first, at most three
+	Badges  *services.Badges  // New is of these
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 // Watch opens a channel with what is new in a reader's feed: as it is, and then whenever that changes, the latest only
 // where the consumer is slow. badges are the reader's, as the hub brings them; the first of them is waited for. A page that
 // is read after a change has all that the change tells of. The channel is closed when ctx ends and when badges is closed.
-func (s *Service) Watch(ctx context.Context, reader services.UserNumber, badges <-chan *services.Badges) <-chan Change {
+func (s *Service) Watch(ctx context.Context, reader services.UserID, badges <-chan *services.Badges) <-chan Change {
 	changes := make(chan Change)
 	go func() {
 		defer close(changes)
@@ -38,7 +38,7 @@ func (s *Service) Watch(ctx context.Context, reader services.UserNumber, badges 
 }
 
 // change reads who made the number.
-func (s *Service) change(ctx context.Context, reader services.UserNumber, badges *services.Badges) (change Change, err error) {
+func (s *Service) change(ctx context.Context, reader services.UserID, badges *services.Badges) (change Change, err error) {
 	change = Change{New: badges.HomeFeed, Badges: badges}
 	if change.New.Value > 0 {
 		change.Newest, change.Authors, err = s.newest(ctx, reader)
@@ -52,7 +52,7 @@ func (c Change) same(other Change) bool {
 }
 
 // newest looks for the newest entries that are new, and their authors.
-func (s *Service) newest(ctx context.Context, reader services.UserNumber) (newest services.PostID, authors []services.UserNumber, err error) {
+func (s *Service) newest(ctx context.Context, reader services.UserID) (newest services.PostID, authors []services.UserID, err error) {
 	page, err := s.raw(ctx, reader, services.MaxPostID, changeEntries)
 	if err != nil {
 		return 0, nil, err

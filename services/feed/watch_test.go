@@ -11,7 +11,7 @@ import (
 )
 
 // insertLate commits a post whose id was given away before.
-func (n node) insertLate(author services.UserNumber, id services.PostID) {
+func (n node) insertLate(author services.UserID, id services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *store.Tx) error {
 		mode, err := tx.AuthorMode(ctx, author)
@@ -61,7 +61,7 @@ func TestAWatcherIsToldWhoseTheNewPostsAre(t *testing.T) {
 	n.settle()
 	show("3", 2)
 	told := next(t, changes)
-	if told.New.Value != 2 || told.Newest != last || !slices.Equal(told.Authors, []services.UserNumber{huge, small}) || told.Badges.Version != "3" {
+	if told.New.Value != 2 || told.Newest != last || !slices.Equal(told.Authors, []services.UserID{huge, small}) || told.Badges.Version != "3" {
 		t.Errorf("told: %+v", told)
 	}
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
@@ -89,7 +89,7 @@ func TestAWatcherWhoPostsMuchIsToldWhoseTheNewPostsAre(t *testing.T) {
 	n.Must(n.fan.Refill(t.Context(), reader))
 	n.Quiet(n.fan)
 	newest, authors, err := n.newest(t.Context(), reader)
-	if err != nil || newest != last || !slices.Equal(authors, []services.UserNumber{author}) {
+	if err != nil || newest != last || !slices.Equal(authors, []services.UserID{author}) {
 		t.Errorf("the newest is %s of %v, %v; want %s", newest, authors, err, last)
 	}
 }

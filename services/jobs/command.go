@@ -13,7 +13,7 @@ import (
 // Command is one mutation: facts and jobs that are committed together, and the views that show them to the actor at once.
 type Command struct {
 	Name  string // the mutation's name, for idempotency and logs
-	Actor services.UserNumber
+	Actor services.UserID
 
 	// Key is the client's idempotency key, "" for none. It remembers the answer: what was made, or the refusal (CONFLICT,
 	// NOT_FOUND or FORBIDDEN; after any other error it is free). Input is the mutation's input without the key: with a Key it

@@ -40,7 +40,7 @@ const (
 
 // afterCommit updates the actors' own views, in order for one actor and side by side for several.
 func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error) {
-	byActor := map[services.UserNumber][]*Command{}
+	byActor := map[services.UserID][]*Command{}
 	for i, cmd := range cmds {
 		if errs[i] == nil && cmd.AfterCommit != nil {
 			byActor[cmd.Actor] = append(byActor[cmd.Actor], cmd)

@@ -21,7 +21,7 @@ type command struct {
 	applied, owned int
 }
 
-func newCommand(actor services.UserNumber, name string) *command {
+func newCommand(actor services.UserID, name string) *command {
 	o := &command{Command: jobs.Command{Name: name, Actor: actor, Input: "input"}}
 	o.Apply = func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		o.applied++
@@ -213,7 +213,7 @@ func TestOneFailureLeavesTheOthers(t *testing.T) {
 		cmds := make([]*jobs.Command, 5)
 		mine := make([]*command, 5)
 		for i := range cmds {
-			mine[i] = newCommand(services.UserNumber(i+1), fmt.Sprint("command", i))
+			mine[i] = newCommand(services.UserID(i+1), fmt.Sprint("command", i))
 			cmds[i] = &mine[i].Command
 		}
 		reason := services.Errorf(services.NotFound, "of the test")
@@ -336,7 +336,7 @@ func TestTheLastOfCoalescedCommandsRunsForAll(t *testing.T) {
 	var ran []int
 	cmds := make([]*jobs.Command, 6)
 	for i, c := range []struct {
-		actor services.UserNumber
+		actor services.UserID
 		key   string
 	}{{1, "list"}, {1, "list"}, {2, "list"}, {1, ""}, {1, ""}, {1, "list"}} {
 		o := newCommand(c.actor, fmt.Sprint("command", i))

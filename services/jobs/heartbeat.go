@@ -66,7 +66,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 // Run beats until ctx ends, and then takes this node off the list. It outlives the workers.
 func (h *Heartbeat) Run(ctx context.Context) error {
 	failing := false
-	err := services.AtEach(ctx, beatEvery, func(ctx context.Context) {
+	err := services.Every(ctx, beatEvery, func(ctx context.Context) {
 		err := h.RunOnce(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
 			h.engine.log.Warn("no heartbeat: others may take over this node's jobs", "error", err)

@@ -22,7 +22,7 @@ func two(t *testing.T) (n, other *node) {
 	kinds := []jobs.Kind{
 		{Name: "paint", Each: nothing, Changes: jobs.CountsOf(userOfKey, "RED", "BLUE")},
 		{Name: "flood", Each: nothing, Changes: jobs.CountsOf(jobs.Everyone, "RED")},
-		{Name: "lost", Each: nothing, Changes: jobs.CountsOf(func(context.Context, store.Job) ([]services.UserNumber, bool, error) {
+		{Name: "lost", Each: nothing, Changes: jobs.CountsOf(func(context.Context, store.Job) ([]services.UserID, bool, error) {
 			return nil, false, errors.New("the key cannot be read")
 		}, "BLUE")},
 		does("dry", nothing),
@@ -57,7 +57,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 		n.must(heart.RunOnce(t.Context()))
 		return n.SomeBehind()
 	})
-	for user, want := range map[services.UserNumber]jobs.BehindSince{1: {"RED": start, "BLUE": start}, 2: {"RED": start, "BLUE": start}, 3: nil} {
+	for user, want := range map[services.UserID]jobs.BehindSince{1: {"RED": start, "BLUE": start}, 2: {"RED": start, "BLUE": start}, 3: nil} {
 		if got := n.Behind(user); !maps.EqualFunc(got, want, time.Time.Equal) {
 			t.Errorf("of user %d %v are behind, want %v", user, got, want)
 		}
@@ -104,7 +104,7 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 				n.must(heart.RunOnce(t.Context()))
 				return n.SomeBehind()
 			})
-			for user := range services.UserNumber(3) {
+			for user := range services.UserID(3) {
 				if got := slices.Sorted(maps.Keys(n.Behind(user))); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 					t.Errorf("of user %d %v are behind, want %v", user, got, want)
 				}

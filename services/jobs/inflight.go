@@ -25,7 +25,7 @@ func (l BehindSince) add(more BehindSince) {
 
 // Behind says which counts of a user's document lack something, or may, because a node died that held a job of theirs;
 // nil as a rule. It costs one atomic read then.
-func (e *Engine) Behind(user services.UserNumber) BehindSince {
+func (e *Engine) Behind(user services.UserID) BehindSince {
 	shown := e.inFlight.shown.Load()
 	if shown == nil {
 		return nil
@@ -51,13 +51,13 @@ type inFlight struct {
 // behind is what Behind reads.
 type behind struct {
 	everybody BehindSince
-	users     map[services.UserNumber]BehindSince
+	users     map[services.UserID]BehindSince
 }
 
 // affected are the counts that one job changes.
 type affected struct {
 	everybody bool
-	users     []services.UserNumber
+	users     []services.UserID
 	sources   []services.Source
 	since     time.Time
 }
@@ -97,7 +97,7 @@ func (i *inFlight) look(ctx context.Context, e *Engine, held []store.Job) error 
 
 // behind sums up; nil for nobody.
 func (i *inFlight) behind() *behind {
-	b := &behind{everybody: BehindSince{}, users: map[services.UserNumber]BehindSince{}}
+	b := &behind{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
 	for _, change := range i.jobs {
 		lag := BehindSince{}
 		for _, source := range change.sources {
@@ -114,7 +114,7 @@ func (i *inFlight) behind() *behind {
 			b.users[user].add(lag)
 		}
 	}
-	maps.DeleteFunc(b.users, func(_ services.UserNumber, lag BehindSince) bool { return len(lag) == 0 })
+	maps.DeleteFunc(b.users, func(_ services.UserID, lag BehindSince) bool { return len(lag) == 0 })
 	if len(b.everybody)+len(b.users) == 0 {
 		return nil
 	}

@@ -47,7 +47,7 @@ type Changes struct {
 
 // UsersOf lists the users whose counts a job changes, or says that it is everyone where listing them takes longer than doing
 // the job.
-type UsersOf func(ctx context.Context, job store.Job) (users []services.UserNumber, everyone bool, err error)
+type UsersOf func(ctx context.Context, job store.Job) (users []services.UserID, everyone bool, err error)
 
 // CountsOf states that jobs of a kind change the counts of sources, of the users that a job names.
 func CountsOf(users UsersOf, sources ...services.Source) Changes {
@@ -58,7 +58,7 @@ func CountsOf(users UsersOf, sources ...services.Source) Changes {
 func NoCounts() Changes { return Changes{stated: true} }
 
 // Everyone is the UsersOf of jobs that may reach any user.
-func Everyone(context.Context, store.Job) ([]services.UserNumber, bool, error) { return nil, true, nil }
+func Everyone(context.Context, store.Job) ([]services.UserID, bool, error) { return nil, true, nil }
 
 // Register adds kinds. It panics on a kind without a name, with a name that is taken, without exactly one way of being done, or
 // without the counts that it changes: those are errors of the program. It comes before workers and heartbeat.

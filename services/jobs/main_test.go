@@ -133,6 +133,6 @@ func until(t *testing.T, what string, holds func() bool) {
 }
 
 // userOfKey is the UsersOf of made-up kinds: the length of the key.
-func userOfKey(_ context.Context, job store.Job) ([]services.UserNumber, bool, error) {
-	return []services.UserNumber{services.UserNumber(len(job.Key))}, false, nil
+func userOfKey(_ context.Context, job store.Job) ([]services.UserID, bool, error) {
+	return []services.UserID{services.UserID(len(job.Key))}, false, nil
 }

@@ -20,7 +20,7 @@ type staleViews struct {
 	unlike atomic.Int64 // counts the updates that none replaces
 
 	mu    sync.Mutex
-	of    map[services.UserNumber]*owed
+	of    map[services.UserID]*owed
 	count int // of all updates
 }
 
@@ -49,7 +49,7 @@ func (s *staleViews) note(cmd *Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
-		s.of = map[services.UserNumber]*owed{}
+		s.of = map[services.UserID]*owed{}
 	}
 	actor := s.of[cmd.Actor]
 	if actor == nil {
@@ -67,7 +67,7 @@ func (s *staleViews) note(cmd *Command) {
 }
 
 // take begins a try for an actor: stale says that something is owed, and updates is empty where somebody else is trying.
-func (s *staleViews) take(actor services.UserNumber) (updates map[string]*update, stale bool) {
+func (s *staleViews) take(actor services.UserID) (updates map[string]*update, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.of[actor]
@@ -84,7 +84,7 @@ func (s *staleViews) take(actor services.UserNumber) (updates map[string]*update
 
 // settle ends a try: what was done is owed no longer, unless it failed again meanwhile for a newer command. It says whether
 // something is owed still.
-func (s *staleViews) settle(actor services.UserNumber, done map[string]*update) (stale bool) {
+func (s *staleViews) settle(actor services.UserID, done map[string]*update) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.of[actor]
@@ -102,10 +102,10 @@ func (s *staleViews) settle(actor services.UserNumber, done map[string]*update) 
 	return len(its.updates) > 0
 }
 
-func (s *staleViews) actors() []services.UserNumber {
+func (s *staleViews) actors() []services.UserID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	actors := make([]services.UserNumber, 0, len(s.of))
+	actors := make([]services.UserID, 0, len(s.of))
 	for actor := range s.of {
 		actors = append(actors, actor)
 	}
@@ -114,7 +114,7 @@ func (s *staleViews) actors() []services.UserNumber {
 
 // ViewsStale says whether a user's views in Redis lack something that this node has acknowledged. It first tries, for no longer
 // than a mutation would, to bring them up to date. Who gets true reads the facts. It costs nothing while nobody's are stale.
-func (e *Engine) ViewsStale(ctx context.Context, user services.UserNumber) bool {
+func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	if e.stale.users.Load() == 0 {
 		return false
 	}
@@ -124,7 +124,7 @@ func (e *Engine) ViewsStale(ctx context.Context, user services.UserNumber) bool 
 }
 
 // OwesUpdate is ViewsStale without a try.
-func (e *Engine) OwesUpdate(user services.UserNumber) bool {
+func (e *Engine) OwesUpdate(user services.UserID) bool {
 	if e.stale.users.Load() == 0 {
 		return false
 	}
@@ -134,13 +134,13 @@ func (e *Engine) OwesUpdate(user services.UserNumber) bool {
 }
 
 // StaleAmong is ViewsStale for several users, who share its time; nil when nobody's views are stale.
-func (e *Engine) StaleAmong(ctx context.Context, users []services.UserNumber) map[services.UserNumber]bool {
+func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[services.UserID]bool {
 	if e.stale.users.Load() == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit)
 	defer cancel()
-	stale := map[services.UserNumber]bool{}
+	stale := map[services.UserID]bool{}
 	for _, user := range users {
 		if e.updateStale(ctx, user) {
 			stale[user] = true
@@ -164,7 +164,7 @@ func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	return int(e.stale.users.Load())
 }
 
-func (e *Engine) updateStale(ctx context.Context, user services.UserNumber) (stale bool) {
+func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale bool) {
 	updates, stale := e.stale.take(user)
 	if updates == nil {
 		return stale

@@ -27,14 +27,14 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 			t.Error("the actor alone is to be read from the facts")
 		}
 	}
-	if among := n.StaleAmong(ctx, []services.UserNumber{1, 2}); !among[1] || among[2] {
+	if among := n.StaleAmong(ctx, []services.UserID{1, 2}); !among[1] || among[2] {
 		t.Errorf("stale are %v", among)
 	}
 	if left := n.UpdateStaleViews(ctx); left != 1 || o.owned != 5 {
 		t.Errorf("%d left after %d tries", left, o.owned)
 	}
 	failure = nil
-	if n.ViewsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserNumber{1}) != nil || o.owned != 6 {
+	if n.ViewsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserID{1}) != nil || o.owned != 6 {
 		t.Errorf("stale after an update that succeeded, %d tries", o.owned)
 	}
 }

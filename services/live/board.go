@@ -45,7 +45,7 @@ type place struct {
 }
 
 // place reads what is asked, as far as it needs nobody.
-func (a Ask) place(viewer services.UserNumber) (p place, err error) {
+func (a Ask) place(viewer services.UserID) (p place, err error) {
 	p.field = "sessionId"
 	switch {
 	case a.After != nil && (a.Session != nil || a.LastID != nil):
@@ -68,7 +68,7 @@ func (a Ask) place(viewer services.UserNumber) (p place, err error) {
 
 // Board reads a page of a viewer's board. Without a session it freezes a new one, as the board is now; with one it goes on
 // in it, as the board was then. Where that is over, a new one goes on from the same place and says so.
-func (s *Service) Board(ctx context.Context, viewer services.UserNumber, ask Ask) (Board, error) {
+func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (Board, error) {
 	start, err := ask.place(viewer)
 	if err != nil {
 		return Board{}, err
@@ -129,7 +129,7 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, view v
 		return Board{}, err
 	}
 	board.Session, board.HasNext, board.End, board.Building = session, page.HasNext, page.End, building
-	hosts := make([]services.UserNumber, len(page.Lines))
+	hosts := make([]services.UserID, len(page.Lines))
 	for i, line := range page.Lines {
 		hosts[i] = line.Show.Host
 	}
@@ -205,7 +205,7 @@ func (s *Service) known(session Session, hosts []services.FollowedAuthor, after 
 // atSession leaves of a list of replays those that were replays in the session, of its hosts, and reads what they show. Memory knows
 // what became one lately; what it does not know was one long ago, or is newer than what this node has heard of.
 func (s *Service) atSession(ctx context.Context, list source, session Session, hosts []services.FollowedAuthor) (source, error) {
-	on := make(map[services.UserNumber]bool, len(list.Lines))
+	on := make(map[services.UserID]bool, len(list.Lines))
 	for _, line := range list.Lines {
 		on[line.Host] = false
 	}

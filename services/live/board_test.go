@@ -30,7 +30,7 @@ func newHall(w *fanouttest.World, change func(*Config)) hall {
 }
 
 // page reads a page that must come.
-func (h hall) page(viewer services.UserNumber, ask Ask) Board {
+func (h hall) page(viewer services.UserID, ask Ask) Board {
 	h.TB.Helper()
 	if ask.First == 0 {
 		ask.First = 100
@@ -76,7 +76,7 @@ func text(session Session) *string {
 }
 
 // walk reads what follows a page, page by page.
-func (h hall) walk(viewer services.UserNumber, board Board, first int) (list []services.PostID, end services.FeedEnd) {
+func (h hall) walk(viewer services.UserID, board Board, first int) (list []services.PostID, end services.FeedEnd) {
 	h.TB.Helper()
 	for turn := 0; ; turn++ {
 		list = append(list, shown(board)...)

@@ -31,7 +31,7 @@ func AppendCursor(to []byte, session Session, place services.ShowPlace) []byte {
 }
 
 // ParseCursor reads what CursorText prints. INVALID for anything else, and for another user's.
-func ParseCursor(viewer services.UserNumber, text string) (session Session, place services.ShowPlace, err error) {
+func ParseCursor(viewer services.UserID, text string) (session Session, place services.ShowPlace, err error) {
 	bytes, err := sessionText.DecodeString(text)
 	ok := err == nil && len(bytes) == cursorBytes && bytes[0] == cursorForm && bytes[1] <= 1
 	if ok {

@@ -5,7 +5,7 @@ import "tidings/services"
 // line is one line of a board: a show at its place in the session.
 type line struct {
 	Place services.ShowPlace
-	Host  services.UserNumber
+	Host  services.UserID
 	Show  services.Show // as the session froze it; without an id while only its place is known
 }
 

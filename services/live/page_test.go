@@ -17,7 +17,7 @@ func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 // drawShow is a show of few moments, so that many are equal.
 func drawShow(t *rapid.T, id int) services.Show {
 	show := services.Show{
-		ID: services.PostID(id), Host: services.UserNumber(rapid.IntRange(1, 3).Draw(t, "host")),
+		ID: services.PostID(id), Host: services.UserID(rapid.IntRange(1, 3).Draw(t, "host")),
 		Status:    rapid.SampledFrom([]services.ShowStatus{services.ShowUpcoming, services.ShowLive, services.ShowReplay}).Draw(t, "status"),
 		PlannedAt: at(rapid.Int64Range(1, 4).Draw(t, "planned")),
 	}

@@ -13,7 +13,7 @@ import (
 // show's. What is so already is no error. If the show has started meanwhile, who does not want to be told any more was not.
 // NOT_FOUND when there is no such show or it is hidden from them, CONFLICT when it has started or was cancelled and he wants to
 // be told, or wants to be of too many; INVALID for his own show.
-func (s *Service) Remind(user services.UserNumber, id services.PostID, remind bool) *jobs.Command {
+func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) *jobs.Command {
 	return &jobs.Command{
 		Name: "remindMe", Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -31,7 +31,7 @@ func (s *Service) Remind(user services.UserNumber, id services.PostID, remind bo
 	}
 }
 
-func addReminder(ctx context.Context, tx *store.Tx, user services.UserNumber, show services.Show) error {
+func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) error {
 	switch {
 	case show.Host == user:
 		return services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
@@ -49,7 +49,7 @@ func addReminder(ctx context.Context, tx *store.Tx, user services.UserNumber, sh
 	return err
 }
 
-func dropReminder(ctx context.Context, tx *store.Tx, user services.UserNumber, show services.Show) error {
+func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) error {
 	dropped, err := tx.DropReminder(ctx, show.ID, user)
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return err
@@ -62,7 +62,7 @@ func dropReminder(ctx context.Context, tx *store.Tx, user services.UserNumber, s
 }
 
 // Reminds says of which of some shows a user wants to be told.
-func (s *Service) Reminds(ctx context.Context, user services.UserNumber, shows []services.PostID) (map[services.PostID]bool, error) {
+func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	return s.store.RemindsOf(ctx, user, shows)
 }
 

@@ -11,7 +11,7 @@ import (
 
 // MarkSeen is the command by which a viewer has looked at the board: at that of a session, nil for the board as it is now. What
 // went live since still counts. The mark only grows. INVALID for a session of somebody else's, and for one of the future.
-func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text *string) (*jobs.Command, error) {
+func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *string) (*jobs.Command, error) {
 	session := Session{Version: s.shows.Version()}
 	if text != nil {
 		var err error
@@ -30,6 +30,6 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserNumber, text
 			}
 			return nil, tx.Enqueue(ctx, fanout.LiveSeenJob(viewer))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryLiveSeen(ctx, viewer) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectLiveSeen(ctx, viewer) },
 	}, nil
 }

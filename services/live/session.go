@@ -14,7 +14,7 @@ import (
 type Session struct {
 	Version uint64          // of the log of shows: a show stands on the board where it stood then
 	Made    services.PostID // when, and unlike every other session's; hosts followed later wait for the next one
-	Viewer  services.UserNumber
+	Viewer  services.UserID
 	Device  uint64 // which of the viewer's devices asked, by a hash of its name; 0: it did not name itself
 }
 
@@ -53,7 +53,7 @@ func (s Session) append(to []byte) []byte {
 
 // ParseSession reads what String prints; field names the argument in the error. INVALID for anything else, and for another
 // user's.
-func ParseSession(field string, viewer services.UserNumber, text string) (Session, error) {
+func ParseSession(field string, viewer services.UserID, text string) (Session, error) {
 	bytes, err := sessionText.DecodeString(text)
 	session, ok := sessionOf(bytes)
 	switch {
@@ -72,7 +72,7 @@ func sessionOf(bytes []byte) (Session, bool) {
 	}
 	session := Session{
 		Version: binary.BigEndian.Uint64(bytes[1:]), Made: services.PostID(binary.BigEndian.Uint64(bytes[9:])),
-		Viewer: services.UserNumber(binary.BigEndian.Uint32(bytes[17:])), Device: binary.BigEndian.Uint64(bytes[21:]),
+		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), Device: binary.BigEndian.Uint64(bytes[21:]),
 	}
 	const mostVersion = 1<<63 - 1 // of the log, as SQL counts
 	return session, session.Version <= mostVersion && session.Made > 0 && session.Made <= services.MaxPostID

@@ -16,7 +16,7 @@ import (
 func drawSession(t *rapid.T) Session {
 	return Session{
 		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), Made: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "made")),
-		Viewer: services.UserNumber(rapid.Uint32().Draw(t, "viewer")), Device: rapid.Uint64().Draw(t, "device"),
+		Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), Device: rapid.Uint64().Draw(t, "device"),
 	}
 }
 
@@ -37,7 +37,7 @@ func TestASessionAndACursorAreReadBackByTheirViewerAlone(t *testing.T) {
 		if got, at, err := ParseCursor(session.Viewer, text); got != session || at != place || err != nil {
 			t.Fatalf("%+v %+v became %+v %+v, %v", session, place, got, at, err)
 		}
-		stranger := session.Viewer + services.UserNumber(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
+		stranger := session.Viewer + services.UserID(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
 		if _, err := ParseSession("sessionId", stranger, session.String()); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
 			t.Fatalf("a stranger reads the session: %v", err)
 		}
@@ -56,7 +56,7 @@ func FuzzSession(f *testing.F) {
 		f.Add(uint32(3), seed)
 	}
 	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
-		session, err := ParseSession("sessionId", services.UserNumber(viewer), text)
+		session, err := ParseSession("sessionId", services.UserID(viewer), text)
 		switch {
 		case err == nil && (session.Made == 0 || session.String() != text):
 			t.Errorf("%q was read as %+v", text, session)
@@ -73,7 +73,7 @@ func FuzzBoardCursor(f *testing.F) {
 		f.Add(uint32(3), seed)
 	}
 	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
-		session, place, err := ParseCursor(services.UserNumber(viewer), text)
+		session, place, err := ParseCursor(services.UserID(viewer), text)
 		switch {
 		case err == nil && (place.ID == 0 || CursorText(session, place) != text):
 			t.Errorf("%q was read as %+v %+v", text, session, place)
@@ -83,7 +83,7 @@ func FuzzBoardCursor(f *testing.F) {
 	})
 }
 
-func TestASpoiledSessionIsRefused(t *testing.T) {
+func TestAWrongTypeSessionIsRefused(t *testing.T) {
 	bytes, err := base64.RawURLEncoding.DecodeString(aSession.String())
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestHostsWhoAreFollowedSinceWait(t *testing.T) {
 		session := Session{Made: 50}
 		var all, want []services.FollowedAuthor
 		for i := range rapid.IntRange(0, 8).Draw(t, "hosts") {
-			host := services.FollowedAuthor{Author: services.UserNumber(i), Since: services.PostID(rapid.IntRange(48, 52).Draw(t, "since"))}
+			host := services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(rapid.IntRange(48, 52).Draw(t, "since"))}
 			if all = append(all, host); host.Since <= 50 {
 				want = append(want, host)
 			}

@@ -12,7 +12,7 @@ import (
 
 // Schedule is the command by which a host announces a show; its one id is the show's. INVALID for a text that does not fit or a plan
 // that is not in the future; CONFLICT when too many of his are upcoming.
-func (s *Service) Schedule(host services.UserNumber, draft services.ShowDraft) *jobs.Command {
+func (s *Service) Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command {
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -43,7 +43,7 @@ const ownShows = "shows"
 // Reschedule is the command by which a host changes what he said of a show of his. INVALID for a text that does not fit, a plan that
 // is not in the future, or nothing to change; CONFLICT when the show was cancelled, or its plan is to change and it is not upcoming. This
 // and all below: NOT_FOUND when there is no such show or it is hidden, FORBIDDEN when it is another's; what is so already is no error.
-func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit services.ShowEdit) (*jobs.Command, error) {
+func (s *Service) Reschedule(host services.UserID, id services.PostID, edit services.ShowEdit) (*jobs.Command, error) {
 	if edit == (services.ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title and coverUrl: at least one of them is needed")
 	}
@@ -54,7 +54,7 @@ func (s *Service) Reschedule(host services.UserNumber, id services.PostID, edit 
 
 // Start is the command by which a show of a host's goes live, at a time; the zero time is now. CONFLICT when it was cancelled,
 // INVALID for a time in the future or from before it was scheduled. Who wants to be reminded is told.
-func (s *Service) Start(host services.UserNumber, id services.PostID, at time.Time) *jobs.Command {
+func (s *Service) Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command {
 	return s.change("startShow", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.Start(at, now)
 	})
@@ -63,27 +63,27 @@ func (s *Service) Start(host services.UserNumber, id services.PostID, at time.Ti
 // End is the command by which a show of a host's ends, at a time; the zero time is now. replayURL is where it can be seen then, ""
 // for not yet. An end before the start is kept until that comes. CONFLICT when the show was cancelled, INVALID for a time in the
 // future or from before it started.
-func (s *Service) End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *jobs.Command {
+func (s *Service) End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command {
 	return s.change("endShow", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.End(at, replayURL, now)
 	})
 }
 
 // Cancel is the command by which a show of a host's will not be. CONFLICT when it runs, ran, or its end was told.
-func (s *Service) Cancel(host services.UserNumber, id services.PostID) *jobs.Command {
+func (s *Service) Cancel(host services.UserID, id services.PostID) *jobs.Command {
 	return s.change("cancelShow", host, id, services.Show.Cancel)
 }
 
 // SetReplay is the command by which a host says where a show of his can be seen when it is over; "" takes that away. CONFLICT when
 // it was cancelled.
-func (s *Service) SetReplay(host services.UserNumber, id services.PostID, replayURL string) *jobs.Command {
+func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL string) *jobs.Command {
 	return s.change("setReplay", host, id, func(show services.Show, now time.Time) (services.Show, bool, error) {
 		return show.SetReplay(replayURL, now)
 	})
 }
 
 // change is a command that changes one show of a host's, or finds it as it is wanted; its one id is the show's.
-func (s *Service) change(name string, host services.UserNumber, id services.PostID,
+func (s *Service) change(name string, host services.UserID, id services.PostID,
 	transition func(show services.Show, now time.Time) (services.Show, bool, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: host,

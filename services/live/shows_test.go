@@ -36,7 +36,7 @@ func (s stage) do(cmd *jobs.Command) error {
 }
 
 // schedule makes a show of a host's, planned an hour ahead, that boards have.
-func (s stage) schedule(host services.UserNumber) services.PostID {
+func (s stage) schedule(host services.UserID) services.PostID {
 	s.TB.Helper()
 	cmd := s.Service.Schedule(host, services.ShowDraft{Title: "Evening", PlannedAt: s.Clock.Now().Add(time.Hour)})
 	s.Must(s.do(cmd))

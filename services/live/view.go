@@ -90,7 +90,7 @@ func (s *Service) listed(ctx context.Context, session Session, v view, after ser
 }
 
 // factual reads the same from SQL.
-func (s *Service) factual(ctx context.Context, viewer services.UserNumber, after services.ShowPlace) (list source, err error) {
+func (s *Service) factual(ctx context.Context, viewer services.UserID, after services.ShowPlace) (list source, err error) {
 	shows, err := s.store.ReplaysFeed(ctx, viewer, services.ShowPlace{}, services.Retention+1)
 	if err != nil {
 		return list, err

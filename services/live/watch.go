@@ -36,7 +36,7 @@ const renewal = time.Minute
 // that changes, the latest only where the consumer is slow. badges are the viewer's, as the hub brings them; the first of
 // them is waited for. While it is open the session lives, as long as any; where it ends a new one takes its place. The channel is
 // closed when ctx ends and when badges is closed.
-func (s *Service) Watch(ctx context.Context, viewer services.UserNumber, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
+func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
 	start, err := Ask{Session: session}.place(viewer)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserNumber, session
 // watcher is one open board. Only its own goroutine looks at it.
 type watcher struct {
 	service *Service
-	viewer  services.UserNumber
+	viewer  services.UserID
 	device  uint64
 	session Session // Made 0: none yet
 	hosts   *mirror.HostWatch

@@ -57,7 +57,7 @@ func NewAnnouncements(log *changelog.Follower, facts AnnouncementFacts, setDots 
 }
 
 // learned leaves out what time alone changes.
-func (n *Announcements) learned(_ []services.UserNumber, sums []uint64) {
+func (n *Announcements) learned(_ []services.UserID, sums []uint64) {
 	learned := 2 * n.version()
 	for i := range sums {
 		sums[i] += learned

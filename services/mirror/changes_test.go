@@ -18,8 +18,8 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 		s := storetest.Open(t, store.Config{URL: url})
 		pulls := []mirror.PullChange{{Author: 7}, {Author: 7, Post: 1 << 62}, {Author: 1<<32 - 1, Post: 1<<63 - 1, Deleted: true}}
 		fanouts := []mirror.FanoutChange{
-			{UnfinishedFanout: store.UnfinishedFanout{Post: 1 << 62, Author: 7}},
-			{UnfinishedFanout: store.UnfinishedFanout{Post: 1 << 62, Author: 7}, Ended: true},
+			{InFlightFanout: store.InFlightFanout{Post: 1 << 62, Author: 7}},
+			{InFlightFanout: store.InFlightFanout{Post: 1 << 62, Author: 7}, Ended: true},
 		}
 		if err := s.Write(ctx, func(tx *store.Tx) error { return appendAll(ctx, tx, pulls, fanouts) }); err != nil {
 			t.Fatal(err)

@@ -17,17 +17,17 @@ const mostCopying = 10_000
 type copying struct {
 	mu     sync.Mutex
 	posts  map[services.PostID]struct{}
-	users  map[services.UserNumber]struct{}
+	users  map[services.UserID]struct{}
 	wakeUp chan struct{}
 }
 
 func newCopying() copying {
 	return copying{
-		posts: map[services.PostID]struct{}{}, users: map[services.UserNumber]struct{}{}, wakeUp: make(chan struct{}, 1),
+		posts: map[services.PostID]struct{}{}, users: map[services.UserID]struct{}{}, wakeUp: make(chan struct{}, 1),
 	}
 }
 
-func (c *copying) add(posts []services.PostID, users []services.UserNumber) {
+func (c *copying) add(posts []services.PostID, users []services.UserID) {
 	if len(posts)+len(users) == 0 {
 		return
 	}
@@ -47,7 +47,7 @@ func (c *copying) add(posts []services.PostID, users []services.UserNumber) {
 	}
 }
 
-func (c *copying) take() (posts []services.PostID, users []services.UserNumber) {
+func (c *copying) take() (posts []services.PostID, users []services.UserID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	posts, users = slices.Collect(maps.Keys(c.posts)), slices.Collect(maps.Keys(c.users))

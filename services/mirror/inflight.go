@@ -29,7 +29,7 @@ const LogFanout = "fanout"
 
 // FanoutChange is an entry of the log of fan-outs in several chunks; its key is the post's id.
 type FanoutChange struct {
-	store.UnfinishedFanout
+	store.InFlightFanout
 	Ended bool `json:"ended,omitempty"`
 }
 
@@ -47,7 +47,7 @@ func ParseFanoutChange(entry changelog.Entry) (FanoutChange, error) {
 // InFlightFacts is what SQL knows of fan-outs.
 type InFlightFacts interface {
 	PostFacts
-	UnfinishedFanouts(ctx context.Context) ([]store.UnfinishedFanout, error)
+	InFlightFanouts(ctx context.Context) ([]store.InFlightFanout, error)
 	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
 }
 
@@ -58,19 +58,19 @@ type InFlight struct {
 	log   *slog.Logger
 
 	mu      sync.RWMutex
-	posts   map[services.PostID]store.UnfinishedFanout // on their way in several chunks
-	waiting map[services.PostID]waiting                // not yet on their way, because the workers are behind
+	posts   map[services.PostID]store.InFlightFanout // on their way in several chunks
+	waiting map[services.PostID]waiting              // not yet on their way, because the workers are behind
 }
 
 // waiting is a post whose fan-out nobody has begun yet. Of one that is carried to nobody there is nothing to add.
 type waiting struct {
-	store.UnfinishedFanout
+	store.InFlightFanout
 	carried bool
 }
 
 // NewInFlight makes an empty memory that follows the log, and looks at each turn at the jobs that wait.
 func NewInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
-	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]store.UnfinishedFanout{}}
+	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]store.InFlightFanout{}}
 	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.Each(p.apply)})
 	// Before the log: a post whose fan-out begins in between is found in one of the two.
 	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.lookAtWaiting})
@@ -78,33 +78,33 @@ func NewInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
 }
 
 // List lists the posts that may not have come to all their readers yet, the oldest first; usually none.
-func (p *InFlight) List() []store.UnfinishedFanout {
+func (p *InFlight) List() []store.InFlightFanout {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if len(p.posts)+len(p.waiting) == 0 {
 		return nil
 	}
-	list := make([]store.UnfinishedFanout, 0, len(p.posts)+len(p.waiting))
+	list := make([]store.InFlightFanout, 0, len(p.posts)+len(p.waiting))
 	for _, one := range p.posts {
 		list = append(list, one)
 	}
 	for post, one := range p.waiting {
 		if _, begun := p.posts[post]; one.carried && !begun {
-			list = append(list, one.UnfinishedFanout)
+			list = append(list, one.InFlightFanout)
 		}
 	}
-	slices.SortFunc(list, func(a, b store.UnfinishedFanout) int { return cmp.Compare(a.Post, b.Post) })
+	slices.SortFunc(list, func(a, b store.InFlightFanout) int { return cmp.Compare(a.Post, b.Post) })
 	return list
 }
 
 func (p *InFlight) load(ctx context.Context) error {
-	list, err := p.facts.UnfinishedFanouts(ctx)
+	list, err := p.facts.InFlightFanouts(ctx)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.posts = make(map[services.PostID]store.UnfinishedFanout, len(list))
+	p.posts = make(map[services.PostID]store.InFlightFanout, len(list))
 	for _, one := range list {
 		p.posts[one.Post] = one
 	}
@@ -122,7 +122,7 @@ func (p *InFlight) apply(entry changelog.Entry) {
 	if change.Ended {
 		delete(p.posts, change.Post)
 	} else {
-		p.posts[change.Post] = change.UnfinishedFanout
+		p.posts[change.Post] = change.InFlightFanout
 	}
 }
 
@@ -152,7 +152,7 @@ func (p *InFlight) lookAtWaiting(ctx context.Context) error {
 			return err
 		}
 		for id, post := range read {
-			next[id] = waiting{store.UnfinishedFanout{Post: id, Author: post.Author}, !post.Pull && !post.Deleted && !post.OffFeed}
+			next[id] = waiting{store.InFlightFanout{Post: id, Author: post.Author}, !post.Pull && !post.Deleted && !post.OffFeed}
 		}
 	}
 	p.mu.Lock()

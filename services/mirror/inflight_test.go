@@ -22,9 +22,9 @@ func (m *Memories) inFlightAre(t *testing.T, what string, want ...services.PostI
 	}
 }
 
-func TestUnfinishedFanoutsFollowTheLog(t *testing.T) {
+func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 	e := newEngines()
-	e.unfinished = []store.UnfinishedFanout{{Post: 3, Author: 7}}
+	e.unfinished = []store.InFlightFanout{{Post: 3, Author: 7}}
 	m := newMirror(e)
 	turn := func(want ...services.PostID) {
 		t.Helper()
@@ -46,7 +46,7 @@ func TestUnfinishedFanoutsFollowTheLog(t *testing.T) {
 func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	e := newEngines()
 	for post, one := range map[services.PostID]services.Post{1: {}, 2: {Pull: true}, 3: {Deleted: true}, 4: {OffFeed: true}, 5: {}, 6: {}} {
-		one.ID, one.Author = post, services.UserNumber(10+post)
+		one.ID, one.Author = post, services.UserID(10+post)
 		e.posts[post] = one
 	}
 	s := &stage{e: e, now: noon}
@@ -61,7 +61,7 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	e.waiting = append(e.waiting, "no post")
 	s.run(t)
 	s.inFlightAre(t, "two of them are carried", 1, 5)
-	if got := s.InFlight.List()[1]; got != (store.UnfinishedFanout{Post: 5, Author: 15}) {
+	if got := s.InFlight.List()[1]; got != (store.InFlightFanout{Post: 5, Author: 15}) {
 		t.Errorf("the second is %+v", got)
 	}
 	if want := noon.Add(-waitsAfter); !e.madeBy.Equal(want) {

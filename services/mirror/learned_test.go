@@ -13,7 +13,7 @@ import (
 func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 	s := newShowSQL()
 	s.heads = map[services.ConversationID]store.Head{1: {Conversation: 1, Number: 3}}
-	s.pulled = map[services.UserNumber]store.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
+	s.pulled = map[services.UserID]store.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
 	m := s.mirror()
 	turn(t, m)
 	places := []services.ReadSidePlace{{Conversation: 1}}
@@ -22,7 +22,7 @@ func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 	m.Shows.Follow(reader, of(8))
 	m.Conversations.Learn(t.Context(), places)
 	m.Pulled.Learn(t.Context(), of(huge))
-	both := []services.UserNumber{reader, reader + 1}
+	both := []services.UserID{reader, reader + 1}
 	last := m.Log.Learned(both)
 	for _, change := range []struct {
 		what   string
@@ -52,7 +52,7 @@ func TestWhatIsLearnedRisesWithEachMemory(t *testing.T) {
 		}
 		last = now
 	}
-	m.Log.Unfollow([]services.UserNumber{reader})
+	m.Log.Unfollow([]services.UserID{reader})
 	if now := m.Log.Learned(both); now[0] != last[1] || !slices.Equal(now[1:], last[1:]) {
 		t.Errorf("who left has learned %v of what nobody here is shown, want %d", now, last[1])
 	}

@@ -17,7 +17,7 @@ import (
 // engines stands in for SQL and Redis and remembers what it was asked.
 type engines struct {
 	posts    map[services.PostID]services.Post
-	users    map[services.UserNumber]services.User
+	users    map[services.UserID]services.User
 	copied   map[services.PostID]services.Post
 	log      []store.LogEntry
 	heads    map[services.ConversationID]store.Head
@@ -25,9 +25,9 @@ type engines struct {
 	sqlDown  error
 	redis    error
 
-	pullAuthors []services.UserNumber
-	pulled      map[services.UserNumber]store.PulledPosts
-	unfinished  []store.UnfinishedFanout
+	pullAuthors []services.UserID
+	pulled      map[services.UserID]store.PulledPosts
+	unfinished  []store.InFlightFanout
 	sqlPulled   int
 	waiting     []string  // keys of the jobs that carry posts
 	madeBy      time.Time // asked for last
@@ -49,7 +49,7 @@ func (e *engines) Announcements(_ context.Context, ids []services.PostID) (map[s
 	return pick(e.announcements, ids), e.sqlDown
 }
 
-func (e *engines) PullAuthors(_ context.Context, after services.UserNumber, limit int) (list []services.UserNumber, err error) {
+func (e *engines) PullAuthors(_ context.Context, after services.UserID, limit int) (list []services.UserID, err error) {
 	for _, author := range e.pullAuthors {
 		if author > after && len(list) < limit {
 			list = append(list, author)
@@ -58,9 +58,9 @@ func (e *engines) PullAuthors(_ context.Context, after services.UserNumber, limi
 	return list, e.sqlDown
 }
 
-func (e *engines) PulledPosts(_ context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]store.PulledPosts, error) {
+func (e *engines) PulledPosts(_ context.Context, authors []services.UserID, limit int) (map[services.UserID]store.PulledPosts, error) {
 	e.sqlPulled += len(authors)
-	found := map[services.UserNumber]store.PulledPosts{}
+	found := map[services.UserID]store.PulledPosts{}
 	for author, known := range pick(e.pulled, authors) {
 		posts := slices.Clone(known.Posts)
 		if over := len(posts) - limit; over > 0 {
@@ -72,7 +72,7 @@ func (e *engines) PulledPosts(_ context.Context, authors []services.UserNumber, 
 	return found, e.sqlDown
 }
 
-func (e *engines) UnfinishedFanouts(context.Context) ([]store.UnfinishedFanout, error) {
+func (e *engines) InFlightFanouts(context.Context) ([]store.InFlightFanout, error) {
 	return slices.Clone(e.unfinished), e.sqlDown
 }
 
@@ -86,7 +86,7 @@ func (e *engines) WaitingKeys(_ context.Context, kind string, madeBy time.Time, 
 
 func newEngines() *engines {
 	return &engines{
-		posts: map[services.PostID]services.Post{}, users: map[services.UserNumber]services.User{},
+		posts: map[services.PostID]services.Post{}, users: map[services.UserID]services.User{},
 		copied: map[services.PostID]services.Post{},
 	}
 }
@@ -96,14 +96,14 @@ func (e *engines) Posts(_ context.Context, ids []services.PostID) (map[services.
 	return pick(e.posts, ids), e.sqlDown
 }
 
-func (e *engines) Users(_ context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
+func (e *engines) Users(_ context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	e.sqlUsers += len(numbers)
 	return pick(e.users, numbers), e.sqlDown
 }
 
-func (e *engines) UserNumbers(_ context.Context, keys []string) (map[string]services.UserNumber, error) {
+func (e *engines) UserIDs(_ context.Context, keys []string) (map[string]services.UserID, error) {
 	e.sqlUsers += len(keys)
-	found := map[string]services.UserNumber{}
+	found := map[string]services.UserID{}
 	for number, user := range e.users {
 		if slices.Contains(keys, user.Key) {
 			found[user.Key] = number
@@ -132,9 +132,9 @@ func (e *engines) LogHead(_ context.Context, kind string) (head, oldest uint64, 
 	return head, 0, e.sqlDown
 }
 
-func (e *engines) Copies(_ context.Context, posts []services.PostID, _ []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (e *engines) Copies(_ context.Context, posts []services.PostID, _ []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	e.redisCalls++
-	return pick(e.copied, posts), map[services.UserNumber]services.User{}, e.redis
+	return pick(e.copied, posts), map[services.UserID]services.User{}, e.redis
 }
 
 func (e *engines) PutCopies(_ context.Context, posts []services.Post, users []services.User) error {
@@ -177,7 +177,7 @@ func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
 	e.posts[1], e.posts[2], e.copied[2] = post(1, 1), post(2, 1), post(2, 1)
 	e.users[7] = services.User{Number: 7, Key: "g", UpdatedAt: at(1)}
 	m := newMirror(e)
-	posts, users, err := m.Reader.Read(t.Context(), []services.PostID{1, 2, 3}, []services.UserNumber{7})
+	posts, users, err := m.Reader.Read(t.Context(), []services.PostID{1, 2, 3}, []services.UserID{7})
 	if err != nil || len(posts) != 2 || users[7].Key != "g" {
 		t.Fatalf("got %v, %v, %v", posts, users, err)
 	}
@@ -239,7 +239,7 @@ func TestProfilesFollowTheLog(t *testing.T) {
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "old", UpdatedAt: at(1)}
 	m := newMirror(e)
 	name := func() string {
-		_, users, err := m.Reader.Read(t.Context(), nil, []services.UserNumber{7})
+		_, users, err := m.Reader.Read(t.Context(), nil, []services.UserID{7})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func TestProfilesFollowTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: at(2)}
-	e.log = append(e.log, store.LogEntry{Kind: LogProfile, Version: 1, At: at(2), Key: UserNumberText(7)})
+	e.log = append(e.log, store.LogEntry{Kind: LogProfile, Version: 1, At: at(2), Key: UserIDText(7)})
 	if _, err := m.Log.RunOnce(t.Context()); err != nil || name() != "new" {
 		t.Errorf("the name is %q, %v", name(), err)
 	}
@@ -331,11 +331,11 @@ func TestNumbers(t *testing.T) {
 		t.Errorf("kept: %d, %t", number, ok)
 	}
 	for _, text := range []string{"", "-1", "x", "4294967296"} {
-		if _, err := ParseUserNumber(text); services.CodeOf(err) != services.Invalid {
+		if _, err := ParseUserID(text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if got := slices.Sorted(maps.Keys(map[string]bool{UserNumberText(12): true})); got[0] != "12" {
+	if got := slices.Sorted(maps.Keys(map[string]bool{UserIDText(12): true})); got[0] != "12" {
 		t.Error(got)
 	}
 }

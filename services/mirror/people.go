@@ -14,15 +14,15 @@ const LogProfile = "profile"
 
 // PeopleFacts is what SQL knows of people.
 type PeopleFacts interface {
-	Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error)
-	UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error)
+	Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error)
+	UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error)
 }
 
 // People is this node's memory of people who were read lately: their profiles and their numbers. It is safe for concurrent use.
 type People struct {
-	*changelog.Cache[services.UserNumber, services.User]
+	*changelog.Cache[services.UserID, services.User]
 	facts   PeopleFacts
-	numbers *changelog.Cache[string, services.UserNumber]
+	numbers *changelog.Cache[string, services.UserID]
 }
 
 // NewPeople makes an empty memory of so many people, 0 for 100,000, which follows the log.
@@ -31,22 +31,22 @@ func NewPeople(log *changelog.Follower, facts PeopleFacts, capacity int) *People
 		capacity = keptByDefault
 	}
 	p := &People{
-		Cache:   changelog.NewCache[services.UserNumber](capacity, func(u services.User) time.Time { return u.UpdatedAt }),
+		Cache:   changelog.NewCache[services.UserID](capacity, func(u services.User) time.Time { return u.UpdatedAt }),
 		facts:   facts,
-		numbers: changelog.NewCache[string](capacity, func(services.UserNumber) time.Time { return time.Time{} }),
+		numbers: changelog.NewCache[string](capacity, func(services.UserID) time.Time { return time.Time{} }),
 	}
 	log.Register(changelog.Kind{Name: LogProfile, Load: changelog.Emptied(p.Clear), Apply: changelog.Each(p.apply)})
 	return p
 }
 
 func (p *People) apply(entry changelog.Entry) {
-	if number, err := ParseUserNumber(entry.Key); err == nil {
+	if number, err := ParseUserID(entry.Key); err == nil {
 		p.Changed(number, entry.At)
 	}
 }
 
 // ReadFacts reads people from SQL into found and into memory.
-func (p *People) ReadFacts(ctx context.Context, users []services.UserNumber, found map[services.UserNumber]services.User) error {
+func (p *People) ReadFacts(ctx context.Context, users []services.UserID, found map[services.UserID]services.User) error {
 	read, err := p.facts.Users(ctx, users)
 	if err == nil {
 		p.Take(found, read, nil)
@@ -56,7 +56,7 @@ func (p *People) ReadFacts(ctx context.Context, users []services.UserNumber, fou
 
 // Number finds the number of a user's key; ok is false for one that was never mentioned. Numbers never change, so
 // that memory is never wrong about them.
-func (p *People) Number(ctx context.Context, key string) (number services.UserNumber, ok bool, err error) {
+func (p *People) Number(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
 	if number, ok := p.numbers.Get(key); ok {
 		return number, true, nil
 	}
@@ -66,12 +66,12 @@ func (p *People) Number(ctx context.Context, key string) (number services.UserNu
 }
 
 // Numbers finds the numbers of users' keys, those that memory has not in one query; keys that were never mentioned are absent.
-func (p *People) Numbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+func (p *People) Numbers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	found, missing := p.numbers.GetAll(keys)
 	if len(missing) == 0 {
 		return found, nil
 	}
-	numbers, err := p.facts.UserNumbers(ctx, missing)
+	numbers, err := p.facts.UserIDs(ctx, missing)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (p *People) Numbers(ctx context.Context, keys []string) (map[string]service
 }
 
 // RememberedNumber is the number of a user's key if memory has it.
-func (p *People) RememberedNumber(key string) (number services.UserNumber, ok bool) {
+func (p *People) RememberedNumber(key string) (number services.UserID, ok bool) {
 	return p.numbers.Get(key)
 }
 
@@ -94,16 +94,16 @@ func (p *People) KnowsNumber(key string) bool {
 }
 
 // KeepNumber remembers the number that a user was given.
-func (p *People) KeepNumber(key string, number services.UserNumber) { p.numbers.Keep(key, number) }
+func (p *People) KeepNumber(key string, number services.UserID) { p.numbers.Keep(key, number) }
 
-// ParseUserNumber reads a number as UserNumberText prints it.
-func ParseUserNumber(text string) (services.UserNumber, error) {
+// ParseUserID reads a number as UserIDText prints it.
+func ParseUserID(text string) (services.UserID, error) {
 	number, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
 		return 0, services.Errorf(services.Invalid, "%s is not a user number", services.Quote(text))
 	}
-	return services.UserNumber(number), nil
+	return services.UserID(number), nil
 }
 
-// UserNumberText prints a number for the log's and the jobs' keys.
-func UserNumberText(user services.UserNumber) string { return strconv.FormatUint(uint64(user), 10) }
+// UserIDText prints a number for the log's and the jobs' keys.
+func UserIDText(user services.UserID) string { return strconv.FormatUint(uint64(user), 10) }

@@ -20,8 +20,8 @@ const (
 
 // PulledFacts is what SQL knows of pulled posts.
 type PulledFacts interface {
-	PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error)
-	PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]store.PulledPosts, error)
+	PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error)
+	PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]store.PulledPosts, error)
 }
 
 // Pulled is this node's memory of the newest posts of the authors whose posts nobody writes into inboxes: of all of them. It is
@@ -31,10 +31,10 @@ type Pulled struct {
 	log   *slog.Logger
 
 	mu      sync.RWMutex
-	authors map[services.UserNumber]*pulledAuthor
+	authors map[services.UserID]*pulledAuthor
 	early   map[uint64]PullChange // by version: this node's own changes that no author's version has reached yet
-	wanted  map[services.UserNumber]struct{}
-	readers *changelog.Readers[services.UserNumber]
+	wanted  map[services.UserID]struct{}
+	readers *changelog.Readers[services.UserID]
 }
 
 // pulledAuthor is one author's posts. Callers may retain posts: only what is after their end is ever written.
@@ -56,8 +56,8 @@ type PulledPosts struct {
 func NewPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
 	p := &Pulled{
 		facts: facts, log: log.Logger(),
-		authors: map[services.UserNumber]*pulledAuthor{}, early: map[uint64]PullChange{},
-		wanted: map[services.UserNumber]struct{}{}, readers: changelog.NewReaders[services.UserNumber](log),
+		authors: map[services.UserID]*pulledAuthor{}, early: map[uint64]PullChange{},
+		wanted: map[services.UserID]struct{}{}, readers: changelog.NewReaders[services.UserID](log),
 	}
 	log.Register(changelog.Kind{Name: LogPull, Load: p.load, Apply: changelog.Each(p.apply)})
 	log.RegisterTurn(changelog.Turn{Name: "pulled posts", When: changelog.AfterLook, Run: p.readWanted})
@@ -66,14 +66,14 @@ func NewPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
 }
 
 // Follow says which authors are in the badges of a user who is watched here: see changelog.Readers.
-func (p *Pulled) Follow(user services.UserNumber, authors []services.FollowedAuthor) {
-	p.readers.Follow(user, len(authors), func(i int) services.UserNumber { return authors[i].Author })
+func (p *Pulled) Follow(user services.UserID, authors []services.FollowedAuthor) {
+	p.readers.Follow(user, len(authors), func(i int) services.UserID { return authors[i].Author })
 }
 
-func (p *Pulled) learned(users []services.UserNumber, sums []uint64) {
+func (p *Pulled) learned(users []services.UserID, sums []uint64) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	p.readers.Each(users, func(i int, author services.UserNumber) {
+	p.readers.Each(users, func(i int, author services.UserID) {
 		if known := p.authors[author]; known != nil {
 			sums[i] += known.sequence()
 		}
@@ -83,7 +83,7 @@ func (p *Pulled) learned(users []services.UserNumber, sums []uint64) {
 // Learn reads the authors of whom nothing is known yet, in one SELECT for each 200: rarely any, because all that there
 // are were read at the start. When SQL does not answer, what is read from memory says so.
 func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) {
-	missing := map[services.UserNumber]struct{}{}
+	missing := map[services.UserID]struct{}{}
 	p.mu.RLock()
 	for _, list := range lists {
 		for _, author := range list {
@@ -157,7 +157,7 @@ func (p *Pulled) apply(entry changelog.Entry) {
 
 // load reads the newest posts of all authors who ever had a pulled one.
 func (p *Pulled) load(ctx context.Context) error {
-	for after := services.UserNumber(0); ; {
+	for after := services.UserID(0); ; {
 		authors, err := p.facts.PullAuthors(ctx, after, pulledBatch)
 		if err != nil || len(authors) == 0 {
 			return err
@@ -170,7 +170,7 @@ func (p *Pulled) load(ctx context.Context) error {
 }
 
 // read reads authors anew.
-func (p *Pulled) read(ctx context.Context, authors []services.UserNumber) error {
+func (p *Pulled) read(ctx context.Context, authors []services.UserID) error {
 	for part := range slices.Chunk(authors, pulledBatch) {
 		read, err := p.facts.PulledPosts(ctx, part, pulledKept)
 		if err != nil {
@@ -191,7 +191,7 @@ func (p *Pulled) readWanted(ctx context.Context) error {
 	return err
 }
 
-func (p *Pulled) want(authors []services.UserNumber) {
+func (p *Pulled) want(authors []services.UserID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, author := range authors {
@@ -201,7 +201,7 @@ func (p *Pulled) want(authors []services.UserNumber) {
 
 // install puts in what was read of authors, and makes again what this node has changed since. What was read before memory
 // came to where it is changes nothing: who was wanted is read again.
-func (p *Pulled) install(authors []services.UserNumber, read map[services.UserNumber]store.PulledPosts) {
+func (p *Pulled) install(authors []services.UserID, read map[services.UserID]store.PulledPosts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, author := range authors {

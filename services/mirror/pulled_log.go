@@ -14,15 +14,15 @@ const LogPull = "pull"
 
 // PullChange is an entry of the log of pulled posts; its key is the author's number.
 type PullChange struct {
-	Author  services.UserNumber `json:"author"`
-	Post    services.PostID     `json:"post"` // 0: no post yet, the author became one whose posts may be pulled
-	Deleted bool                `json:"deleted,omitempty"`
+	Author  services.UserID `json:"author"`
+	Post    services.PostID `json:"post"` // 0: no post yet, the author became one whose posts may be pulled
+	Deleted bool            `json:"deleted,omitempty"`
 }
 
 // Append writes the change into the log, in the transaction of the fact, and answers its version. Whoever locks the author's
 // row as well locks the log before it: see store.Tx.LockLog.
 func (c PullChange) Append(ctx context.Context, tx *store.Tx) (version uint64, err error) {
-	if version, err = changelog.Append(ctx, tx, LogPull, UserNumberText(c.Author), c); err != nil {
+	if version, err = changelog.Append(ctx, tx, LogPull, UserIDText(c.Author), c); err != nil {
 		return 0, err
 	}
 	return version, tx.SetPulledVersion(ctx, c.Author, version)

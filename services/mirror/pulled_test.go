@@ -14,7 +14,7 @@ import (
 	"tidings/services/store"
 )
 
-const huge = services.UserNumber(50)
+const huge = services.UserID(50)
 
 // stage is a node that hears of pulled posts by the log, and a reader on it who is watched.
 type stage struct {
@@ -29,10 +29,10 @@ func (s *stage) Now() time.Time { return s.now }
 
 func newStage() *stage {
 	e := newEngines()
-	e.pulled = map[services.UserNumber]store.PulledPosts{}
+	e.pulled = map[services.UserID]store.PulledPosts{}
 	s := &stage{e: e, now: noon}
 	s.Memories = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	s.Log.OnMoved(func(readers []services.UserNumber) { s.told.Add(int64(len(readers))) })
+	s.Log.OnMoved(func(readers []services.UserID) { s.told.Add(int64(len(readers))) })
 	return s
 }
 
@@ -46,7 +46,7 @@ type ownChange struct {
 func (s *stage) own(change ownChange) { s.Pulled.Changed(change.PullChange, change.version) }
 
 // change writes what happens to a post into SQL and the log. at is when.
-func (s *stage) change(author services.UserNumber, post services.PostID, deleted bool, at time.Time) ownChange {
+func (s *stage) change(author services.UserID, post services.PostID, deleted bool, at time.Time) ownChange {
 	known := s.e.pulled[author]
 	place, has := slices.BinarySearch(known.Posts, post)
 	switch {
@@ -63,14 +63,14 @@ func (s *stage) change(author services.UserNumber, post services.PostID, deleted
 	known.Version = s.head
 	s.e.pulled[author] = known
 	change := PullChange{Author: author, Post: post, Deleted: deleted}
-	payload := []byte(`{"author":` + UserNumberText(author) + `,"post":` + digits(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
+	payload := []byte(`{"author":` + UserIDText(author) + `,"post":` + digits(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
 	s.e.log = append(s.e.log, store.LogEntry{Kind: LogPull, Version: s.head, At: at, Payload: payload})
 	return ownChange{change, s.head}
 }
 
-func digits(n uint64) string { return UserNumberText(services.UserNumber(n)) }
+func digits(n uint64) string { return UserIDText(services.UserID(n)) }
 
-func of(authors ...services.UserNumber) (list []services.FollowedAuthor) {
+func of(authors ...services.UserID) (list []services.FollowedAuthor) {
 	for _, author := range authors {
 		list = append(list, services.FollowedAuthor{Author: author})
 	}
@@ -125,7 +125,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	if !known || !slices.Equal(list[0].Posts, []services.PostID{5, 9}) || !slices.Equal(list[1].Posts, []services.PostID{8}) {
 		t.Errorf("listed are %v, %t", list, known)
 	}
-	s.Log.Unfollow([]services.UserNumber{reader})
+	s.Log.Unfollow([]services.UserID{reader})
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 11, false, noon)
 	if s.run(t); s.told.Load() != 2 {
@@ -152,7 +152,7 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	s.counts(t, 0, 2, of(huge)...)
 	// A load that read before a change does not take it back.
 	s.Pulled.Changed(PullChange{Author: huge, Post: 13}, s.head+1)
-	if err := s.Pulled.read(t.Context(), []services.UserNumber{huge}); err != nil {
+	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
 		t.Fatal(err)
 	}
 	if list, _ := s.Pulled.Of(of(huge)); !slices.Contains(list[0].Posts, 13) {
@@ -168,7 +168,7 @@ func TestALoadAfterAnOwnPost(t *testing.T) {
 	s.change(huge, 5, true, noon) // by another node
 	s.run(t)
 	s.counts(t, 0, 1, of(huge)...)
-	if err := s.Pulled.read(t.Context(), []services.UserNumber{huge}); err != nil {
+	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
 		t.Fatal(err)
 	}
 	s.counts(t, 0, 1, of(huge)...)
@@ -275,7 +275,7 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newStage()
 		used := map[services.PostID]bool{} // an id is given once
-		authors := []services.UserNumber{huge, 51}
+		authors := []services.UserID{huge, 51}
 		var own []ownChange
 		last := services.PulledCount{}
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {

@@ -12,7 +12,7 @@ import (
 
 // Copies is where copies of facts are kept for all nodes: Redis.
 type Copies interface {
-	Copies(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error)
+	Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error)
 	PutCopies(ctx context.Context, posts []services.Post, users []services.User) error
 }
 
@@ -36,17 +36,17 @@ func NewReader(log *changelog.Follower, posts *Posts, people *People, copies Cop
 // Read fetches posts and people: from memory, what is missing from Redis in one round trip for both kinds, and what
 // is missing there from SQL in one query a kind. Deleted posts are answered with Deleted; what never was is not in the
 // maps. Without Redis it goes straight to SQL.
-func (r *Reader) Read(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (r *Reader) Read(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return r.read(ctx, posts, users, false)
 }
 
 // ReadWithAuthors is Read, with the authors of the posts among the people: those whom neither memory nor the posts' round
 // trip has take a second one, and all that are still missing are one query.
-func (r *Reader) ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (r *Reader) ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return r.read(ctx, posts, users, true)
 }
 
-func (r *Reader) read(ctx context.Context, posts []services.PostID, users []services.UserNumber, authors bool) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
+func (r *Reader) read(ctx context.Context, posts []services.PostID, users []services.UserID, authors bool) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, missingPosts := r.posts.GetAll(posts)
 	foundUsers, missingUsers := r.people.GetAll(users)
 	if authors {
@@ -78,7 +78,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 
 // ReadHosts fetches people for a page that needs its round trips to Redis for itself: from memory, and what is missing there
 // from SQL in one query. While SQL does not answer Redis is asked all the same.
-func (r *Reader) ReadHosts(ctx context.Context, users []services.UserNumber) (map[services.UserNumber]services.User, error) {
+func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error) {
 	found, missing := r.people.GetAll(users)
 	if len(missing) == 0 {
 		return found, nil
@@ -95,8 +95,8 @@ func (r *Reader) ReadHosts(ctx context.Context, users []services.UserNumber) (ma
 }
 
 // authorsOf adds the authors of posts that memory has to those found, and lists the others that are not among the missing yet.
-func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[services.UserNumber]services.User, missing []services.UserNumber) []services.UserNumber {
-	var authors []services.UserNumber
+func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[services.UserID]services.User, missing []services.UserID) []services.UserID {
+	var authors []services.UserID
 	for _, post := range posts {
 		if _, known := found[post.Author]; !known && !post.Deleted && !slices.Contains(missing, post.Author) {
 			authors = append(authors, post.Author)
@@ -111,8 +111,8 @@ func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[se
 }
 
 // readCopies reads from Redis in one round trip, and answers what is missing there.
-func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]services.Post, foundUsers map[services.UserNumber]services.User,
-	posts []services.PostID, users []services.UserNumber) (missingPosts []services.PostID, missingUsers []services.UserNumber) {
+func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]services.Post, foundUsers map[services.UserID]services.User,
+	posts []services.PostID, users []services.UserID) (missingPosts []services.PostID, missingUsers []services.UserID) {
 	copiedPosts, copiedUsers, err := r.copies.Copies(ctx, posts, users)
 	if err != nil {
 		return posts, users

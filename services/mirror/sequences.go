@@ -58,11 +58,11 @@ func NewLastSequences(log *changelog.Follower, facts SequenceFacts) *LastSequenc
 }
 
 // Follow says which conversations are in the badges of a user who is watched here: see changelog.Readers.
-func (l *LastSequences) Follow(user services.UserNumber, places []services.ReadSidePlace) {
+func (l *LastSequences) Follow(user services.UserID, places []services.ReadSidePlace) {
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
 
-func (l *LastSequences) learned(users []services.UserNumber, sums []uint64) {
+func (l *LastSequences) learned(users []services.UserID, sums []uint64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	l.readers.Each(users, func(i int, id services.ConversationID) {

@@ -35,7 +35,7 @@ type room struct {
 }
 
 // reader follows what the test says.
-const reader = services.UserNumber(7)
+const reader = services.UserID(7)
 
 func (r *room) Now() time.Time {
 	r.mu.Lock()
@@ -53,7 +53,7 @@ func newRoom(t *testing.T) *room {
 	r := &room{t: t, e: newEngines(), now: at(1000)}
 	r.e.heads = map[services.ConversationID]store.Head{}
 	r.Memories = New(Config{Facts: r.e, Redis: r.e, Log: slog.New(slog.DiscardHandler), Clock: r})
-	r.Log.OnMoved(func(readers []services.UserNumber) {
+	r.Log.OnMoved(func(readers []services.UserID) {
 		if slices.Contains(readers, reader) {
 			r.told.Add(1)
 		}
@@ -166,7 +166,7 @@ func TestTheLastOfAStreamIsToldByItself(t *testing.T) {
 	m := New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler)})
 	told := make(chan int64, 10)
 	last := atomic.Int64{}
-	m.Log.OnMoved(func([]services.UserNumber) { told <- last.Load() })
+	m.Log.OnMoved(func([]services.UserID) { told <- last.Load() })
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	m.Conversations.Follow(reader, places)
 	m.Conversations.Learn(t.Context(), places)
@@ -208,7 +208,7 @@ func TestWhoIsWatchedIsToldHoweverLongItIsQuiet(t *testing.T) {
 	r.Conversations.Follow(reader, both[:1]) // he left the other
 	moved(2, 6, 0)
 	moved(1, 6, 1)
-	r.Log.Unfollow([]services.UserNumber{reader, 99})
+	r.Log.Unfollow([]services.UserID{reader, 99})
 	moved(1, 7, 0)
 	if left := r.Conversations.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
 		t.Errorf("those who stay are shown %v, want the second alone", left)

@@ -29,7 +29,7 @@ type show struct {
 	planned, started, ended, cancelled int64 // ms; 0: not yet
 	updated                            int64 // us
 	text                               string
-	host                               services.UserNumber
+	host                               services.UserID
 	titleLetters, coverLetters         uint32 // of text, which is title, cover URL and replay URL
 	status                             uint8  // by its place in services.ShowStatuses
 	pull                               bool
@@ -84,7 +84,7 @@ func add(list []span, one span) ([]span, int) {
 	return slices.Insert(list, at, one), at
 }
 
-func (s *showState) of(number services.UserNumber) *hostShows {
+func (s *showState) of(number services.UserID) *hostShows {
 	known := s.hosts.add(number)
 	if known.shows == nil {
 		known.shows = &hostShows{}
@@ -93,7 +93,7 @@ func (s *showState) of(number services.UserNumber) *hostShows {
 }
 
 // raise raises a host's version and says whether it was behind.
-func (s *showState) raise(number services.UserNumber, version uint64) bool {
+func (s *showState) raise(number services.UserID, version uint64) bool {
 	known := s.hosts.add(number)
 	behind := known.version < version
 	known.version = max(known.version, version)
@@ -209,7 +209,7 @@ func (s *showState) settle(known *show) {
 
 // trim keeps of a host's pulled replays the newest, as many as a board can show, and those that boards of running sessions
 // do not have yet.
-func (s *showState) trim(number services.UserNumber) {
+func (s *showState) trim(number services.UserID) {
 	shows, pulled := s.of(number), 0
 	shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool {
 		if !one.show.pull {

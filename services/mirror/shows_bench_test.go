@@ -30,7 +30,7 @@ func fullMemory(tb testing.TB) (m *Memories, version uint64) {
 	for i := range benchShows {
 		version++
 		one := services.Show{
-			ID: services.PostID(i + 1), Host: services.UserNumber(random.IntN(benchHosts)*3 + 1), Version: version, Status: services.ShowUpcoming,
+			ID: services.PostID(i + 1), Host: services.UserID(random.IntN(benchHosts)*3 + 1), Version: version, Status: services.ShowUpcoming,
 			Title: fmt.Sprintf("An evening with the host of show %d", i), CoverURL: "https://cdn.example.org/covers/" + strings.Repeat("c", 16) + ".jpg",
 			PlannedAt: noon.Add(time.Duration(random.IntN(7*24*12)) * 5 * time.Minute), UpdatedAt: noon,
 		}
@@ -54,7 +54,7 @@ func followed(viewers, count int) [][]services.FollowedAuthor {
 	lists := make([][]services.FollowedAuthor, viewers)
 	for i := range lists {
 		for range count {
-			lists[i] = append(lists[i], services.FollowedAuthor{Author: services.UserNumber(random.IntN(benchHosts)*3 + 1)})
+			lists[i] = append(lists[i], services.FollowedAuthor{Author: services.UserID(random.IntN(benchHosts)*3 + 1)})
 		}
 	}
 	return lists
@@ -168,7 +168,7 @@ func allSpans(state *showState) (all []span) {
 }
 
 func pageOfAll(all []span, hosts []services.FollowedAuthor, version uint64) (page []services.Show) {
-	mine := make(map[services.UserNumber]struct{}, len(hosts))
+	mine := make(map[services.UserID]struct{}, len(hosts))
 	for _, followed := range hosts {
 		mine[followed.Author] = struct{}{}
 	}

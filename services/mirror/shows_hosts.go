@@ -10,7 +10,7 @@ import (
 // host is somebody who has had a show that a board has. A board of many hosts passes most of them over without a look at
 // their shows.
 type host struct {
-	number          services.UserNumber
+	number          services.UserID
 	version         uint64     // of the log, at which other shows were live than before
 	active, replays int64      // the greatest scores of the spans in these lists
 	shows           *hostShows // nil: none that is remembered
@@ -28,7 +28,7 @@ const fewestHosts = 64
 func newHostTable() *hostTable { return &hostTable{slots: make([]host, fewestHosts)} }
 
 // slot is where a host is, or is to be.
-func (t *hostTable) slot(number services.UserNumber) *host {
+func (t *hostTable) slot(number services.UserID) *host {
 	const spread = 0x9E3779B1 // odd: the upper bits of the product depend on all bits of the number
 	mask := uint32(len(t.slots) - 1)
 	at := uint32(number) * spread >> (32 - bits.Len32(mask))
@@ -41,10 +41,10 @@ func (t *hostTable) slot(number services.UserNumber) *host {
 }
 
 // one is a host, which is the zero value when he is not known. It is not to be changed.
-func (t *hostTable) one(number services.UserNumber) *host { return t.slot(number) }
+func (t *hostTable) one(number services.UserID) *host { return t.slot(number) }
 
 // add is a host to be changed, until the next add.
-func (t *hostTable) add(number services.UserNumber) *host {
+func (t *hostTable) add(number services.UserID) *host {
 	slot := t.slot(number)
 	if slot.number == number {
 		return slot

@@ -11,10 +11,10 @@ import (
 // The table is a map: whatever is added in whatever order is found with what was noted last, and nobody else is.
 func TestTheTableOfHostsIsAMap(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		table, want := newHostTable(), map[services.UserNumber]uint64{}
+		table, want := newHostTable(), map[services.UserID]uint64{}
 		// Numbers next to each other, far apart, and such as meet in one slot.
-		number := rapid.Custom(func(r *rapid.T) services.UserNumber {
-			return services.UserNumber(rapid.Uint32Range(1, 300).Draw(r, "n") << rapid.SampledFrom([]int{0, 0, 11, 23}).Draw(r, "shift"))
+		number := rapid.Custom(func(r *rapid.T) services.UserID {
+			return services.UserID(rapid.Uint32Range(1, 300).Draw(r, "n") << rapid.SampledFrom([]int{0, 0, 11, 23}).Draw(r, "shift"))
 		})
 		for stamp := range rapid.Uint64Range(0, 600).Draw(r, "adds") {
 			one := number.Draw(r, "host")
@@ -41,7 +41,7 @@ func TestTheTableOfHostsIsAMap(t *testing.T) {
 	})
 }
 
-func has(hosts map[services.UserNumber]uint64, one services.UserNumber) bool {
+func has(hosts map[services.UserID]uint64, one services.UserID) bool {
 	_, known := hosts[one]
 	return known
 }

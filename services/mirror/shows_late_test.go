@@ -97,7 +97,7 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		var shows []services.Show
 		for i := range 12 {
 			shows = append(shows, h.change(services.Show{}, services.Show{
-				ID: services.PostID(1000 + i), Host: services.UserNumber(7 + i%4), Title: "Ночь", CoverURL: "https://example.org/c",
+				ID: services.PostID(1000 + i), Host: services.UserID(7 + i%4), Title: "Ночь", CoverURL: "https://example.org/c",
 				Status: services.ShowUpcoming, PlannedAt: h.now.Add(time.Duration(30+7*(i%5)) * time.Minute),
 			}))
 		}

@@ -18,16 +18,16 @@ type ShowFacts interface {
 	// Shows reads shows in whatever state.
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Show, error)
 	// ActiveShows lists the upcoming and live shows that boards have, of as many hosts as limit says, after a host and by hosts.
-	ActiveShows(ctx context.Context, after services.UserNumber, limit int) ([]services.Show, error)
+	ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error)
 	// EndedShows lists the shows that are over or cancelled and of which ShowHistory has something.
 	EndedShows(ctx context.Context, since time.Time) ([]services.Show, error)
 	// ShowHistory lists where shows stood that moved since. One that came to boards when it was over stood nowhere from
 	// version 0 on.
 	ShowHistory(ctx context.Context, since time.Time) ([]store.ShowFormer, error)
 	// PulledReplays lists hosts' newest replays that are in nobody's list, at most limit of each.
-	PulledReplays(ctx context.Context, hosts []services.UserNumber, limit int) ([]services.Show, error)
+	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error)
 	// HostVersions lists hosts after one, by their numbers.
-	HostVersions(ctx context.Context, after services.UserNumber, limit int) ([]store.HostVersion, error)
+	HostVersions(ctx context.Context, after services.UserID, limit int) ([]store.HostVersion, error)
 }
 
 const (
@@ -48,15 +48,15 @@ type Shows struct {
 	state     *showState
 	changed   changedHosts // in the present look at the log
 
-	readers *audience[services.UserNumber] // whose badges show hosts' live shows
+	readers *audience[services.UserID] // whose badges show hosts' live shows
 	boards  *audience[*HostWatch]
 }
 
 // changedHosts waits for the version of the changes: a board that is notified earlier reads the former version, and is not
 // notified again.
 type changedHosts struct {
-	shows, live []services.UserNumber // hosts of shows that changed, and of whom others are live than before
-	all         bool                  // which have changed is not known
+	shows, live []services.UserID // hosts of shows that changed, and of whom others are live than before
+	all         bool              // which have changed is not known
 }
 
 // NewShows makes an empty memory that follows the log. horizon is how long it remembers where shows stood before: longer than
@@ -79,11 +79,11 @@ func NewShows(log *changelog.Follower, facts ShowFacts, horizon time.Duration) *
 
 // Follow says which hosts are in the badges of a user who is watched here, until the next Follow or until they leave. It is called
 // before the shows are read, so that no move falls between.
-func (m *Shows) Follow(user services.UserNumber, hosts []services.FollowedAuthor) {
+func (m *Shows) Follow(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.show(user, hosts)
 }
 
-func (m *Shows) learned(users []services.UserNumber, sums []uint64) {
+func (m *Shows) learned(users []services.UserID, sums []uint64) {
 	if !m.Loaded() {
 		return
 	}
@@ -204,8 +204,8 @@ func (m *Shows) load(ctx context.Context) error {
 }
 
 // loadHosts reads the hosts' versions and answers those of whom some replays are pulled.
-func (m *Shows) loadHosts(ctx context.Context, state *showState) (pulls []services.UserNumber, err error) {
-	for after := services.UserNumber(0); ; {
+func (m *Shows) loadHosts(ctx context.Context, state *showState) (pulls []services.UserID, err error) {
+	for after := services.UserID(0); ; {
 		hosts, err := m.facts.HostVersions(ctx, after, showsBatch)
 		if err != nil || len(hosts) == 0 {
 			return pulls, err
@@ -221,7 +221,7 @@ func (m *Shows) loadHosts(ctx context.Context, state *showState) (pulls []servic
 }
 
 func (m *Shows) loadActive(ctx context.Context, state *showState) error {
-	for after := services.UserNumber(0); ; {
+	for after := services.UserID(0); ; {
 		active, err := m.facts.ActiveShows(ctx, after, showsBatch)
 		if err != nil || len(active) == 0 {
 			return err

@@ -21,10 +21,10 @@ type history struct {
 	states []services.Show // in the order of their versions
 	times  []time.Time     // when each version of the log was written, from version 1 on
 	nextID services.PostID
-	client map[services.UserNumber]services.LiveCount // somebody who asks all nodes, and drops what is not newer
+	client map[services.UserID]services.LiveCount // somebody who asks all nodes, and drops what is not newer
 }
 
-const modelHosts = services.UserNumber(4)
+const modelHosts = services.UserID(4)
 
 func (h *history) committed(one services.Show) {
 	if one.Version == h.s.head {
@@ -46,7 +46,7 @@ func (h *history) write() {
 	what := rapid.IntRange(0, 7).Draw(r, "what")
 	if what < 2 || len(s.shows) == 0 {
 		h.nextID++
-		host := services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(r, "host"))
+		host := services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(r, "host"))
 		plan := s.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute).Truncate(time.Minute)
 		status := services.ShowUpcoming
 		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
@@ -85,7 +85,7 @@ func (h *history) imported() {
 	for range rapid.IntRange(0, 3).Draw(h.r, "imported") {
 		h.nextID++
 		one := services.Show{
-			ID: h.nextID, Host: services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(h.r, "host")), Version: s.head, UpdatedAt: s.now,
+			ID: h.nextID, Host: services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(h.r, "host")), Version: s.head, UpdatedAt: s.now,
 			Status: rapid.SampledFrom(services.ShowStatuses[:3]).Draw(h.r, "status"), PlannedAt: s.now.Truncate(time.Minute),
 		}
 		one.Pull = one.Host == 1
@@ -145,9 +145,9 @@ func board(stood map[services.PostID]services.Show, replays bool, hosts []servic
 func (h *history) check(m *Memories) {
 	r, s := h.r, h.s
 	cut := s.now.Add(-time.Hour)
-	hosts := of(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) services.UserNumber {
-		return services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(t, "of"))
-	}), 1, int(modelHosts), rapid.ID[services.UserNumber]).Draw(r, "hosts")...)
+	hosts := of(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) services.UserID {
+		return services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(t, "of"))
+	}), 1, int(modelHosts), rapid.ID[services.UserID]).Draw(r, "hosts")...)
 	for version := uint64(0); version <= m.Shows.Version(); version++ {
 		if int(version) < len(h.times) && !h.times[version].After(cut) {
 			continue // who saw this version saw the next one before the horizon
@@ -186,7 +186,7 @@ func (h *history) checkReplays(version uint64, got, truth []line, cut time.Time)
 // checkCounts compares what badges count, and sees to it that a client that goes by the sequences has the right number.
 func (h *history) checkCounts(m *Memories) {
 	stood := h.at(m.Shows.Version())
-	for host := services.UserNumber(1); host <= modelHosts; host++ {
+	for host := services.UserID(1); host <= modelHosts; host++ {
 		since := services.PostIDAt(noon.Add(time.Duration(host) * time.Second))
 		seen := uint64(rapid.IntRange(0, int(h.s.head)).Draw(h.r, "seen"))
 		want := 0
@@ -209,7 +209,7 @@ func (h *history) checkCounts(m *Memories) {
 	}
 }
 
-func (h *history) ask(m *Memories, host services.UserNumber) {
+func (h *history) ask(m *Memories, host services.UserID) {
 	if now := m.Shows.CountLive(of(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
 		h.client[host] = now
 	}
@@ -219,13 +219,13 @@ func (h *history) ask(m *Memories, host services.UserNumber) {
 // by the log, by a load in the middle of changes, by a log that was cut or is read twice, on a node that starts late or lags.
 func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		h := &history{r: r, s: newShowSQL(), client: map[services.UserNumber]services.LiveCount{}}
+		h := &history{r: r, s: newShowSQL(), client: map[services.UserID]services.LiveCount{}}
 		s := h.s
 		nodes := []*Memories{s.mirror(), s.mirror()}
 		s.between = func(read string) {
 			if read == "log" {
 				for _, m := range nodes {
-					h.ask(m, services.UserNumber(rapid.IntRange(1, int(modelHosts)).Draw(r, "asked")))
+					h.ask(m, services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(r, "asked")))
 				}
 			}
 			for rapid.IntRange(0, 3).Draw(r, "while "+read) == 0 {

@@ -23,7 +23,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 			one := s.shows[id]
 			switch minutes := rapid.IntRange(1, 50).Draw(t, "minutes"); {
 			case one.ID == 0:
-				s.planned(id, services.UserNumber(id%3+1), minutes)
+				s.planned(id, services.UserID(id%3+1), minutes)
 			case one.Status == services.ShowLive:
 				s.end(id, minutes)
 			case one.Status != services.ShowUpcoming:

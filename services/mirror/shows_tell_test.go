@@ -82,7 +82,7 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
 	var told atomic.Int64
-	m.Log.OnMoved(func(readers []services.UserNumber) { told.Add(int64(len(readers))) })
+	m.Log.OnMoved(func(readers []services.UserID) { told.Add(int64(len(readers))) })
 	turn(t, m)
 	m.Shows.Follow(reader, of(7, 8))
 	step := func(want int64, what string) {
@@ -112,11 +112,11 @@ func TestReadersOfLiveShowsAreTold(t *testing.T) {
 	s.head++ // its entry was cut off, and all is loaded: what has changed nobody knows
 	s.planned(3, 7, 9)
 	step(3, "a load")
-	m.Log.Unfollow([]services.UserNumber{reader})
+	m.Log.Unfollow([]services.UserID{reader})
 	s.start(3, 9)
 	step(3, "leaving")
 	sequence := m.Shows.CountLive(of(7), 0).Sequence
-	s.head, s.versions = s.head+1, map[services.UserNumber]uint64{} // SQL was set back
+	s.head, s.versions = s.head+1, map[services.UserID]uint64{} // SQL was set back
 	s.planned(4, 7, 9)
 	turn(t, m)
 	if got := m.Shows.CountLive(of(7), 0).Sequence; got != sequence {
@@ -302,7 +302,7 @@ func TestAnEntryOfShowsThatCannotBeReadLoadsAll(t *testing.T) {
 func TestBoardsAreReadWhileTheLogIs(t *testing.T) {
 	s := newShowSQL()
 	for i := range services.PostID(200) {
-		s.planned(i+1, services.UserNumber(i%5+1), int(i))
+		s.planned(i+1, services.UserID(i%5+1), int(i))
 	}
 	for i := range services.PostID(100) {
 		s.start(i+1, int(i))

@@ -21,7 +21,7 @@ type showSQL struct {
 	*engines
 	shows    map[services.PostID]services.Show
 	history  []store.ShowFormer
-	versions map[services.UserNumber]uint64
+	versions map[services.UserID]uint64
 	head     uint64
 	now      time.Time
 	between  func(what string) // runs before each read: others go on writing while memory loads
@@ -35,7 +35,7 @@ func (e *engines) Shows(context.Context, []services.PostID) (map[services.PostID
 	return nil, e.sqlDown
 }
 
-func (e *engines) ActiveShows(context.Context, services.UserNumber, int) ([]services.Show, error) {
+func (e *engines) ActiveShows(context.Context, services.UserID, int) ([]services.Show, error) {
 	return nil, e.sqlDown
 }
 
@@ -47,17 +47,17 @@ func (e *engines) ShowHistory(context.Context, time.Time) ([]store.ShowFormer, e
 	return nil, e.sqlDown
 }
 
-func (e *engines) PulledReplays(context.Context, []services.UserNumber, int) ([]services.Show, error) {
+func (e *engines) PulledReplays(context.Context, []services.UserID, int) ([]services.Show, error) {
 	return nil, e.sqlDown
 }
 
-func (e *engines) HostVersions(context.Context, services.UserNumber, int) ([]store.HostVersion, error) {
+func (e *engines) HostVersions(context.Context, services.UserID, int) ([]store.HostVersion, error) {
 	return nil, e.sqlDown
 }
 
 func newShowSQL() *showSQL {
 	return &showSQL{
-		engines: newEngines(), shows: map[services.PostID]services.Show{}, versions: map[services.UserNumber]uint64{},
+		engines: newEngines(), shows: map[services.PostID]services.Show{}, versions: map[services.UserID]uint64{},
 		now: noon, between: func(string) {},
 	}
 }
@@ -145,9 +145,9 @@ func (s *showSQL) all(of func(services.Show) bool) (list []services.Show) {
 	return list
 }
 
-func (s *showSQL) ActiveShows(_ context.Context, after services.UserNumber, limit int) ([]services.Show, error) {
+func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit int) ([]services.Show, error) {
 	s.between("active")
-	hosts := map[services.UserNumber]bool{}
+	hosts := map[services.UserID]bool{}
 	var list []services.Show
 	for _, one := range s.all(func(one services.Show) bool {
 		return one.Version > 0 && one.Host > after && (one.Status == services.ShowUpcoming || one.Status == services.ShowLive)
@@ -178,7 +178,7 @@ func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []store.
 	return list, s.sqlDown
 }
 
-func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserNumber, limit int) (list []services.Show, err error) {
+func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []services.Show, err error) {
 	s.between("pulled")
 	for _, host := range hosts {
 		of := s.all(func(one services.Show) bool { return one.Host == host && one.Pull && one.Status == services.ShowReplay })
@@ -187,9 +187,9 @@ func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserNumber, 
 	return list, s.sqlDown
 }
 
-func (s *showSQL) HostVersions(_ context.Context, after services.UserNumber, limit int) (list []store.HostVersion, err error) {
+func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []store.HostVersion, err error) {
 	s.between("versions")
-	hosts := map[services.UserNumber]bool{} // pulls
+	hosts := map[services.UserID]bool{} // pulls
 	for _, one := range s.shows {
 		hosts[one.Host] = hosts[one.Host] || one.Pull
 	}
@@ -202,7 +202,7 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserNumber, lim
 }
 
 // planned is a show of a host that is planned so many minutes after noon.
-func (s *showSQL) planned(id services.PostID, host services.UserNumber, minutes int) services.Show {
+func (s *showSQL) planned(id services.PostID, host services.UserID, minutes int) services.Show {
 	return s.move(services.Show{ID: id, Host: host, Title: "title", Status: services.ShowUpcoming, PlannedAt: minute(minutes)})
 }
 
@@ -248,7 +248,7 @@ func turn(t testing.TB, m *Memories) {
 	}
 }
 
-func active(m *Memories, version uint64, hosts ...services.UserNumber) []services.PostID {
+func active(m *Memories, version uint64, hosts ...services.UserID) []services.PostID {
 	shows, _ := m.Shows.ActiveAt(of(hosts...), version, services.ShowPlace{}, 100)
 	return showIDs(shows)
 }
@@ -261,7 +261,7 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 		t.Error("a node that has read nothing is ready")
 	}
 	turn(t, m)
-	for i, host := range []services.UserNumber{1, 2, 1, 3, 4} {
+	for i, host := range []services.UserID{1, 2, 1, 3, 4} {
 		s.planned(services.PostID(i+1), host, 10*(i+1))
 	}
 	first := s.start(3, 5).Version
@@ -304,10 +304,10 @@ func TestPagesOfABoard(t *testing.T) {
 	s := newShowSQL()
 	m := s.mirror()
 	const many, of40 = 120, 40
-	var hosts []services.UserNumber
+	var hosts []services.UserID
 	for i := range services.PostID(many) {
-		hosts = append(hosts, services.UserNumber(i%of40+1))
-		if s.planned(i+1, services.UserNumber(i%of40+1), int(i*7%40)+1); i%4 == 0 {
+		hosts = append(hosts, services.UserID(i%of40+1))
+		if s.planned(i+1, services.UserID(i%of40+1), int(i*7%40)+1); i%4 == 0 {
 			s.start(i+1, int(i/8))
 		}
 	}

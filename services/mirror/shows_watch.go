@@ -16,15 +16,15 @@ type audience[K comparable] struct {
 	tell  func(whom []K) // must not block
 
 	mu    sync.Mutex
-	shown map[K][]services.UserNumber
-	owed  map[services.UserNumber]struct{} // their shows have changed, and the audience does not know yet
-	all   bool                             // whose shows have changed is not known
+	shown map[K][]services.UserID
+	owed  map[services.UserID]struct{} // their shows have changed, and the audience does not know yet
+	all   bool                         // whose shows have changed is not known
 	told  time.Time
 	waits bool // a timer will tell them
 }
 
 func newAudience[K comparable](clock services.Clock, tell func(whom []K)) *audience[K] {
-	return &audience[K]{clock: clock, tell: tell, shown: map[K][]services.UserNumber{}, owed: map[services.UserNumber]struct{}{}}
+	return &audience[K]{clock: clock, tell: tell, shown: map[K][]services.UserID{}, owed: map[services.UserID]struct{}{}}
 }
 
 // show says whose shows somebody is shown from now on.
@@ -41,7 +41,7 @@ func (a *audience[K]) show(whom K, hosts []services.FollowedAuthor) {
 	case len(hosts) == 0:
 		delete(a.shown, whom)
 	default:
-		numbers := make([]services.UserNumber, len(hosts))
+		numbers := make([]services.UserID, len(hosts))
 		for i, host := range hosts {
 			numbers[i] = host.Author
 		}
@@ -58,7 +58,7 @@ func (a *audience[K]) leave(whom []K) {
 }
 
 // moved says that shows of a host have changed.
-func (a *audience[K]) moved(host services.UserNumber) {
+func (a *audience[K]) moved(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.shown) > 0 {

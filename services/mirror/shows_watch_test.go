@@ -14,9 +14,9 @@ import (
 func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		told := map[services.UserNumber]time.Duration{}
+		told := map[services.UserID]time.Duration{}
 		start := time.Now()
-		note := func(users []services.UserNumber) {
+		note := func(users []services.UserID) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, one := range users {
@@ -24,19 +24,19 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 			}
 		}
 		audience := newAudience(services.SystemClock{}, note)
-		for host := services.UserNumber(1); host <= 4; host++ {
+		for host := services.UserID(1); host <= 4; host++ {
 			audience.show(host, []services.FollowedAuthor{{Author: host}})
 		}
 		for host, after := range []time.Duration{0, 50, 101, 120} {
 			<-time.After(time.Until(start.Add(after * time.Millisecond)))
-			audience.moved(services.UserNumber(host + 1))
+			audience.moved(services.UserID(host + 1))
 			audience.tellOwed()
 		}
 		<-time.After(time.Second)
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		for who, by := range map[services.UserNumber]time.Duration{1: 0, 2: 150, 3: 150, 4: 250} {
+		for who, by := range map[services.UserID]time.Duration{1: 0, 2: 150, 3: 150, 4: 250} {
 			if at, ok := told[who]; !ok || at > by*time.Millisecond {
 				t.Errorf("user %d was told (%t) after %s, want %d ms at most", who, ok, at, by)
 			}

@@ -249,7 +249,7 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 }
 
 // leave forgets users who are watched here no longer: in this node's memory and in Redis.
-func (s *Server) leave(ctx context.Context, users []services.UserNumber) error {
+func (s *Server) leave(ctx context.Context, users []services.UserID) error {
 	s.Memory.Log.Unfollow(users)
 	return s.Redis.Leave(ctx, users)
 }

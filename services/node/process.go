@@ -45,7 +45,7 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 	}
 	if env("GOGC") == "" {
 		debug.SetGCPercent(MaxPercent) // what is alive at the start is small
-		go func() { _ = services.AtEach(ctx, time.Second, AdaptGC()) }()
+		go func() { _ = services.Every(ctx, time.Second, AdaptGC()) }()
 	}
 }
 

@@ -180,7 +180,7 @@ type UpTo struct {
 
 // MarkRead is the command by which a user has read the list up to a place. The mark only grows. NOT_FOUND for an announcement
 // that there is not, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a position beyond the end.
-func (s *Service) MarkRead(user services.UserNumber, upTo UpTo) *jobs.Command {
+func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 	return s.own("markAnnouncementsRead", user, func(ctx context.Context, tx *store.Tx) error {
 		position, err := upTo.position(ctx, tx, user)
 		if err != nil {
@@ -195,7 +195,7 @@ func (s *Service) MarkRead(user services.UserNumber, upTo UpTo) *jobs.Command {
 	})
 }
 
-func (upTo UpTo) position(ctx context.Context, tx *store.Tx, user services.UserNumber) (uint64, error) {
+func (upTo UpTo) position(ctx context.Context, tx *store.Tx, user services.UserID) (uint64, error) {
 	if upTo.Announcement != 0 {
 		found, err := tx.Announcements(ctx, []services.PostID{upTo.Announcement})
 		if err != nil {
@@ -280,7 +280,7 @@ const End = 1<<63 - 1
 
 // Page lists what runs and is meant for a user, those before a position: the very ones that his badge counts, and the
 // read ones besides.
-func (s *Service) Page(ctx context.Context, user services.UserNumber, before uint64, size int) (Page, error) {
+func (s *Service) Page(ctx context.Context, user services.UserID, before uint64, size int) (Page, error) {
 	at, err := s.standing(ctx, user)
 	if err != nil {
 		return Page{}, err
@@ -292,7 +292,7 @@ func (s *Service) Page(ctx context.Context, user services.UserNumber, before uin
 }
 
 // Visible gives those of some announcements that run and are meant for a user.
-func (s *Service) Visible(ctx context.Context, user services.UserNumber, ids []services.PostID) (map[services.PostID]Item, error) {
+func (s *Service) Visible(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]Item, error) {
 	at, err := s.standing(ctx, user)
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 }
 
 // ClearDot is the command by which a user has seen a dot as it is now. NOT_FOUND when it was never raised.
-func (s *Service) ClearDot(user services.UserNumber, name string) (*jobs.Command, error) {
+func (s *Service) ClearDot(user services.UserID, name string) (*jobs.Command, error) {
 	if err := services.CheckNoticeName("name", name); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (s *Service) ClearDot(user services.UserNumber, name string) (*jobs.Command
 
 // SetSegments is the command by which the host application says which segments a user belongs to, and no others. CONFLICT
 // when there are too many.
-func (s *Service) SetSegments(user services.UserNumber, segments []string) (*jobs.Command, error) {
+func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Command, error) {
 	if err := checkSegments(segments); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *Service) SetSegments(user services.UserNumber, segments []string) (*job
 }
 
 // own is a command that changes where one user stands, and leaves the job that carries it into his document.
-func (s *Service) own(name string, user services.UserNumber, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
+func (s *Service) own(name string, user services.UserID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -149,6 +149,6 @@ func (s *Service) own(name string, user services.UserNumber, change func(ctx con
 			}
 			return nil, tx.Enqueue(ctx, fanout.NoticesJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryNotices(ctx, user) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectNotices(ctx, user) },
 	}
 }

@@ -72,7 +72,7 @@ func (n node) publish(title string, change ...func(*Draft)) services.PostID {
 }
 
 // unread are the titles of what a user has not read, the newest first.
-func (n node) unread(user services.UserNumber) (titles []string) {
+func (n node) unread(user services.UserID) (titles []string) {
 	n.TB.Helper()
 	page, err := n.Page(n.TB.Context(), user, End, 100)
 	n.Must(err)
@@ -84,7 +84,7 @@ func (n node) unread(user services.UserNumber) (titles []string) {
 	return titles
 }
 
-func (n node) wants(user services.UserNumber, when string, want ...string) {
+func (n node) wants(user services.UserID, when string, want ...string) {
 	n.TB.Helper()
 	if got := n.unread(user); !slices.Equal(got, want) {
 		n.TB.Errorf("%s: %q are unread, want %q", when, got, want)
@@ -92,11 +92,11 @@ func (n node) wants(user services.UserNumber, when string, want ...string) {
 }
 
 // lit are the names of the dots that a user sees lit.
-func (n node) lit(user services.UserNumber) (names []string) {
+func (n node) lit(user services.UserID) (names []string) {
 	n.TB.Helper()
 	at, err := n.standing(n.TB.Context(), user)
 	n.Must(err)
-	documents, err := n.World.Redis.Documents(n.TB.Context(), []services.UserNumber{user})
+	documents, err := n.World.Redis.Documents(n.TB.Context(), []services.UserID{user})
 	n.Must(err)
 	for _, dot := range at.notices.Lights(at.state, at.segments(), documents[0].DotsSeen) {
 		if dot.Lit {
@@ -248,7 +248,7 @@ func TestReturning(t *testing.T) {
 		}
 		n.wants(swept, "on return after the janitor")
 		n.publish("last")
-		for _, user := range []services.UserNumber{reads, marks, swept} {
+		for _, user := range []services.UserID{reads, marks, swept} {
 			if got := n.unread(user); len(got) == 0 || got[0] != "last" {
 				t.Errorf("user %d has unread %v", user, got)
 			}

@@ -19,7 +19,7 @@ func (at standing) segments() services.SegmentBits { return services.SegmentBits
 
 // standing reads where a user stands, as his badge does: from his document, which is made when it is not there, or from
 // SQL when Redis does not answer.
-func (s *Service) standing(ctx context.Context, user services.UserNumber) (at standing, err error) {
+func (s *Service) standing(ctx context.Context, user services.UserID) (at standing, err error) {
 	if at.notices, err = s.announcements.At(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}
@@ -47,8 +47,8 @@ func (s *Service) standing(ctx context.Context, user services.UserNumber) (at st
 }
 
 // document is a user's document; not ready also when he was away for so long that he is new.
-func (s *Service) document(ctx context.Context, user services.UserNumber) (rdb.Document, error) {
-	documents, err := s.redis.Documents(ctx, []services.UserNumber{user})
+func (s *Service) document(ctx context.Context, user services.UserID) (rdb.Document, error) {
+	documents, err := s.redis.Documents(ctx, []services.UserID{user})
 	if err != nil {
 		return rdb.Document{}, err
 	}

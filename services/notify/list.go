@@ -17,7 +17,7 @@ type Query struct {
 }
 
 // Page reads a page of a user's notifications, the newest first. INVALID for a category that there is not.
-func (s *Service) Page(ctx context.Context, user services.UserNumber, query Query) (store.NotificationPage, error) {
+func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (store.NotificationPage, error) {
 	categories, err := services.CheckCategories("categories", query.Categories)
 	if err != nil {
 		return store.NotificationPage{}, err
@@ -36,7 +36,7 @@ func (s *Service) Page(ctx context.Context, user services.UserNumber, query Quer
 
 // At reads a user's notifications by places in them. Each keeps the id by which it was asked for, though newer causes may
 // have joined it. What is not of his list, or of which nothing stands, is absent.
-func (s *Service) At(ctx context.Context, user services.UserNumber, places []services.PostID) ([]services.Notification, error) {
+func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) ([]services.Notification, error) {
 	if len(places) == 0 {
 		return nil, nil
 	}

@@ -21,16 +21,16 @@ import (
 type panel struct {
 	node
 	t      *rapid.T
-	me     services.UserNumber
-	others []services.UserNumber
+	me     services.UserID
+	others []services.UserID
 	posts  []services.PostID
 	stands map[store.Cause]bool // what the facts say
 	told   []store.Cause        // whose jobs there ever were
-	blocks map[services.UserNumber]bool
+	blocks map[services.UserID]bool
 	hides  map[services.Restriction]bool // by others, of what they publish from me: hides and blocks
 }
 
-func (p *panel) other() services.UserNumber { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
+func (p *panel) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
 
 // happens changes a fact, with the job that tells of it.
 func (p *panel) happens(c store.Cause, change func(ctx context.Context, tx *store.Tx) error) {
@@ -144,7 +144,7 @@ func (p *panel) mention() {
 		if err := tx.InsertPost(ctx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
 			return err
 		}
-		return tx.InsertPostMentions(ctx, id, []services.UserNumber{p.me})
+		return tx.InsertPostMentions(ctx, id, []services.UserID{p.me})
 	})
 	p.stands[c] = true
 }
@@ -237,7 +237,7 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	fanouttest.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(4)
-		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}, blocks: map[services.UserNumber]bool{}, hides: map[services.Restriction]bool{}}
+		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}, blocks: map[services.UserID]bool{}, hides: map[services.Restriction]bool{}}
 		p.posts = n.Posts(p.me, 2)
 		p.Must(p.Fanout.Refill(p.TB.Context(), p.me))
 		steps := map[string]func(*rapid.T){

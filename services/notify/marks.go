@@ -13,7 +13,7 @@ import (
 )
 
 // mark makes the command of a mark: write answers the states that it leaves, and what the answer needs of it.
-func (s *Service) mark(name string, user services.UserNumber, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *jobs.Command {
+func (s *Service) mark(name string, user services.UserID, write func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error)) *jobs.Command {
 	var states []store.NotificationState
 	return &jobs.Command{
 		Name: name, Actor: user,
@@ -23,14 +23,14 @@ func (s *Service) mark(name string, user services.UserNumber, write func(ctx con
 			}
 			return ids, tx.Enqueue(ctx, fanout.CountsJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryStates(ctx, states) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectStates(ctx, states) },
 	}
 }
 
 // MarkSeen is the command by which the panel was opened: what is in the categories up to a place counts no longer. No
 // categories means all; upTo 0 means everything until now. INVALID when the place is beyond the newest, NOT_FOUND when it
 // is of another's list.
-func (s *Service) MarkSeen(user services.UserNumber, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
+func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
 	categories, err := services.CheckCategories("categories", categories)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ type Reading struct {
 
 // MarkRead is the command by which notifications were read. INVALID when it names nothing, or too much, or a place beyond the
 // newest; NOT_FOUND when an id or the place is not of this user's list.
-func (s *Service) MarkRead(user services.UserNumber, read Reading) (*jobs.Command, error) {
+func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, error) {
 	gen, err := parseToken(read.Token)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *Service) MarkRead(user services.UserNumber, read Reading) (*jobs.Comman
 }
 
 // MarkUnread is the command by which a notification is unread again. NOT_FOUND when it is not of this user's list.
-func (s *Service) MarkUnread(user services.UserNumber, id services.PostID) *jobs.Command {
+func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
 	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.UnreadNotification(ctx, user, id)
 		return states, nil, err
@@ -87,7 +87,7 @@ func (s *Service) MarkUnread(user services.UserNumber, id services.PostID) *jobs
 }
 
 // MarkAllRead is the command by which everything up to a place was read, 0 for until now, which can be undone: see UndoneUntil.
-func (s *Service) MarkAllRead(user services.UserNumber, upTo services.PostID, token string) (*jobs.Command, error) {
+func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token string) (*jobs.Command, error) {
 	gen, err := parseToken(token)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func UndoneUntil(cmd *jobs.Command) time.Time {
 }
 
 // UndoAllRead is the command by which the last MarkAllRead is undone. CONFLICT after 30 s, and when there is none to undo.
-func (s *Service) UndoAllRead(user services.UserNumber) *jobs.Command {
+func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
 	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *store.Tx) ([]store.NotificationState, []string, error) {
 		states, err := tx.UndoReadAllNotifications(ctx, user)
 		return states, nil, err

@@ -92,8 +92,8 @@ func (s *Messages) Send(m NewMessage) (*jobs.Command, error) {
 }
 
 // recipients are the numbers of some keys, each once, in their order.
-func recipients(keys []string, numbers map[string]services.UserNumber) []services.UserNumber {
-	users := make([]services.UserNumber, len(keys))
+func recipients(keys []string, numbers map[string]services.UserID) []services.UserID {
+	users := make([]services.UserID, len(keys))
 	for i, key := range keys {
 		users[i] = numbers[key]
 	}
@@ -139,7 +139,7 @@ const maxMarked = 500
 
 // MarkRead is the command by which a user marks messages read. NOT_FOUND when he does not have one that it names; what he
 // has read already keeps its time.
-func (s *Messages) MarkRead(user services.UserNumber, mark MessageMark) (*jobs.Command, error) {
+func (s *Messages) MarkRead(user services.UserID, mark MessageMark) (*jobs.Command, error) {
 	gen, err := parseToken(mark.Token)
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (s *Messages) MarkRead(user services.UserNumber, mark MessageMark) (*jobs.C
 }
 
 // MarkUnread is the command by which a user makes messages unread again. NOT_FOUND when he does not have one of them.
-func (s *Messages) MarkUnread(user services.UserNumber, ids []services.PostID) (*jobs.Command, error) {
+func (s *Messages) MarkUnread(user services.UserID, ids []services.PostID) (*jobs.Command, error) {
 	if err := checkMarked(ids); err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func checkMarked(ids []services.PostID) error {
 	return nil
 }
 
-func (s *Messages) mark(name string, user services.UserNumber, change func(context.Context, *store.Tx) ([]store.MessageState, error)) *jobs.Command {
+func (s *Messages) mark(name string, user services.UserID, change func(context.Context, *store.Tx) ([]store.MessageState, error)) *jobs.Command {
 	var states []store.MessageState
 	return &jobs.Command{
 		Name: name, Actor: user,
@@ -194,7 +194,7 @@ func (s *Messages) mark(name string, user services.UserNumber, change func(conte
 			}
 			return nil, tx.Enqueue(ctx, fanout.MessagesJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.CarryMessageStates(ctx, states) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectMessageStates(ctx, states) },
 	}
 }
 
@@ -207,7 +207,7 @@ type MessagePage struct {
 
 // Page lists a user's messages, those before a place, at most size; of one type and the unread only, if asked so. The
 // unread of it are what his badge counts.
-func (s *Messages) Page(ctx context.Context, user services.UserNumber, kind *string, unreadOnly bool, before services.PostID, size int) (MessagePage, error) {
+func (s *Messages) Page(ctx context.Context, user services.UserID, kind *string, unreadOnly bool, before services.PostID, size int) (MessagePage, error) {
 	types := s.types
 	if kind != nil {
 		if err := services.CheckMessageType(*kind, s.types); err != nil {
@@ -228,7 +228,7 @@ func (s *Messages) Page(ctx context.Context, user services.UserNumber, kind *str
 }
 
 // ByID reads messages of a user by their ids; one that he does not have is absent.
-func (s *Messages) ByID(ctx context.Context, user services.UserNumber, ids []services.PostID) (map[services.PostID]services.SiteMessage, error) {
+func (s *Messages) ByID(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]services.SiteMessage, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

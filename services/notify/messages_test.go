@@ -69,7 +69,7 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 	if _, dead := b.Jobs(); report.Recipients != readers || report.ReadCount != 0 || dead > 0 {
 		t.Errorf("%+v, %d dead jobs", report, dead)
 	}
-	numbers, err := b.Store.UserNumbers(t.Context(), keys[:1])
+	numbers, err := b.Store.UserIDs(t.Context(), keys[:1])
 	b.Must(err)
 	states, err := b.Store.MessageStates(t.Context(), numbers[keys[0]])
 	b.Must(err)

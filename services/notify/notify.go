@@ -38,7 +38,7 @@ func New(cfg Config) *Service {
 
 // Like is the command by which a user likes a post. NOT_FOUND when it is not there, deleted, or hidden from them, CONFLICT when
 // liked already.
-func (s *Service) Like(user services.UserNumber, post services.PostID) *jobs.Command {
+func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
 	return s.command("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		// The ids of all that notifies come from one clock, so that lists have one order.
 		created, err := tx.InsertLike(ctx, post, user, tx.NewID(s.ids).Moment())
@@ -50,7 +50,7 @@ func (s *Service) Like(user services.UserNumber, post services.PostID) *jobs.Com
 }
 
 // Unlike is the command by which a user takes his like back. NOT_FOUND as for Like, CONFLICT when there is none.
-func (s *Service) Unlike(user services.UserNumber, post services.PostID) *jobs.Command {
+func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Command {
 	return s.command("unlikePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		deleted, err := tx.DeleteLike(ctx, post, user)
 		if err == nil && !deleted {
@@ -61,7 +61,7 @@ func (s *Service) Unlike(user services.UserNumber, post services.PostID) *jobs.C
 }
 
 // command changes the like and leaves the job that brings the author's notifications in line.
-func (s *Service) command(name string, user services.UserNumber, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
+func (s *Service) command(name string, user services.UserID, id services.PostID, change func(ctx context.Context, tx *store.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {

@@ -32,7 +32,7 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 }
 
 // seen is the command of a mark that is well-formed.
-func (n node) seen(user services.UserNumber, categories []services.Category, upTo services.PostID) *jobs.Command {
+func (n node) seen(user services.UserID, categories []services.Category, upTo services.PostID) *jobs.Command {
 	n.TB.Helper()
 	cmd, err := n.service.MarkSeen(user, categories, upTo)
 	n.Must(err)
@@ -53,7 +53,7 @@ func (n node) must(cmd *jobs.Command) {
 }
 
 // unseen is how many groups of likes a user has not seen, in the facts and in the document alike.
-func (n node) unseen(user services.UserNumber) (count int) {
+func (n node) unseen(user services.UserID) (count int) {
 	n.TB.Helper()
 	n.Agree(user)
 	states, err := n.Store.NotificationStates(n.TB.Context(), user)
@@ -67,7 +67,7 @@ func (n node) unseen(user services.UserNumber) (count int) {
 	return count
 }
 
-func (n node) wants(user services.UserNumber, when string, want int) {
+func (n node) wants(user services.UserID, when string, want int) {
 	n.TB.Helper()
 	if got := n.unseen(user); got != want {
 		n.TB.Errorf("%s: %d are unseen, want %d", when, got, want)

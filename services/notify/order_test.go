@@ -19,7 +19,7 @@ func subjects(list []services.Notification) (posts []services.PostID) {
 }
 
 // listed is the whole list of a user, by pages of a size.
-func (n node) listed(user services.UserNumber, size int) (list []services.Notification) {
+func (n node) listed(user services.UserID, size int) (list []services.Notification) {
 	n.TB.Helper()
 	var before services.NotificationPosition
 	for {
@@ -35,7 +35,7 @@ func (n node) listed(user services.UserNumber, size int) (list []services.Notifi
 
 // likeHeldBack likes posts in their order. The job of the first one is in the hands of a node that is killed: only Quiet, after
 // its lease, does it.
-func (n node) likeHeldBack(liker services.UserNumber, posts []services.PostID) {
+func (n node) likeHeldBack(liker services.UserID, posts []services.PostID) {
 	n.TB.Helper()
 	n.Quiet(n.Fanout)
 	n.Must(n.do(n.service.Like(liker, posts[0])))
@@ -82,7 +82,7 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 		if got := subjects(list); !slices.Equal(got, []services.PostID{posts[1], posts[0]}) {
 			t.Fatalf("listed are %v", got)
 		}
-		if joined := list[1]; !slices.Equal(joined.Sample, []services.UserNumber{users[2], users[1]}) || !joined.At.Equal(at) || joined.Seen {
+		if joined := list[1]; !slices.Equal(joined.Sample, []services.UserID{users[2], users[1]}) || !joined.At.Equal(at) || joined.Seen {
 			t.Errorf("the group is %+v, want %v and %v at %v", joined, users[2], users[1], at)
 		}
 	})
@@ -91,16 +91,16 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 // What arrives after a list was read is in no mark of that list, though it stands below its first; a mark of a list that holds
 // it takes it.
 func TestAMarkTakesWhatItsListHeld(t *testing.T) {
-	for name, mark := range map[string]func(n node, user services.UserNumber, first services.Notification){
-		"seen": func(n node, user services.UserNumber, first services.Notification) {
+	for name, mark := range map[string]func(n node, user services.UserID, first services.Notification){
+		"seen": func(n node, user services.UserID, first services.Notification) {
 			n.must(n.seen(user, nil, max(first.Place, first.Reach)))
 		},
-		"read": func(n node, user services.UserNumber, first services.Notification) {
+		"read": func(n node, user services.UserID, first services.Notification) {
 			op, err := n.service.MarkRead(user, Reading{UpTo: max(first.Place, first.Reach)})
 			n.Must(err)
 			n.must(op)
 		},
-		"all read": func(n node, user services.UserNumber, first services.Notification) {
+		"all read": func(n node, user services.UserID, first services.Notification) {
 			op, err := n.service.MarkAllRead(user, max(first.Place, first.Reach), "")
 			n.Must(err)
 			n.must(op)
@@ -135,7 +135,7 @@ func TestAMarkTakesWhatItsListHeld(t *testing.T) {
 func TestListHasOneOrderWhateverArrivedFirst(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(3)
-		likers := []services.UserNumber{users[1], users[2]}
+		likers := []services.UserID{users[1], users[2]}
 		var want []int
 		for turn, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}, {1, 3, 0, 2}} {
 			author := n.Users(1)[0]

@@ -15,16 +15,16 @@ func watched(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomi
 	version, events = new(atomic.Uint64), new(atomic.Int64)
 	version.Store(1)
 	config := Config{
-		Versions: func(_ context.Context, users []services.UserNumber) ([]uint64, error) {
+		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
 			list := make([]uint64, len(users))
 			for i := range list {
 				list[i] = version.Load()
 			}
 			return list, nil
 		},
-		Enter: func(context.Context, []services.UserNumber, time.Duration) error { return nil },
-		Leave: func(context.Context, []services.UserNumber) error { return nil },
-		Render: func(_ context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },
+		Leave: func(context.Context, []services.UserID) error { return nil },
+		Render: func(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
 			badges := &services.Badges{Version: services.Version(version.Load(), 0)}
 			list := make([]*services.Badges, len(users))
 			for i := range list {
@@ -60,7 +60,7 @@ func openWatchers(b *testing.B, ctx context.Context, h *Hub, n int, events *atom
 	}
 	before := heap()
 	for i := range contexts {
-		if _, err := h.Watch(contexts[i], services.UserNumber(1+i), ""); err != nil {
+		if _, err := h.Watch(contexts[i], services.UserID(1+i), ""); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -85,7 +85,7 @@ func BenchmarkEvents(b *testing.B) {
 	for b.Loop() {
 		n := version.Add(1)
 		want := events.Load() + users
-		for user := services.UserNumber(1); user <= users; user++ {
+		for user := services.UserID(1); user <= users; user++ {
 			h.Hint(user, n)
 		}
 		for events.Load() < want {

@@ -108,7 +108,7 @@ func TestHintDuringRender(t *testing.T) {
 		read, goOn := make(chan struct{}), make(chan struct{})
 		render := config.Render
 		slow := false
-		config.Render = func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+		config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 			badges, errs := render(ctx, users)
 			if slow {
 				read <- struct{}{}
@@ -146,7 +146,7 @@ func TestNoGoroutinePerWatcher(t *testing.T) {
 		running(t, e, e.config(), func(h *Hub) {
 			before := runtime.NumGoroutine()
 			for i := range 4000 {
-				user := services.UserNumber(1 + i%2000)
+				user := services.UserID(1 + i%2000)
 				e.set(user, 1, 1)
 				mustWatch(t, h, user, "")
 			}
@@ -166,7 +166,7 @@ func TestBatches(t *testing.T) {
 	e := newEngines()
 	config := e.config()
 	render := config.Render
-	config.Render = func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+	config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		for _, user := range users {
 			if !e.on[user] {
 				t.Errorf("user %d is read before he has entered", user)
@@ -177,8 +177,8 @@ func TestBatches(t *testing.T) {
 	h := New(config)
 	var open []<-chan *services.Badges
 	for i := range 600 {
-		e.set(services.UserNumber(1+i), 1, i)
-		open = append(open, mustWatch(t, h, services.UserNumber(1+i), ""))
+		e.set(services.UserID(1+i), 1, i)
+		open = append(open, mustWatch(t, h, services.UserID(1+i), ""))
 	}
 	var b batch
 	for h.render(t.Context(), &b) {
@@ -202,7 +202,7 @@ func TestNewcomerDuringRender(t *testing.T) {
 	first := mustWatch(t, h, 7, "")
 	var second <-chan *services.Badges
 	render := config.Render
-	h.config.Render = func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+	h.config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		badges, errs := render(ctx, users)
 		if second == nil {
 			e.set(7, 101, 2) // before he comes, and after the read; the hint was for others, long ago

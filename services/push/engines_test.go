@@ -31,7 +31,7 @@ func (w *world) fault() {
 	}
 }
 
-func (w *world) carry(user services.UserNumber) {
+func (w *world) carry(user services.UserID) {
 	doc, ok := w.docs[user]
 	if !ok { // a writer skips what is not there
 		return
@@ -50,7 +50,7 @@ func (w *world) carry(user services.UserNumber) {
 // gets a document that is newer, without which later changes by time alone would look older than it.
 func (w *world) back() {
 	w.away = false
-	for user := services.UserNumber(1); user <= people; user++ {
+	for user := services.UserID(1); user <= people; user++ {
 		if doc, ok := w.docs[user]; ok && (doc.number != w.facts[user].number || w.guessed[user]) {
 			w.carry(user)
 		}
@@ -74,7 +74,7 @@ func (w *world) arrive() {
 	w.hub.Hint(next.user, next.n)
 }
 
-func (w *world) enter(_ context.Context, users []services.UserNumber, _ time.Duration) error {
+func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duration) error {
 	w.meanwhile()
 	if w.away && w.pick("enter applied", 2) == 0 {
 		return errAway
@@ -96,7 +96,7 @@ func (w *world) enter(_ context.Context, users []services.UserNumber, _ time.Dur
 	return nil
 }
 
-func (w *world) leave(_ context.Context, users []services.UserNumber) error {
+func (w *world) leave(_ context.Context, users []services.UserID) error {
 	w.meanwhile()
 	effect := func() {
 		for _, user := range users {
@@ -112,7 +112,7 @@ func (w *world) leave(_ context.Context, users []services.UserNumber) error {
 	return nil
 }
 
-func (w *world) versions(_ context.Context, users []services.UserNumber) ([]uint64, error) {
+func (w *world) versions(_ context.Context, users []services.UserID) ([]uint64, error) {
 	w.meanwhile()
 	if w.away || !w.faults { // without faults nothing must need healing
 		return nil, errAway
@@ -125,7 +125,7 @@ func (w *world) versions(_ context.Context, users []services.UserNumber) ([]uint
 	return list, nil
 }
 
-func (w *world) render(_ context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+func (w *world) render(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
 	for _, user := range users {
 		if w.reading[user] {
 			w.fail("user %d is read twice at once", user)
@@ -148,7 +148,7 @@ func (w *world) render(_ context.Context, users []services.UserNumber) ([]*servi
 }
 
 // renderOne reads the document, rebuilds one that is lost, and goes to the facts while Redis is away.
-func (w *world) renderOne(user services.UserNumber) (*services.Badges, error) {
+func (w *world) renderOne(user services.UserID) (*services.Badges, error) {
 	if w.broken[user] {
 		return nil, errors.New("broken")
 	}

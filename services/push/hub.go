@@ -22,7 +22,7 @@ type Hub struct {
 	sweeping sync.Mutex // one sweep at a time
 
 	mu       sync.Mutex
-	users    map[services.UserNumber]*user
+	users    map[services.UserID]*user
 	order    []*user // the same, for the sweep to walk
 	ready    []*user // to be rendered, first come first served
 	timers   timers
@@ -42,7 +42,7 @@ func New(config Config) *Hub {
 		work:   make(chan struct{}, workers),
 		rearm:  make(chan struct{}, 1),
 		hurry:  make(chan struct{}, 1),
-		users:  make(map[services.UserNumber]*user),
+		users:  make(map[services.UserID]*user),
 	}
 }
 
@@ -87,7 +87,7 @@ func (h *Hub) runTimers(ctx context.Context) error {
 // ctx should descend from the context package's own kinds: another implementation costs a goroutine.
 //
 // The error is INVALID where since is not a version, UNAVAILABLE when the hub drains.
-func (h *Hub) Watch(ctx context.Context, number services.UserNumber, since string) (<-chan *services.Badges, error) {
+func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
 	if since != "" && !isVersion(since) {
 		return nil, services.Errorf(services.Invalid,
 			"since: %s is not a version: expected 16 digits, '.' and 16 digits, as a badge has them", services.Quote(since))
@@ -118,7 +118,7 @@ func (h *Hub) unwatch(w *watcher) {
 
 // Hint says that a user's document is now at n. It never waits. A hint is no state: one that is lost, late
 // or doubled does no harm, and one about a user who is not watched here is nothing.
-func (h *Hub) Hint(number services.UserNumber, n uint64) {
+func (h *Hub) Hint(number services.UserID, n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.rendered {
@@ -148,7 +148,7 @@ func (h *Hub) moved(u *user, now moment) {
 }
 
 // HintSharedOf is HintShared for some users: what these share has changed. Who is not watched here is nothing.
-func (h *Hub) HintSharedOf(users []services.UserNumber) {
+func (h *Hub) HintSharedOf(users []services.UserID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()

@@ -88,7 +88,7 @@ func TestNextAt(t *testing.T) {
 		e := newEngines()
 		at := time.Now().Add(3500 * time.Millisecond)
 		config := e.config()
-		config.Render = func(_ context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+		config.Render = func(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
 			e.change(func(e *engines) { e.note(&e.renders, users) })
 			badges := &services.Badges{Version: services.Version(5, 0), NextAt: at}
 			if time.Now().After(at.Add(2500 * time.Millisecond)) {
@@ -167,7 +167,7 @@ func TestDrain(t *testing.T) {
 			var wakes atomic.Int32
 			ctx := WithWake(t.Context(), func() { wakes.Add(1) })
 			var open []<-chan *services.Badges
-			for _, user := range []services.UserNumber{7, 7, 8} {
+			for _, user := range []services.UserID{7, 7, 8} {
 				states, err := h.Watch(ctx, user, "")
 				if err != nil {
 					t.Fatal(err)
@@ -294,7 +294,7 @@ func TestHintSharedOfSome(t *testing.T) {
 			wantTaken(t, seven, 1, "the first state of one")
 			wantTaken(t, eight, 1, "the first state of another")
 			e.share(5)
-			h.HintSharedOf([]services.UserNumber{7, 99})
+			h.HintSharedOf([]services.UserID{7, 99})
 			synctest.Wait()
 			wantTaken(t, seven, 1, "what is shared, to one")
 			pass(500 * time.Millisecond)

@@ -21,8 +21,8 @@ var errAway = services.Errorf(services.Unavailable, "the engine does not answer"
 // engines stand in for Redis and the renderer: a document per user, and what was asked of them when.
 type engines struct {
 	mu          sync.Mutex
-	docs        map[services.UserNumber]*services.Badges
-	on          map[services.UserNumber]bool
+	docs        map[services.UserID]*services.Badges
+	on          map[services.UserID]bool
 	born        time.Time
 	enters      []called
 	leaves      []called
@@ -40,11 +40,11 @@ type called struct {
 }
 
 func newEngines() *engines {
-	return &engines{docs: map[services.UserNumber]*services.Badges{}, on: map[services.UserNumber]bool{}, born: time.Now()}
+	return &engines{docs: map[services.UserID]*services.Badges{}, on: map[services.UserID]bool{}, born: time.Now()}
 }
 
 // set makes the document of a user: own half n, a value to tell it by.
-func (e *engines) set(user services.UserNumber, n uint64, value int) {
+func (e *engines) set(user services.UserID, n uint64, value int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.NewCount(value, services.Exact, time.Time{})}
@@ -84,13 +84,13 @@ func (e *engines) begin(ctx context.Context, call string) {
 	e.mu.Lock()
 }
 
-func (e *engines) note(list *[]called, users []services.UserNumber) {
+func (e *engines) note(list *[]called, users []services.UserID) {
 	*list = append(*list, called{len(users), time.Since(e.born)})
 }
 
 func (e *engines) config() Config {
 	return Config{
-		Versions: func(ctx context.Context, users []services.UserNumber) ([]uint64, error) {
+		Versions: func(ctx context.Context, users []services.UserID) ([]uint64, error) {
 			e.begin(ctx, "versions")
 			defer e.mu.Unlock()
 			e.note(&e.versions, users)
@@ -105,7 +105,7 @@ func (e *engines) config() Config {
 			}
 			return list, nil
 		},
-		Enter: func(ctx context.Context, users []services.UserNumber, _ time.Duration) error {
+		Enter: func(ctx context.Context, users []services.UserID, _ time.Duration) error {
 			e.begin(ctx, "enter")
 			defer e.mu.Unlock()
 			e.note(&e.enters, users)
@@ -117,7 +117,7 @@ func (e *engines) config() Config {
 			}
 			return nil
 		},
-		Leave: func(ctx context.Context, users []services.UserNumber) error {
+		Leave: func(ctx context.Context, users []services.UserID) error {
 			e.begin(ctx, "leave")
 			defer e.mu.Unlock()
 			e.note(&e.leaves, users)
@@ -126,7 +126,7 @@ func (e *engines) config() Config {
 			}
 			return ctx.Err()
 		},
-		Render: func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error) {
+		Render: func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 			e.begin(ctx, "render")
 			defer e.mu.Unlock()
 			e.note(&e.renders, users)
@@ -166,7 +166,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func mustWatch(t *testing.T, h *Hub, user services.UserNumber, since string) <-chan *services.Badges {
+func mustWatch(t *testing.T, h *Hub, user services.UserID, since string) <-chan *services.Badges {
 	t.Helper()
 	states, err := h.Watch(t.Context(), user, since)
 	if err != nil {

@@ -20,21 +20,21 @@ type world struct {
 	hub   *Hub
 	clock *handClock
 
-	facts map[services.UserNumber]*fact
-	docs  map[services.UserNumber]document // what Redis holds
-	on    map[services.UserNumber]bool     // where hints go
+	facts map[services.UserID]*fact
+	docs  map[services.UserID]document // what Redis holds
+	on    map[services.UserID]bool     // where hints go
 
 	away     bool // Redis
-	broken   map[services.UserNumber]bool
-	guessed  map[services.UserNumber]bool // was rendered without Redis
-	hints    []hint                       // on their way
+	broken   map[services.UserID]bool
+	guessed  map[services.UserID]bool // was rendered without Redis
+	hints    []hint                   // on their way
 	clients  []*client
-	held     map[services.UserNumber][]string // versions that clients went away with
-	content  map[string]int                   // what each version showed: equal version, equal content
-	late     []func()                         // effects that a planted bug holds back
+	held     map[services.UserID][]string // versions that clients went away with
+	content  map[string]int               // what each version showed: equal version, equal content
+	late     []func()                     // effects that a planted bug holds back
 	depth    int
 	sweeping bool
-	reading  map[services.UserNumber]bool // who is being rendered
+	reading  map[services.UserID]bool // who is being rendered
 	err      error
 }
 
@@ -66,13 +66,13 @@ type document struct {
 }
 
 type hint struct {
-	user services.UserNumber
+	user services.UserID
 	n    uint64
 }
 
 // client is a consumer of one channel, and what it believes.
 type client struct {
-	user    services.UserNumber
+	user    services.UserID
 	states  <-chan *services.Badges
 	cancel  context.CancelFunc
 	version string // the newest it has, by since or by the channel
@@ -94,10 +94,10 @@ const people = 4
 
 func newWorld(p picker, l limits) *world {
 	w := &world{picker: p, limits: l, clock: &handClock{time.Unix(1_000_000, 0)},
-		facts: map[services.UserNumber]*fact{}, docs: map[services.UserNumber]document{},
-		on: map[services.UserNumber]bool{}, broken: map[services.UserNumber]bool{}, guessed: map[services.UserNumber]bool{}, reading: map[services.UserNumber]bool{},
-		held: map[services.UserNumber][]string{}, content: map[string]int{}}
-	for user := services.UserNumber(1); user <= people; user++ {
+		facts: map[services.UserID]*fact{}, docs: map[services.UserID]document{},
+		on: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, guessed: map[services.UserID]bool{}, reading: map[services.UserID]bool{},
+		held: map[services.UserID][]string{}, content: map[string]int{}}
+	for user := services.UserID(1); user <= people; user++ {
 		w.facts[user] = &fact{}
 	}
 	w.hub = New(Config{Versions: w.versions, Enter: w.enter, Leave: w.leave, Render: w.render, Clock: w.clock})
@@ -128,8 +128,8 @@ func (w *world) meanwhile() {
 	w.depth--
 }
 
-func (w *world) someone() services.UserNumber {
-	return services.UserNumber(1 + w.pick("user", people))
+func (w *world) someone() services.UserID {
+	return services.UserID(1 + w.pick("user", people))
 }
 
 // act does one thing.
@@ -164,7 +164,7 @@ func (w *world) act() {
 }
 
 // change is a fact, its job, and the hint that the job sends where the user has a lease.
-func (w *world) change(user services.UserNumber) {
+func (w *world) change(user services.UserID) {
 	w.facts[user].number++
 	if !w.away {
 		w.carry(user)
@@ -190,7 +190,7 @@ func (w *world) sweep() {
 	w.sweeping = false
 }
 
-func (w *world) watch(user services.UserNumber) {
+func (w *world) watch(user services.UserID) {
 	if len(w.clients) > 12 {
 		return
 	}
@@ -299,7 +299,7 @@ func (w *world) untilIdle() {
 
 func (w *world) check() {
 	w.consumeAll()
-	online := map[services.UserNumber]bool{}
+	online := map[services.UserID]bool{}
 	for _, c := range w.clients {
 		online[c.user] = true
 		truth := w.facts[c.user].number

@@ -32,29 +32,29 @@ import (
 type Config struct {
 	// Versions reads the own half of each user's version in one pipeline. 0 is a document that is missing
 	// or not ready. The hub asks for at most 1,000 users at once.
-	Versions func(ctx context.Context, users []services.UserNumber) ([]uint64, error)
+	Versions func(ctx context.Context, users []services.UserID) ([]uint64, error)
 	// Enter writes that this node wants hints about the users, for so long.
-	Enter func(ctx context.Context, users []services.UserNumber, lease time.Duration) error
+	Enter func(ctx context.Context, users []services.UserID, lease time.Duration) error
 	// Lost is told of users whose documents are older now than what was rendered of them, at the versions shown: Redis has
 	// lost writes without knowing it. What Render reads afterwards is rebuilt and newer. nil: they are only read again.
-	Lost func(ctx context.Context, users []services.UserNumber, shown []uint64) error
+	Lost func(ctx context.Context, users []services.UserID, shown []uint64) error
 	// Learned is how far this node has learned what the users' badges share with others, from memory alone. Who was
 	// rendered when it was less has missed a change. nil: it is not compared.
-	Learned func(users []services.UserNumber) []uint64
+	Learned func(users []services.UserID) []uint64
 	// Raise is told of users who have two states of one version, with its own half: what Render reads afterwards is newer.
 	// nil: the later state is sent with the next change.
-	Raise func(ctx context.Context, users []services.UserNumber, shown []uint64) error
+	Raise func(ctx context.Context, users []services.UserID, shown []uint64) error
 	// Held is told which version a client holds that begins to watch. It never waits for an engine. nil: nobody is told.
-	Held func(user services.UserNumber, version string)
+	Held func(user services.UserID, version string)
 	// Leave takes back what Enter wrote.
-	Leave func(ctx context.Context, users []services.UserNumber) error
+	Leave func(ctx context.Context, users []services.UserID) error
 	// Render reads and renders users in one batch, of at most 256. It rebuilds documents that are missing
 	// and finds another way by itself when Redis does not answer. Each user has a state or an error. What it
 	// returns is shared by all watchers and must not be changed afterwards. A state of precision UNKNOWN is
 	// sent to who has none yet and tried again like an error. A state that was rendered without
 	// Redis has a version from the clock, newer than the document's: once Redis is back the document needs a
 	// newer one still, or what only time or shared things change would look older than what was sent.
-	Render func(ctx context.Context, users []services.UserNumber) ([]*services.Badges, []error)
+	Render func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error)
 
 	Clock services.Clock // nil is the machine's
 	Log   *slog.Logger   // nil is silent

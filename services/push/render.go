@@ -10,13 +10,13 @@ import (
 // batch is what a worker has in hand: users who are read together. A worker uses one again and again.
 type batch struct {
 	users   []*user
-	numbers []services.UserNumber
-	enter   []services.UserNumber
+	numbers []services.UserID
+	enter   []services.UserID
 	changed []bool
 	wakes   []func()
 
-	twofold []services.UserNumber // who has two states of one version
-	shown   []uint64              // its own half
+	twofold []services.UserID // who has two states of one version
+	shown   []uint64          // its own half
 }
 
 func (h *Hub) runWorker(ctx context.Context) error {

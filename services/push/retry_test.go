@@ -90,7 +90,7 @@ func TestUnknown(t *testing.T) {
 func TestRenderWithoutAnAnswer(t *testing.T) {
 	e := newEngines()
 	config := e.config()
-	config.Render = func(context.Context, []services.UserNumber) ([]*services.Badges, []error) { return nil, nil }
+	config.Render = func(context.Context, []services.UserID) ([]*services.Badges, []error) { return nil, nil }
 	h := New(config)
 	states := mustWatch(t, h, 7, "")
 	var b batch
@@ -110,8 +110,8 @@ func TestSweepGivesUpOnSilence(t *testing.T) {
 		e := newEngines()
 		h := New(e.config())
 		for i := range 5000 {
-			mustWatch(t, h, services.UserNumber(1+i), "")
-			e.set(services.UserNumber(1+i), 1, 1)
+			mustWatch(t, h, services.UserID(1+i), "")
+			e.set(services.UserID(1+i), 1, 1)
 		}
 		var b batch
 		for h.render(t.Context(), &b) {
@@ -138,8 +138,8 @@ func TestRunEnds(t *testing.T) {
 				var end time.Time
 				running(t, e, e.config(), func(h *Hub) {
 					for i := range 2500 {
-						e.set(services.UserNumber(1+i), 1, 5)
-						states = mustWatch(t, h, services.UserNumber(1+i), "")
+						e.set(services.UserID(1+i), 1, 5)
+						states = mustWatch(t, h, services.UserID(1+i), "")
 					}
 					synctest.Wait()
 					if silent {
@@ -162,7 +162,7 @@ func TestRunEnds(t *testing.T) {
 
 // TestUnknownIsTriedWhenSharedThingsMove: what was lacking may be what moved, and its turn would be later.
 func TestUnknownIsTriedWhenSharedThingsMove(t *testing.T) {
-	for name, tell := range map[string]func(*Hub){"everybody": (*Hub).HintShared, "some": func(h *Hub) { h.HintSharedOf([]services.UserNumber{7}) }} {
+	for name, tell := range map[string]func(*Hub){"everybody": (*Hub).HintShared, "some": func(h *Hub) { h.HintSharedOf([]services.UserID{7}) }} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEngines()

@@ -18,7 +18,7 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 		e.set(7, 100, 1)
 		config := e.config()
 		learned := uint64(0)
-		config.Learned = func(users []services.UserNumber) []uint64 {
+		config.Learned = func(users []services.UserID) []uint64 {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			return slices.Repeat([]uint64{learned}, len(users))
@@ -50,13 +50,13 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
-		for user := range services.UserNumber(40) {
+		for user := range services.UserID(40) {
 			e.set(user+1, 100, 1)
 		}
 		config := e.config()
 		refused := errAway
-		raised := []services.UserNumber{}
-		config.Raise = func(_ context.Context, users []services.UserNumber, shown []uint64) error {
+		raised := []services.UserID{}
+		config.Raise = func(_ context.Context, users []services.UserID, shown []uint64) error {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			if refused != nil {
@@ -72,7 +72,7 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 		}
 		running(t, e, config, func(h *Hub) {
 			var all []<-chan *services.Badges
-			for user := range services.UserNumber(40) {
+			for user := range services.UserID(40) {
 				all = append(all, mustWatch(t, h, user+1, ""))
 			}
 			synctest.Wait()
@@ -90,7 +90,7 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 			e.change(func(*engines) { refused = nil })
 			pass(35 * time.Second)
 			wantTaken(t, all[6], 2, "with a version of its own")
-			if !slices.Equal(raised, []services.UserNumber{7}) {
+			if !slices.Equal(raised, []services.UserID{7}) {
 				t.Errorf("raised were %v", raised)
 			}
 			found := h.Stats().Conflicts

@@ -16,7 +16,7 @@ import (
 func TestManyAtOnce(t *testing.T) {
 	const users, stayers, rounds = 20, 60, 400
 	e := newEngines()
-	for user := services.UserNumber(1); user <= users; user++ {
+	for user := services.UserID(1); user <= users; user++ {
 		e.set(user, 1, 0)
 	}
 	config := e.config()
@@ -30,7 +30,7 @@ func TestManyAtOnce(t *testing.T) {
 	var all, passing sync.WaitGroup
 	for i := range stayers {
 		all.Go(func() {
-			states, err := h.Watch(ctx, services.UserNumber(1+i%users), "")
+			states, err := h.Watch(ctx, services.UserID(1+i%users), "")
 			if err != nil {
 				t.Error(err)
 				return
@@ -44,7 +44,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	passing.Wait()
 	e.change(func(e *engines) { e.versionsErr, e.enterErr, e.renderErr = nil, nil, nil })
-	for user := services.UserNumber(1); user <= users; user++ {
+	for user := services.UserID(1); user <= users; user++ {
 		e.set(user, 1_000_000, 1_000_000)
 	}
 	eventually(t, "those who stayed show the last state", func() bool {
@@ -85,7 +85,7 @@ func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, see
 	random := rand.New(rand.NewPCG(seed, 2))
 	for range rounds {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // some are never sent anything
-		states, err := h.Watch(ctx, services.UserNumber(1+random.IntN(users+5)), "")
+		states, err := h.Watch(ctx, services.UserID(1+random.IntN(users+5)), "")
 		if err != nil {
 			t.Error(err)
 		} else if random.IntN(2) == 0 {
@@ -105,7 +105,7 @@ func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, see
 func write(e *engines, h *Hub, users, rounds, writer int) {
 	random := rand.New(rand.NewPCG(uint64(writer), 3))
 	for range rounds {
-		user := services.UserNumber(1 + random.IntN(users))
+		user := services.UserID(1 + random.IntN(users))
 		var n uint64
 		e.change(func(e *engines) {
 			n = services.OwnHalf(e.docs[user].Version) + 1

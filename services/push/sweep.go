@@ -13,11 +13,11 @@ import (
 type portion struct {
 	now      moment
 	users    []*user
-	numbers  []services.UserNumber
+	numbers  []services.UserID
 	rendered []uint64 // what each was rendered at when the portion was taken
-	enter    []services.UserNumber
+	enter    []services.UserID
 	gone     []*user
-	leave    []services.UserNumber
+	leave    []services.UserID
 }
 
 func (h *Hub) runSweep(ctx context.Context) error {
@@ -171,7 +171,7 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	if h.config.Lost == nil {
 		return nil
 	}
-	var users []services.UserNumber
+	var users []services.UserID
 	var shown []uint64
 	h.mu.Lock()
 	for i, u := range p.users {
@@ -203,7 +203,7 @@ func differs(u *user, n, before uint64) bool {
 // renewLease adds a user whose lease is missing or a third old to those who enter. He counts as entered from
 // here on, and not from the answer: so whatever casts doubt on his lease while Enter is under way is the last
 // word, and he enters once more.
-func (h *Hub) renewLease(enter []services.UserNumber, u *user, now moment) []services.UserNumber {
+func (h *Hub) renewLease(enter []services.UserID, u *user, now moment) []services.UserID {
 	if u.on && now-u.entered < h.config.Lease/3 {
 		return enter
 	}
@@ -214,7 +214,7 @@ func (h *Hub) renewLease(enter []services.UserNumber, u *user, now moment) []ser
 
 // enterAll writes the leases of users. Where that fails they are watched all the same: the sweep enters them
 // again, and until then it alone finds their changes.
-func (h *Hub) enterAll(ctx context.Context, users []services.UserNumber) error {
+func (h *Hub) enterAll(ctx context.Context, users []services.UserID) error {
 	if len(users) == 0 {
 		return nil
 	}
@@ -264,7 +264,7 @@ func (h *Hub) leaveAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	h.mu.Lock()
-	users := make([]services.UserNumber, 0, len(h.order))
+	users := make([]services.UserID, 0, len(h.order))
 	for _, u := range h.order {
 		users = append(users, u.number)
 	}

@@ -127,7 +127,7 @@ func TestSweepReportsWhatFell(t *testing.T) {
 		config := e.config()
 		var reports []uint64
 		var refuses error
-		config.Lost = func(_ context.Context, users []services.UserNumber, shown []uint64) error {
+		config.Lost = func(_ context.Context, users []services.UserID, shown []uint64) error {
 			if len(users) != 1 || users[0] != 7 || len(shown) != 1 {
 				t.Errorf("reported: %v at %v", users, shown)
 			}
@@ -331,9 +331,9 @@ func TestSweepPortions(t *testing.T) {
 	e := newEngines()
 	config := e.config()
 	config.Clock = clock
-	seen := map[services.UserNumber]int{}
+	seen := map[services.UserID]int{}
 	versions := config.Versions
-	config.Versions = func(ctx context.Context, users []services.UserNumber) ([]uint64, error) {
+	config.Versions = func(ctx context.Context, users []services.UserID) ([]uint64, error) {
 		for _, user := range users {
 			seen[user]++
 		}
@@ -342,7 +342,7 @@ func TestSweepPortions(t *testing.T) {
 	h := New(config)
 	var b batch
 	for i := range 4500 {
-		user := services.UserNumber(1 + i)
+		user := services.UserID(1 + i)
 		e.set(user, 100, i)
 		w := &watcher{slot: newSlot[*services.Badges]("")}
 		w.user = h.enter(user)
@@ -358,7 +358,7 @@ func TestSweepPortions(t *testing.T) {
 	if err := h.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for user := services.UserNumber(1); user <= 4500; user++ {
+	for user := services.UserID(1); user <= 4500; user++ {
 		if want := min(1, int(user-1)%3); seen[user] != want {
 			t.Fatalf("user %d was looked at %d times, want %d", user, seen[user], want)
 		}

@@ -24,7 +24,7 @@ func TestTimers(t *testing.T) {
 		model := map[*user]moment{}
 		users := make([]*user, 12)
 		for i := range users {
-			users[i] = h.enter(services.UserNumber(i + 1))
+			users[i] = h.enter(services.UserID(i + 1))
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			u := users[rapid.IntRange(0, len(users)-1).Draw(t, "user")]
@@ -91,8 +91,8 @@ func TestTimersOfThoseWhoLeave(t *testing.T) {
 func TestNothingWaitsForNobody(t *testing.T) {
 	clock := &handClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock,
-		Enter: func(context.Context, []services.UserNumber, time.Duration) error { return nil },
-		Render: func(context.Context, []services.UserNumber) ([]*services.Badges, []error) {
+		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },
+		Render: func(context.Context, []services.UserID) ([]*services.Badges, []error) {
 			return []*services.Badges{{Version: services.Version(1, 0), NextAt: clock.at.Add(time.Hour)}}, nil
 		},
 	})

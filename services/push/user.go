@@ -25,7 +25,7 @@ const (
 // user is a person with watchers on this node, or who had some until just now. Hub.mu guards it.
 type user struct {
 	watchers []*watcher
-	number   services.UserNumber
+	number   services.UserID
 	place    int32 // in Hub.order
 	timer    int32 // in Hub.timers, or noTimer
 	phase    phase
@@ -70,7 +70,7 @@ func (w *watcher) close() {
 func (h *Hub) now() moment { return h.config.Clock.Now().Sub(h.born) }
 
 // enter finds or adds a user. The caller holds mu and gives him a watcher.
-func (h *Hub) enter(number services.UserNumber) *user {
+func (h *Hub) enter(number services.UserID) *user {
 	if u := h.users[number]; u != nil {
 		return u
 	}

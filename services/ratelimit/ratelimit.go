@@ -230,7 +230,7 @@ func waitText(wait time.Duration) string {
 
 // Run exchanges and forgets until ctx ends.
 func (l *Limiter) Run(ctx context.Context) error {
-	return services.AtEach(ctx, l.cfg.Exchange, func(ctx context.Context) { l.RunOnce(ctx) })
+	return services.Every(ctx, l.cfg.Exchange, func(ctx context.Context) { l.RunOnce(ctx) })
 }
 
 // RunOnce tells the other nodes what was spent here, takes from each bucket what they spent, and forgets full buckets.

@@ -33,8 +33,8 @@ func (a *aging) snapshot() services.Membership {
 
 // agedHistory lets states arrive late, twice and in any order, and compares what they make with the facts.
 func agedHistory(v view, seed uint64) error {
-	user := services.UserNumber(1 + seed)
-	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserNumber{user}, false)
+	user := services.UserID(1 + seed)
+	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{user}, false)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func agedHistory(v view, seed uint64) error {
 			return err
 		}
 	}
-	snapshots, err := v.c.Snapshots(v.Context(), []services.UserNumber{user})
+	snapshots, err := v.c.Snapshots(v.Context(), []services.UserID{user})
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func TestDocumentsOfOtherExpiryAreMissing(t *testing.T) {
 		ready bool
 	}{{services.Never, false}, {2, true}, {3, false}} {
 		other := with(c.days)
-		documents, err := other.Documents(t.Context(), []services.UserNumber{reader})
+		documents, err := other.Documents(t.Context(), []services.UserID{reader})
 		v.must(err)
 		if documents[0].Ready != c.ready {
 			t.Errorf("with %d days ready is %t", c.days, documents[0].Ready)

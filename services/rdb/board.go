@@ -18,7 +18,7 @@ const sessionSlots = 64
 
 // BoardQuery asks for what Redis has of one page of a live board.
 type BoardQuery struct {
-	Reader services.UserNumber
+	Reader services.UserID
 	Before services.ShowPlace // replays below it; the zero place, or one that is none of a replay: from the top
 	Limit  int                // replays, at most; 0: only the document is read, as the badges read it
 	Slot   string             // of the session that the page belongs to
@@ -94,7 +94,7 @@ func (c *Client) Board(ctx context.Context, query BoardQuery) (BoardRead, error)
 var boardFields = []string{"st", "e", string(Hosts), liveField, "d"}
 
 // boardDocument reads them alone, in one command, which calls at the same time share a round trip for.
-func (c *Client) boardDocument(ctx context.Context, reader services.UserNumber) (BoardRead, error) {
+func (c *Client) boardDocument(ctx context.Context, reader services.UserID) (BoardRead, error) {
 	values, err := c.auto().HMGet(ctx, badgeKey(reader), boardFields...).Result()
 	switch {
 	case err == nil:
@@ -136,7 +136,7 @@ func (c *Client) lease(text string) string {
 
 // TouchSession lets a session live on until a moment, as the one of its slot: an earlier one that had it is ended. held is false, and
 // nothing has changed, where a later one has it.
-func (c *Client) TouchSession(ctx context.Context, viewer services.UserNumber, slot, session string, until time.Time) (held bool, err error) {
+func (c *Client) TouchSession(ctx context.Context, viewer services.UserID, slot, session string, until time.Time) (held bool, err error) {
 	args := []any{slot, session, until.UnixMilli(), sessionSlots}
 	replies, err := c.changeViews(reading(ctx), sessionTouch, []call{{keys: []string{sessionsKey(viewer)}, args: args}})
 	if err != nil {

@@ -24,13 +24,13 @@ const (
 )
 
 type postCopy struct {
-	Author  services.UserNumber `json:"a"`
-	Kind    services.PostKind   `json:"k"`
-	Parent  services.PostID     `json:"p,omitempty"`
-	OffFeed bool                `json:"o,omitempty"`
-	Pull    bool                `json:"w,omitempty"`
-	Body    string              `json:"b,omitempty"`
-	Deleted bool                `json:"d,omitempty"`
+	Author  services.UserID   `json:"a"`
+	Kind    services.PostKind `json:"k"`
+	Parent  services.PostID   `json:"p,omitempty"`
+	OffFeed bool              `json:"o,omitempty"`
+	Pull    bool              `json:"w,omitempty"`
+	Body    string            `json:"b,omitempty"`
+	Deleted bool              `json:"d,omitempty"`
 }
 
 type userCopy struct {
@@ -40,8 +40,8 @@ type userCopy struct {
 }
 
 // Copies reads copies of posts and of users, both kinds in one round trip; what is not in Redis is not in the maps.
-func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []services.UserNumber) (map[services.PostID]services.Post, map[services.UserNumber]services.User, error) {
-	foundPosts, foundUsers := make(map[services.PostID]services.Post, len(posts)), make(map[services.UserNumber]services.User, len(users))
+func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+	foundPosts, foundUsers := make(map[services.PostID]services.Post, len(posts)), make(map[services.UserID]services.User, len(users))
 	if len(posts)+len(users) == 0 {
 		return foundPosts, foundUsers, nil
 	}
@@ -116,7 +116,7 @@ func parsePostCopy(epoch string, id services.PostID, text string) (services.Post
 	}, ok
 }
 
-func parseUserCopy(epoch string, number services.UserNumber, text string) (services.User, bool) {
+func parseUserCopy(epoch string, number services.UserID, text string) (services.User, bool) {
 	var stored userCopy
 	changed, ok := parseCopy(epoch, text, &stored)
 	return services.User{Number: number, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL, UpdatedAt: changed}, ok

@@ -15,7 +15,7 @@ func aPost(id services.PostID, micros int64) services.Post {
 	return services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "version " + at(micros).String(), UpdatedAt: at(micros)}
 }
 
-func aUser(number services.UserNumber, micros int64) services.User {
+func aUser(number services.UserID, micros int64) services.User {
 	return services.User{Number: number, Key: "alice", Name: "version " + at(micros).String(), UpdatedAt: at(micros)}
 }
 
@@ -23,13 +23,13 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 	eachView(t, func(v view) {
 		long := aPost(1, 1_700_000_000_000_001)
 		long.Body = strings.Repeat("日本 \"\\\n\u2028<&>", 400)
-		gone := services.Post{ID: services.MaxPostID, Author: ^services.UserNumber(0), Kind: services.PostKindPost, Deleted: true, UpdatedAt: at(0)}
+		gone := services.Post{ID: services.MaxPostID, Author: ^services.UserID(0), Kind: services.PostKindPost, Deleted: true, UpdatedAt: at(0)}
 		alice := aUser(1, 1_700_000_000_000_001)
 		alice.AvatarURL = "https://example.org/a?b=\"c\"&d"
-		nobody := services.User{Number: ^services.UserNumber(0), Key: "x", UpdatedAt: at(5)}
+		nobody := services.User{Number: ^services.UserID(0), Key: "x", UpdatedAt: at(5)}
 		v.must(v.c.PutCopies(v.Context(), []services.Post{long, gone}, []services.User{alice, nobody}))
 		ctx, trips := WithRoundTrips(v.Context())
-		posts, users, err := v.c.Copies(ctx, []services.PostID{2, long.ID, gone.ID, long.ID}, []services.UserNumber{alice.Number, 2, nobody.Number})
+		posts, users, err := v.c.Copies(ctx, []services.PostID{2, long.ID, gone.ID, long.ID}, []services.UserID{alice.Number, 2, nobody.Number})
 		v.must(err)
 		if len(posts) != 2 || posts[long.ID] != long || posts[gone.ID] != gone || len(users) != 2 || users[alice.Number] != alice || users[nobody.Number] != nobody {
 			v.Errorf("%+v and %+v, want %+v, %+v, %+v and %+v", posts, users, long, gone, alice, nobody)
@@ -67,18 +67,18 @@ func TestTheNewestCopyStaysWhateverTheOrder(t *testing.T) {
 		newest := stamps[len(stamps)-1]
 		for i := range 10 {
 			random.Shuffle(len(stamps), func(i, j int) { stamps[i], stamps[j] = stamps[j], stamps[i] })
-			id, number := services.PostID(i), services.UserNumber(i)
+			id, number := services.PostID(i), services.UserID(i)
 			highest := int64(-1 << 62)
 			for _, stamp := range stamps {
 				v.must(v.c.PutCopies(v.Context(), []services.Post{aPost(id, stamp)}, []services.User{aUser(number, stamp)}))
 				highest = max(highest, stamp)
-				posts, users, err := v.c.Copies(v.Context(), []services.PostID{id}, []services.UserNumber{number})
+				posts, users, err := v.c.Copies(v.Context(), []services.PostID{id}, []services.UserID{number})
 				v.must(err)
 				if want := max(highest, 0); posts[id].UpdatedAt != at(want) || users[number].UpdatedAt != at(want) {
 					v.Fatalf("%v: after %d the copies are of %s and %s", stamps, stamp, posts[id].UpdatedAt, users[number].UpdatedAt)
 				}
 			}
-			posts, users, err := v.c.Copies(v.Context(), []services.PostID{id}, []services.UserNumber{number})
+			posts, users, err := v.c.Copies(v.Context(), []services.PostID{id}, []services.UserID{number})
 			if err != nil || posts[id] != aPost(id, newest) || users[number] != aUser(number, newest) {
 				v.Errorf("%v: the copies are %+v, %+v, %v", stamps, posts[id], users[number], err)
 			}
@@ -107,7 +107,7 @@ func TestABrokenCopyCountsAsMissing(t *testing.T) {
 			text = text[:min(versionDigits, len(text))] + v.c.epoch.value() + text[min(versionDigits, len(text)):]
 			v.must(v.c.rds().Set(v.Context(), postKey(1), text, 0).Err())
 			v.must(v.c.rds().Set(v.Context(), profileKey(1), text, 0).Err())
-			posts, users, err := v.c.Copies(v.Context(), []services.PostID{1}, []services.UserNumber{1})
+			posts, users, err := v.c.Copies(v.Context(), []services.PostID{1}, []services.UserID{1})
 			if err != nil || len(posts)+len(users) != 0 {
 				v.Errorf("%q is read as %+v, %+v, %v", text, posts, users, err)
 			}

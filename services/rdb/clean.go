@@ -29,10 +29,10 @@ type WalkPlace struct {
 
 // Findings are what a step of a walk has found that may have to be cleaned.
 type Findings struct {
-	Keys      int                   // ours or not, that were passed
-	Documents []services.UserNumber // users of whom there is a document
-	Long      []services.UserNumber // users whose inbox holds more than is listed
-	Replays   []services.UserNumber // users whose list of replays does
+	Keys      int               // ours or not, that were passed
+	Documents []services.UserID // users of whom there is a document
+	Long      []services.UserID // users whose inbox holds more than is listed
+	Replays   []services.UserID // users whose list of replays does
 	Leftover  []Leftover
 }
 
@@ -142,7 +142,7 @@ func (c *Client) find(ctx context.Context, keys []string) (found Findings, err e
 
 // TrimInboxes cuts inboxes to what is listed of them. A result's N is 0 when what is shown stays the same; cut says how many
 // entries went.
-func (c *Client) TrimInboxes(ctx context.Context, users []services.UserNumber) (results []Result, cut []int, err error) {
+func (c *Client) TrimInboxes(ctx context.Context, users []services.UserID) (results []Result, cut []int, err error) {
 	calls := make([]call, len(users))
 	for i, user := range users {
 		calls[i] = call{keys: inboxKeys(user)}
@@ -172,7 +172,7 @@ const AnyDay = -1
 
 // DropUsers drops the keys of users whose last visit was on a day or before, and says how many keys of each went. Who has
 // come back since is left alone: his document says so, or is just being made, or somebody watches for him.
-func (c *Client) DropUsers(ctx context.Context, users []services.UserNumber, last int64) (dropped []int, err error) {
+func (c *Client) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
 	calls := make([]call, len(users))
 	for i, user := range users {
 		keys := []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)}

@@ -17,7 +17,7 @@ import (
 
 func (v view) trim() (Result, int) {
 	v.Helper()
-	results, cut, err := v.c.TrimInboxes(v.Context(), []services.UserNumber{reader})
+	results, cut, err := v.c.TrimInboxes(v.Context(), []services.UserID{reader})
 	v.must(err)
 	return results[0], cut[0]
 }
@@ -158,7 +158,7 @@ func TestATrimmedInboxIsStillTheList(t *testing.T) {
 
 func (v view) dropUser(last int64) int {
 	v.Helper()
-	dropped, err := v.c.DropUsers(v.Context(), []services.UserNumber{reader}, last)
+	dropped, err := v.c.DropUsers(v.Context(), []services.UserID{reader}, last)
 	v.must(err)
 	return dropped[0]
 }
@@ -189,7 +189,7 @@ func TestDropUsers(t *testing.T) {
 			v.Error("what was begun an hour ago was not dropped")
 		}
 		whole()
-		v.must(v.c.Enter(v.Context(), []services.UserNumber{reader}, time.Minute))
+		v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
 		if v.dropUser(20_000) != 0 || !v.document().Ready {
 			v.Error("who is watched for was dropped")
 		}
@@ -248,8 +248,8 @@ func (v view) walk(about int, each func(Findings)) (steps int) {
 func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 	eachView(t, func(v view) {
 		ctx, rds := v.Context(), v.c.rds()
-		var users []services.UserNumber
-		for user := services.UserNumber(1); user <= 40; user++ {
+		var users []services.UserID
+		for user := services.UserID(1); user <= 40; user++ {
 			users = append(users, user)
 		}
 		stamps, err := v.c.BeginRebuild(ctx, users, false)
@@ -275,7 +275,7 @@ func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 		v.walk(20, func(Findings) {})
 		v.keys(func(key string) { kept[key] = true })
 		// From here on: what is to go.
-		const gone = services.UserNumber(1000)
+		const gone = services.UserID(1000)
 		v.must(rds.ZAdd(ctx, inboxKey(gone), redis.Z{Member: "!0000000000000"}).Err())
 		v.must(rds.HSet(ctx, conversationsKey(gone), "1", "1,0,0,1,0,0,").Err())
 		v.must(rds.Set(ctx, userKey(gone, ":zz"), "of another version", 0).Err())
@@ -283,7 +283,7 @@ func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 		v.must(rds.Set(ctx, profileKey(gone), "0000000000000001x{}", 0).Err())
 		v.must(rds.Set(ctx, postKey(78), "0000000000000001x{}", 0).Err())
 		v.must(rds.ZAdd(ctx, viewKey(services.View{Code: "town", ID: "y"}), redis.Z{Score: -5, Member: "!r"}).Err())
-		documents, long, orphans, endless, passed := map[services.UserNumber]bool{}, map[services.UserNumber]bool{}, 0, 0, 0
+		documents, long, orphans, endless, passed := map[services.UserID]bool{}, map[services.UserID]bool{}, 0, 0, 0
 		steps := v.walk(20, func(found Findings) {
 			passed += found.Keys
 			for _, user := range found.Documents {
@@ -342,7 +342,7 @@ func TestWhatIsMadeMeanwhileStays(t *testing.T) {
 		v.must(v.c.PutCopies(ctx, []services.Post{post}, nil))
 		_, err := v.c.BeginViews(ctx, []services.View{town})
 		v.must(err)
-		v.must(v.c.Enter(ctx, []services.UserNumber{reader}, time.Hour))
+		v.must(v.c.Enter(ctx, []services.UserID{reader}, time.Hour))
 		// A rebuild begins with an empty inbox, and what was said in conversations is not there.
 		if orphans, endless, err := v.c.DropLeftovers(ctx, found); err != nil || orphans != 0 || endless != 0 {
 			v.Errorf("%d orphans and %d others went, %v", orphans, endless, err)
@@ -358,7 +358,7 @@ func TestWhatIsMadeMeanwhileStays(t *testing.T) {
 func TestAWalkOutlivesAMaster(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
-		found := map[services.UserNumber]bool{}
+		found := map[services.UserID]bool{}
 		note := func(f Findings) {
 			for _, user := range f.Documents {
 				found[user] = true

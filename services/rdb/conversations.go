@@ -47,7 +47,7 @@ var conversationsAged = loadConversationScript("conversations_aged")
 
 // FindNextAged finds out of the users' states when the next message leaves their numbers because of its age, once they were put as
 // of a day: until then PutMemberships knows only of the states that it was given.
-func (c *Client) FindNextAged(ctx context.Context, users []services.UserNumber) error {
+func (c *Client) FindNextAged(ctx context.Context, users []services.UserID) error {
 	calls := make([]call, len(users))
 	for i, user := range users {
 		calls[i] = call{keys: []string{badgeKey(user), conversationsKey(user)}}

@@ -19,9 +19,9 @@ func BenchmarkMemberships(b *testing.B) {
 	}
 	defer c.Close()
 	states := make([]services.Membership, members)
-	users := make([]services.UserNumber, members)
+	users := make([]services.UserID, members)
 	for i := range states {
-		users[i] = services.UserNumber(100 + i)
+		users[i] = services.UserID(100 + i)
 		states[i] = services.Membership{Conversation: conversation, User: users[i], Head: 1000, Base: 990, Version: 3, Mentions: 2, WayVersion: 1}
 	}
 	stamps, err := c.BeginRebuild(b.Context(), users, false)

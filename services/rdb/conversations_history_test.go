@@ -19,11 +19,11 @@ type talk struct {
 	messages []talkMessage
 	way      int64
 	readSide bool
-	rows     map[services.UserNumber]*services.Membership
+	rows     map[services.UserID]*services.Membership
 }
 
 type talkMessage struct {
-	author, mentions services.UserNumber
+	author, mentions services.UserID
 	recalled         bool
 }
 
@@ -33,7 +33,7 @@ type talks struct {
 	ctx    context.Context
 	c      *Client
 	random *rand.Rand
-	people []services.UserNumber
+	people []services.UserID
 	facts  map[services.ConversationID]*talk
 	waits  []func() error
 	// readsFirst is a bug: a rebuild that reads the facts before it marks the document.
@@ -45,10 +45,10 @@ type talks struct {
 func newTalks(ctx context.Context, c *Client, seed uint64) *talks {
 	w := &talks{ctx: ctx, c: c, random: rand.New(rand.NewPCG(seed, 0)), facts: map[services.ConversationID]*talk{}}
 	for i := range uint64(3) {
-		w.people = append(w.people, services.UserNumber(1+3*seed+i))
+		w.people = append(w.people, services.UserID(1+3*seed+i))
 	}
 	for id := range services.ConversationID(2) {
-		t := &talk{rows: map[services.UserNumber]*services.Membership{}}
+		t := &talk{rows: map[services.UserID]*services.Membership{}}
 		for _, user := range w.people {
 			t.rows[user] = &services.Membership{Conversation: id + 1, User: user}
 		}
@@ -58,7 +58,7 @@ func newTalks(ctx context.Context, c *Client, seed uint64) *talks {
 }
 
 // snapshot is a user's state as one SQL statement reads it.
-func (t *talk) snapshot(user services.UserNumber) services.Membership {
+func (t *talk) snapshot(user services.UserID) services.Membership {
 	row := *t.rows[user]
 	row.Head, row.ReadSide, row.WayVersion = int64(len(t.messages)), t.readSide, t.way
 	return row
@@ -79,7 +79,7 @@ func (t *talk) move(row *services.Membership, base int64) {
 	row.Version++
 }
 
-func (w *talks) carry(id services.ConversationID, users ...services.UserNumber) {
+func (w *talks) carry(id services.ConversationID, users ...services.UserID) {
 	for _, user := range users {
 		state := w.facts[id].snapshot(user)
 		w.waits = append(w.waits, func() error {
@@ -93,9 +93,9 @@ func (w *talks) carry(id services.ConversationID, users ...services.UserNumber) 
 }
 
 // rebuild marks, then reads, then merges, with anything between the three.
-func (w *talks) rebuild(user services.UserNumber) error {
+func (w *talks) rebuild(user services.UserID) error {
 	mark := func() (Stamp, error) {
-		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserNumber{user}, false)
+		stamps, err := w.c.BeginRebuild(w.ctx, []services.UserID{user}, false)
 		if err != nil {
 			return 0, err
 		}
@@ -129,7 +129,7 @@ func (w *talks) rebuild(user services.UserNumber) error {
 	return nil
 }
 
-func (w *talks) read(user services.UserNumber) (states []services.Membership) {
+func (w *talks) read(user services.UserID) (states []services.Membership) {
 	for _, id := range slices.Sorted(maps.Keys(w.facts)) {
 		if state := w.facts[id].snapshot(user); !state.Left || !w.forgetsLeft {
 			states = append(states, state)
@@ -212,7 +212,7 @@ func (w *talks) recall(id services.ConversationID, at int64) {
 }
 
 // lose takes a user's document away, or his states alone, or one of them.
-func (w *talks) lose(user services.UserNumber) error {
+func (w *talks) lose(user services.UserID) error {
 	switch w.random.IntN(3) {
 	case 0:
 		return w.c.rds().Del(w.ctx, badgeKey(user)).Err()
@@ -245,7 +245,7 @@ func (w *talks) shown(d Document) (unread, mentions int) {
 }
 
 // truth is what it must show: a straight count.
-func (w *talks) truth(user services.UserNumber) (unread, mentions int) {
+func (w *talks) truth(user services.UserID) (unread, mentions int) {
 	for _, t := range w.facts {
 		row := t.rows[user]
 		if row.Left || row.Inside {
@@ -331,12 +331,12 @@ func (w *talks) run(steps int) error {
 
 // compare holds what a reader is shown against the facts, when all has arrived. A document that says that it is not good
 // is made again, as by its next reader; one that says that it is good is taken at its word.
-func (w *talks) compare(user services.UserNumber) error {
-	documents, err := w.c.Documents(w.ctx, []services.UserNumber{user})
+func (w *talks) compare(user services.UserID) error {
+	documents, err := w.c.Documents(w.ctx, []services.UserID{user})
 	if err == nil && !documents[0].Ready {
 		if err = w.rebuild(user); err == nil {
 			if err = w.waits[0](); err == nil {
-				documents, err = w.c.Documents(w.ctx, []services.UserNumber{user})
+				documents, err = w.c.Documents(w.ctx, []services.UserID{user})
 			}
 		}
 		w.waits = nil

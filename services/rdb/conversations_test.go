@@ -81,9 +81,9 @@ func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 10) })
 }
 
-func TestTheHistoriesOfTalksFindEveryPlantedBug(t *testing.T) {
+func TestTheHistoriesOfTalksFindEveryInjectedBug(t *testing.T) {
 	put := &conversationsPut
-	bugs := map[string]plantedBug{
+	bugs := map[string]injectedBug{
 		"the older row wins":         {scripts: []replacement{{put, "return a.version > b.version end", "return true end"}}},
 		"a head that falls":          {scripts: []replacement{{put, "math.max(old.head, new.head)", "new.head"}}},
 		"the older way wins":         {scripts: []replacement{{put, "new.way > old.way", "true"}}},
@@ -102,7 +102,7 @@ func TestTheHistoriesOfTalksFindEveryPlantedBug(t *testing.T) {
 		"a place that ignores k":     {scripts: []replacement{{put, "f.base - f.k", "f.base"}}},
 		"a second entry of one name": {scripts: []replacement{{put, "until not at or at % 8 == 1", "until true"}, {put, "if not at then", "if true then"}}},
 	}
-	plant(t, bugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+	plant(t, bugs, func(t *testing.T, client *Client, bug injectedBug) (number int, err error) {
 		for number = range 500 {
 			w := newTalks(t.Context(), client, uint64(number))
 			w.readsFirst = strings.HasSuffix(t.Name(), "read_and_then_marked")

@@ -53,7 +53,7 @@ type Document struct {
 }
 
 // Documents reads the badge documents of the users, in their order, by one HMGET each in one round trip.
-func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]Document, error) {
+func (c *Client) Documents(ctx context.Context, users []services.UserID) ([]Document, error) {
 	if err := c.trusted(); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (c *Client) Documents(ctx context.Context, users []services.UserNumber) ([]
 }
 
 // Versions reads n of each user's document in one round trip: 0 where it is missing or being built.
-func (c *Client) Versions(ctx context.Context, users []services.UserNumber) ([]uint64, error) {
+func (c *Client) Versions(ctx context.Context, users []services.UserID) ([]uint64, error) {
 	if err := c.trusted(); err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ var documentLost = loadScript("document_lost")
 
 // MarkLost says that the users were shown[i], versions of Redis, although their documents are older now: those are taken
 // for missing, and made again with versions above.
-func (c *Client) MarkLost(ctx context.Context, users []services.UserNumber, shown []uint64) error {
+func (c *Client) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
 	calls := make([]call, len(users))
 	for i, user := range users {
 		calls[i] = call{keys: []string{badgeKey(user)}, args: []any{shown[i]}}
@@ -131,7 +131,7 @@ func (c *Client) MarkLost(ctx context.Context, users []services.UserNumber, show
 }
 
 // RaiseVersions lifts the versions of documents above ones that were made up without Redis: passed[i] is of users[i].
-func (c *Client) RaiseVersions(ctx context.Context, users []services.UserNumber, passed []uint64) ([]Result, error) {
+func (c *Client) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) ([]Result, error) {
 	calls := make([]call, len(users))
 	for i, user := range users {
 		calls[i] = call{keys: []string{badgeKey(user), onlineKey(user)}, args: []any{passed[i]}}

@@ -141,7 +141,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		v.build(FeedFacts{Entries: posts(services.MaxPostID-400, services.MaxPostID, counted), Floor: services.MaxPostID - 401, TrimmedCounted: services.MaxPostID - 401})
 		v.set("n", uint64(9_007_199_254_740_990))
 		v.set("rm", uint64(9_007_199_254_740_990))
-		v.must(v.c.MarkActive(v.Context(), []services.UserNumber{reader}, 9_999_999, time.Hour))
+		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 9_999_999, time.Hour))
 		results, err := v.c.PutNotifications(v.Context(), []NotificationCounts{{reader, []services.CategoryCounts{counts}}})
 		v.must(err)
 		if result := v.add(1<<62, listed(services.MaxPostID-1)); result.Status != Retry || results[0].N != 9_007_199_254_740_991 {
@@ -166,9 +166,9 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 func TestDocumentsStandInTheOrderOfTheirUsers(t *testing.T) {
 	eachView(t, func(v view) {
 		const many = 500
-		users := make([]services.UserNumber, many)
+		users := make([]services.UserID, many)
 		for i := range users {
-			users[i] = services.UserNumber(many - i)
+			users[i] = services.UserID(many - i)
 		}
 		built := users[:200]
 		stamps, err := v.c.BeginRebuild(v.Context(), users[:250], false)
@@ -196,7 +196,7 @@ func TestDocumentsStandInTheOrderOfTheirUsers(t *testing.T) {
 				v.Errorf("alone %+v, among others %+v", one[0], documents[i])
 			}
 		}
-		twice, err := v.c.Documents(v.Context(), []services.UserNumber{users[3], users[3]})
+		twice, err := v.c.Documents(v.Context(), []services.UserID{users[3], users[3]})
 		if err != nil || len(twice) != 2 || twice[0].N != documents[3].N || twice[1].N != documents[3].N {
 			v.Errorf("the same user twice: %+v, %v", twice, err)
 		}
@@ -206,9 +206,9 @@ func TestDocumentsStandInTheOrderOfTheirUsers(t *testing.T) {
 func TestDocumentsAreOneRoundTrip(t *testing.T) {
 	eachView(t, func(v view) {
 		for _, number := range []int{0, 1, 2, 500} {
-			users := make([]services.UserNumber, number)
+			users := make([]services.UserID, number)
 			for i := range users {
-				users[i] = services.UserNumber(i)
+				users[i] = services.UserID(i)
 			}
 			ctx, trips := WithRoundTrips(v.Context())
 			documents, err := v.c.Documents(ctx, users)

@@ -23,7 +23,7 @@ const (
 // zeroID is the id before every post, as scripts compare it.
 var zeroID = services.PostID(0).String()
 
-func authorLetters(author services.UserNumber) string {
+func authorLetters(author services.UserID) string {
 	var letters [authorLength]byte
 	for i := authorLength - 1; i >= 0; i-- {
 		letters[i] = authorFirst + byte(author%authorBase)
@@ -41,7 +41,7 @@ func entryText(entry services.FeedEntry) string {
 }
 
 // entryStem is the entry without its flag.
-func entryStem(post services.PostID, author services.UserNumber) string {
+func entryStem(post services.PostID, author services.UserID) string {
 	return post.String() + authorLetters(author)
 }
 
@@ -63,7 +63,7 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 }
 
 // parseAuthor reads what authorLetters prints.
-func parseAuthor(letters string) (services.UserNumber, bool) {
+func parseAuthor(letters string) (services.UserID, bool) {
 	var author uint64
 	for _, letter := range []byte(letters) {
 		if letter < authorFirst || letter >= authorFirst+authorBase {
@@ -71,5 +71,5 @@ func parseAuthor(letters string) (services.UserNumber, bool) {
 		}
 		author = author*authorBase + uint64(letter-authorFirst)
 	}
-	return services.UserNumber(author), author <= math.MaxUint32
+	return services.UserID(author), author <= math.MaxUint32
 }

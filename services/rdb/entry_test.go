@@ -14,7 +14,7 @@ import (
 func anEntry(t *rapid.T) services.FeedEntry {
 	return services.FeedEntry{
 		Post:   services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "post")),
-		Author: services.UserNumber(rapid.Uint32().Draw(t, "author")),
+		Author: services.UserID(rapid.Uint32().Draw(t, "author")),
 		Counts: rapid.Bool().Draw(t, "counts"),
 	}
 }
@@ -108,7 +108,7 @@ func FuzzParseEntry(f *testing.F) {
 }
 
 func TestAuthorsHaveLettersOfTheirOwn(t *testing.T) {
-	numbers := []services.UserNumber{0, 1, 84, 85, 86, 7224, 7225, 614_124, 614_125, 52_200_624, 52_200_625, math.MaxUint32 - 1, math.MaxUint32}
+	numbers := []services.UserID{0, 1, 84, 85, 86, 7224, 7225, 614_124, 614_125, 52_200_624, 52_200_625, math.MaxUint32 - 1, math.MaxUint32}
 	var letters []string
 	for _, number := range numbers {
 		letters = append(letters, authorLetters(number))

@@ -17,15 +17,15 @@ import (
 // What Redis holds of the reader, as a client takes it: "missing", or the number of his feed.
 func (v view) believed() string {
 	v.Helper()
-	documents, err := v.c.Documents(v.Context(), []services.UserNumber{reader, reader})
+	documents, err := v.c.Documents(v.Context(), []services.UserID{reader, reader})
 	if err != nil {
 		return err.Error()
 	}
-	one, err := v.c.Documents(v.Context(), []services.UserNumber{reader})
+	one, err := v.c.Documents(v.Context(), []services.UserID{reader})
 	if err != nil {
 		return err.Error()
 	}
-	versions, err := v.c.Versions(v.Context(), []services.UserNumber{reader})
+	versions, err := v.c.Versions(v.Context(), []services.UserID{reader})
 	if err != nil {
 		return err.Error()
 	}
@@ -103,13 +103,13 @@ func TestLostWritesAreNotBelieved(t *testing.T) {
 
 		for name, node := range map[string]view{"one": v, "two": second} {
 			eventually(t, 20*time.Second, "Redis answers node "+name, func() error {
-				_, err := node.c.Documents(t.Context(), []services.UserNumber{reader})
+				_, err := node.c.Documents(t.Context(), []services.UserID{reader})
 				return err
 			})
 			if got := node.believed(); got != "missing" {
 				t.Errorf("node %s: %s of a Redis that has lost writes, want it missing", name, got)
 			}
-			if found, users, err := node.c.Copies(t.Context(), []services.PostID{1}, []services.UserNumber{reader}); err != nil || len(found)+len(users) > 0 {
+			if found, users, err := node.c.Copies(t.Context(), []services.PostID{1}, []services.UserID{reader}); err != nil || len(found)+len(users) > 0 {
 				t.Errorf("node %s: copies %v and %v, %v", name, found, users, err)
 			}
 		}
@@ -159,7 +159,7 @@ func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		n := v.document().N
 		lost := func(shown uint64) {
-			v.must(v.c.MarkLost(v.Context(), []services.UserNumber{reader, other}, []uint64{shown, shown}))
+			v.must(v.c.MarkLost(v.Context(), []services.UserID{reader, other}, []uint64{shown, shown}))
 		}
 		lost(n)
 		lost(n - 1)

@@ -11,9 +11,9 @@ import (
 func TestKeysOfACrowdDoNotEndTogether(t *testing.T) {
 	eachView(t, func(v view) {
 		const crowd, lifetime = 200, 1000 * time.Hour
-		users := make([]services.UserNumber, crowd)
+		users := make([]services.UserID, crowd)
 		for i := range users {
-			users[i] = services.UserNumber(i + 1)
+			users[i] = services.UserID(i + 1)
 		}
 		stamps, err := v.c.BeginRebuild(v.Context(), users, false)
 		v.must(err)
@@ -28,7 +28,7 @@ func TestKeysOfACrowdDoNotEndTogether(t *testing.T) {
 }
 
 // spread wants the users' keys to end at many moments of the last sixteenth of a lifetime.
-func (v view) spread(what string, users []services.UserNumber, lifetime time.Duration) {
+func (v view) spread(what string, users []services.UserID, lifetime time.Duration) {
 	v.Helper()
 	ends := map[time.Duration]int{}
 	for _, user := range users {

@@ -66,14 +66,14 @@ func hung(t *testing.T) (c *Client, g *guard, clock *handClock, sent *pieces) {
 
 // The first read of a Redis that hangs waits, the next ones do not, but for one probe after each pause: for every kind of read.
 func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
-	user := services.UserNumber(1)
+	user := services.UserID(1)
 	for name, ask := range map[string]func(ctx context.Context, c *Client) error{
 		"document": func(ctx context.Context, c *Client) error {
-			_, err := c.Documents(ctx, []services.UserNumber{user})
+			_, err := c.Documents(ctx, []services.UserID{user})
 			return err
 		},
 		"documents": func(ctx context.Context, c *Client) error {
-			_, err := c.Documents(ctx, []services.UserNumber{user, 2})
+			_, err := c.Documents(ctx, []services.UserID{user, 2})
 			return err
 		},
 		"inbox": func(ctx context.Context, c *Client) error {
@@ -89,7 +89,7 @@ func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 			return err
 		},
 		"copies": func(ctx context.Context, c *Client) error {
-			_, _, err := c.Copies(ctx, []services.PostID{1}, []services.UserNumber{user})
+			_, _, err := c.Copies(ctx, []services.PostID{1}, []services.UserID{user})
 			return err
 		},
 		"views": func(ctx context.Context, c *Client) error {
@@ -152,7 +152,7 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 // Writers go on until the breaker opens: what they would lose has no other way.
 func TestTheGuardIsForReadsAlone(t *testing.T) {
 	c, g, _, sent := hung(t)
-	if _, err := c.Documents(t.Context(), []services.UserNumber{1}); !services.IsUnavailable(err) || !g.refuses() {
+	if _, err := c.Documents(t.Context(), []services.UserID{1}); !services.IsUnavailable(err) || !g.refuses() {
 		t.Fatalf("%v, refuses %v", err, g.refuses())
 	}
 	before := sent.count()
@@ -172,7 +172,7 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	proxy.BlackHole(true)
-	if _, err := c.Documents(hurried, []services.UserNumber{1}); !services.IsUnavailable(err) {
+	if _, err := c.Documents(hurried, []services.UserID{1}); !services.IsUnavailable(err) {
 		t.Errorf("a caller in a hurry: %v", err)
 	}
 	proxy.Reset()
@@ -181,11 +181,11 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	}
 	proxy.BlackHole(false)
 	proxy.DropReplies(1)
-	_, _ = c.Documents(t.Context(), []services.UserNumber{1})
+	_, _ = c.Documents(t.Context(), []services.UserID{1})
 	if c.readers.refuses() {
 		t.Error("the guard has tripped")
 	}
-	if _, err := c.Documents(t.Context(), []services.UserNumber{1}); err != nil {
+	if _, err := c.Documents(t.Context(), []services.UserID{1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -194,9 +194,9 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 func TestAHungMasterRefusesReadsOfItsKeysAlone(t *testing.T) {
 	url, servers := rdbtest.ClusterServers(t)
 	c := connect(t, Options{URL: url})
-	users := map[string]services.UserNumber{} // by master
+	users := map[string]services.UserID{} // by master
 	cluster := c.redis.(*redis.ClusterClient)
-	for user := services.UserNumber(1); len(users) < len(servers); user++ {
+	for user := services.UserID(1); len(users) < len(servers); user++ {
 		master, err := cluster.MasterForKey(t.Context(), badgeKey(user))
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +204,7 @@ func TestAHungMasterRefusesReadsOfItsKeysAlone(t *testing.T) {
 		users[master.Options().Addr] = user
 	}
 	read := func(server *rdbtest.Server) error {
-		_, err := c.Documents(t.Context(), []services.UserNumber{users[server.Addr()]})
+		_, err := c.Documents(t.Context(), []services.UserID{users[server.Addr()]})
 		return err
 	}
 	servers[0].Pause()

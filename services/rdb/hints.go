@@ -28,7 +28,7 @@ const (
 // Hint says that the document of a user is now at version N (microseconds, see Badges). It is no state: it may be
 // lost, late or repeated, and whoever receives it reads the document.
 type Hint struct {
-	User services.UserNumber
+	User services.UserID
 	N    uint64
 }
 
@@ -112,14 +112,14 @@ func decodeHints(message string) ([]Hint, bool) {
 	var hints []Hint
 	for rest := []byte(message[1:]); len(rest) > 0; {
 		user, a := binary.Uvarint(rest)
-		if a <= 0 || user > uint64(^services.UserNumber(0)) {
+		if a <= 0 || user > uint64(^services.UserID(0)) {
 			return nil, false
 		}
 		n, b := binary.Uvarint(rest[a:])
 		if b <= 0 {
 			return nil, false
 		}
-		hints = append(hints, Hint{User: services.UserNumber(user), N: n})
+		hints = append(hints, Hint{User: services.UserID(user), N: n})
 		rest = rest[a+b:]
 	}
 	return hints, true

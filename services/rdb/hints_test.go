@@ -197,7 +197,7 @@ func TestABatchBeyondOneMessage(t *testing.T) {
 	a, b := connect(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})
 	hints := make([]Hint, 2*hintsPerMessage+1)
 	for i := range hints {
-		hints[i] = Hint{services.UserNumber(i), uint64(i) << 30}
+		hints[i] = Hint{services.UserID(i), uint64(i) << 30}
 	}
 	if err := a.PublishHints(t.Context(), map[string][]Hint{"b": hints}); err != nil {
 		t.Fatal(err)

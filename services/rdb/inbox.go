@@ -48,11 +48,11 @@ var (
 )
 
 // viewKeys are the parts of a user's view, as the scripts have them that make it.
-func viewKeys(user services.UserNumber) []string {
+func viewKeys(user services.UserID) []string {
 	return []string{badgeKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)}
 }
 
-func inboxKeys(user services.UserNumber) []string {
+func inboxKeys(user services.UserID) []string {
 	return []string{badgeKey(user), inboxKey(user), onlineKey(user)}
 }
 
@@ -68,7 +68,7 @@ func (c *Client) Now(ctx context.Context) (Stamp, error) {
 
 // Add is one post for one reader.
 type Add struct {
-	Reader services.UserNumber
+	Reader services.UserID
 	Entry  services.FeedEntry
 }
 
@@ -84,7 +84,7 @@ func (c *Client) AddToInboxes(ctx context.Context, stamp Stamp, adds []Add) ([]R
 
 // Merge is what was read for one reader, to be merged into what he has.
 type Merge struct {
-	Reader  services.UserNumber
+	Reader  services.UserID
 	Stamp   Stamp
 	Fence   bool // the edge may be new: whatever was read before is refused afterwards, since its entries may count differently
 	Pulled  []services.FollowedAuthor
@@ -106,14 +106,14 @@ func (c *Client) MergeIntoInbox(ctx context.Context, merge Merge) (Result, error
 
 // DropFromInbox takes everything of an author out of a reader's views: his posts, whichever way they come into the feed, and
 // his shows.
-func (c *Client) DropFromInbox(ctx context.Context, reader, author services.UserNumber) (Result, error) {
+func (c *Client) DropFromInbox(ctx context.Context, reader, author services.UserID) (Result, error) {
 	return c.result(ctx, inboxDrop, call{
 		keys: append(inboxKeys(reader), replaysKey(reader)), args: []any{authorLetters(author), authorBytes(author)},
 	})
 }
 
 // DeleteFromInboxes takes one post out of many inboxes, one round trip for each 500.
-func (c *Client) DeleteFromInboxes(ctx context.Context, readers []services.UserNumber, post services.PostID, author services.UserNumber) ([]Result, error) {
+func (c *Client) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]Result, error) {
 	calls := make([]call, len(readers))
 	stem := entryStem(post, author)
 	for i, reader := range readers {
@@ -123,12 +123,12 @@ func (c *Client) DeleteFromInboxes(ctx context.Context, readers []services.UserN
 }
 
 // MarkFeedSeen moves the reader's "seen up to" forward; an older one changes nothing.
-func (c *Client) MarkFeedSeen(ctx context.Context, reader services.UserNumber, upTo services.PostID) (Result, error) {
+func (c *Client) MarkFeedSeen(ctx context.Context, reader services.UserID, upTo services.PostID) (Result, error) {
 	return c.result(ctx, feedSeen, call{keys: inboxKeys(reader), args: []any{upTo.String()}})
 }
 
 // AgeFeeds takes the posts up to one out of readers' numbers, because they are too old for them; an older one changes nothing.
-func (c *Client) AgeFeeds(ctx context.Context, readers []services.UserNumber, upTo services.PostID) ([]Result, error) {
+func (c *Client) AgeFeeds(ctx context.Context, readers []services.UserID, upTo services.PostID) ([]Result, error) {
 	calls := make([]call, len(readers))
 	for i, reader := range readers {
 		calls[i] = call{keys: inboxKeys(reader), args: []any{upTo.String()}}
@@ -138,7 +138,7 @@ func (c *Client) AgeFeeds(ctx context.Context, readers []services.UserNumber, up
 
 // BeginRebuild makes what is missing of the users' documents and inboxes and answers the stamps under which their
 // facts are to be read. With refill the inboxes are opened below their floors as well.
-func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, refill bool) ([]Stamp, error) {
+func (c *Client) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]Stamp, error) {
 	args := append([]any{"0", c.epochToBuild(ctx)}, c.layout.Load().births...)
 	if refill {
 		args[0] = "1"
@@ -162,7 +162,7 @@ func (c *Client) BeginRebuild(ctx context.Context, users []services.UserNumber, 
 
 // StampOf takes a stamp for one user on his own master: the one to read again under after Retry. It is 0 when he
 // has no document, and then there is nothing to add to.
-func (c *Client) StampOf(ctx context.Context, user services.UserNumber) (Stamp, error) {
+func (c *Client) StampOf(ctx context.Context, user services.UserID) (Stamp, error) {
 	replies, err := c.changeViews(ctx, stampScript, []call{{keys: []string{badgeKey(user)}}})
 	if err != nil {
 		return 0, err
@@ -184,7 +184,7 @@ func (r reply) stamp() (Stamp, error) {
 
 // FeedFacts is what SQL knows of one reader's feed, read under a stamp of BeginRebuild.
 type FeedFacts struct {
-	Reader         services.UserNumber
+	Reader         services.UserID
 	Stamp          Stamp
 	Seen           services.PostID           // seen up to
 	Pulled         []services.FollowedAuthor // whose posts are not among Entries
@@ -218,7 +218,7 @@ func secondsToLive(lifetime time.Duration) int64 {
 }
 
 // MarkActive notes the day on the users' documents and lets their keys live for lifetime from now, at most.
-func (c *Client) MarkActive(ctx context.Context, users []services.UserNumber, day int64, lifetime time.Duration) error {
+func (c *Client) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
 	calls := make([]call, len(users))
 	for i, user := range users {
 		calls[i] = call{keys: viewKeys(user), args: []any{day, secondsToLive(lifetime)}}
@@ -241,7 +241,7 @@ type InboxPage struct {
 }
 
 // Inbox reads up to limit entries with ids below before, newest first, in one round trip.
-func (c *Client) Inbox(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) (InboxPage, error) {
+func (c *Client) Inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (InboxPage, error) {
 	if err := c.trusted(); err != nil {
 		return InboxPage{}, err
 	}
@@ -300,7 +300,7 @@ func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 
 // AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first, also those below what Inbox lists
 // and those of an inbox that is being built. Without an inbox there are none.
-func (c *Client) AuthorInInbox(ctx context.Context, reader, author services.UserNumber) ([]services.PostID, error) {
+func (c *Client) AuthorInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 
 // A delivery is a post in one full inbox; beside it the ZADD of the same members, without anything else.
 func BenchmarkDelivery(b *testing.B) {
-	const readers, author = 500, services.UserNumber(9)
+	const readers, author = 500, services.UserID(9)
 	c, err := Open(b.Context(), Options{URL: rdbtest.Redis(b), DataDir: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)
@@ -23,9 +23,9 @@ func BenchmarkDelivery(b *testing.B) {
 	for i := range entries {
 		entries[i] = services.FeedEntry{Post: services.PostIDAt(begin.Add(time.Duration(i) * time.Second)), Author: author, Counts: true}
 	}
-	users := make([]services.UserNumber, readers)
+	users := make([]services.UserID, readers)
 	for i := range users {
-		users[i] = services.UserNumber(100 + i)
+		users[i] = services.UserID(100 + i)
 	}
 	stamps, err := c.BeginRebuild(b.Context(), users, false)
 	if err != nil {

@@ -15,7 +15,7 @@ const patience = 10 * time.Second
 
 // history runs one world with people of its own. The same number is the same history.
 func history(ctx context.Context, client *Client, number int, plant func(*world)) error {
-	w := newWorld(ctx, client, uint64(number), services.UserNumber(1+number*people))
+	w := newWorld(ctx, client, uint64(number), services.UserID(1+number*people))
 	if plant != nil {
 		plant(w)
 	}
@@ -23,7 +23,7 @@ func history(ctx context.Context, client *Client, number int, plant func(*world)
 }
 
 // chosen are the first histories, and those that once found a bug: they are worth another look.
-func chosen(number int, bugs map[string]plantedBug) map[int]bool {
+func chosen(number int, bugs map[string]injectedBug) map[int]bool {
 	all := map[int]bool{}
 	for i := range number {
 		all[i] = true
@@ -37,7 +37,7 @@ func chosen(number int, bugs map[string]plantedBug) map[int]bool {
 func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, number int) {
 		client := connect(t, Options{URL: url, ReadTimeout: patience})
-		for i := range chosen(number, plantedBugs) {
+		for i := range chosen(number, injectedBugs) {
 			if err := history(t.Context(), client, i, nil); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
@@ -56,15 +56,15 @@ type replacement struct {
 
 const stampCheck = "if tonumber(ARGV[1]) <= d.rm then return { 3 } end\n"
 
-// A plantedBug is in scripts, or in the work that calls them.
-type plantedBug struct {
+// A injectedBug is in scripts, or in the work that calls them.
+type injectedBug struct {
 	scripts []replacement
 	world   func(*world)
 	known   int // a history that finds it; another is looked for when it no longer does
 }
 
-// plantedBugs are what the histories must find, each by itself: the rules of MODEL, one left out at a time.
-var plantedBugs = map[string]plantedBug{
+// injectedBugs are what the histories must find, each by itself: the rules of MODEL, one left out at a time.
+var injectedBugs = map[string]injectedBug{
 	"an add as old as it likes":    {scripts: []replacement{{&inboxAdd, stampCheck, ""}}, known: 212},
 	"a merge as old as it likes":   {scripts: []replacement{{&inboxMerge, stampCheck, ""}}, known: 16},
 	"a rebuild as old as it likes": {scripts: []replacement{{&rebuildMerge, stampCheck, ""}}, known: 175},
@@ -91,7 +91,7 @@ var plantedBugs = map[string]plantedBug{
 }
 
 // plant runs a test for each bug, on an empty Redis. The test says how far it looked, and what it found.
-func plant(t *testing.T, bugs map[string]plantedBug, look func(t *testing.T, client *Client, bug plantedBug) (int, error)) {
+func plant(t *testing.T, bugs map[string]injectedBug, look func(t *testing.T, client *Client, bug injectedBug) (int, error)) {
 	client := connect(t, Options{URL: rdbtest.Redis(t), ReadTimeout: patience})
 	for name, bug := range bugs {
 		t.Run(name, func(t *testing.T) {
@@ -116,8 +116,8 @@ func plant(t *testing.T, bugs map[string]plantedBug, look func(t *testing.T, cli
 	}
 }
 
-func TestTheHistoriesFindEveryPlantedBug(t *testing.T) {
-	plant(t, plantedBugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+func TestTheHistoriesFindEveryInjectedBug(t *testing.T) {
+	plant(t, injectedBugs, func(t *testing.T, client *Client, bug injectedBug) (number int, err error) {
 		const most = 3000
 		if err = history(t.Context(), client, bug.known, bug.world); err != nil {
 			return bug.known, err
@@ -134,8 +134,8 @@ func TestTheHistoriesFindEveryPlantedBug(t *testing.T) {
 	})
 }
 
-func TestLongFeedsFindEveryPlantedBug(t *testing.T) {
-	plant(t, trimmingBugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+func TestLongFeedsFindEveryInjectedBug(t *testing.T) {
+	plant(t, trimmingBugs, func(t *testing.T, client *Client, bug injectedBug) (number int, err error) {
 		const most = 300
 		if err = longHistory(t, client, bug.known, bug.world); err != nil {
 			return bug.known, err

@@ -19,7 +19,7 @@ type world struct {
 	ctx    context.Context
 	client *Client
 	random *rand.Rand
-	users  []services.UserNumber
+	users  []services.UserID
 
 	deck   []int  // of events, to draw from
 	pair   bool   // everything happens between two of them
@@ -28,15 +28,15 @@ type world struct {
 
 	posts map[services.PostID]*services.Post
 	edges map[edge]services.PostID // since
-	seen  map[services.UserNumber]services.PostID
-	pulls map[services.UserNumber]bool // whose followers' documents name them
-	hosts map[services.UserNumber]bool // the same, for their shows; nil: nobody has any
+	seen  map[services.UserID]services.PostID
+	pulls map[services.UserID]bool // whose followers' documents name them
+	hosts map[services.UserID]bool // the same, for their shows; nil: nobody has any
 	ended map[services.PostID]ReplayEntry
 	last  services.PostID   // greatest id given away
 	held  []services.PostID // ids given away to transactions that have not committed
 
 	queue   []*worker
-	shown   map[services.UserNumber]snapshot
+	shown   map[services.UserID]snapshot
 	trace   []string
 	rereads bool // off is a planted bug: a removal does not read its edge again
 	early   bool // a planted bug: replays are read before their list is made
@@ -45,7 +45,7 @@ type world struct {
 	depth   int  // how many posts of an author a follow reads: one more than an inbox holds, so that it is trimmed and has a floor
 }
 
-type edge struct{ reader, author services.UserNumber }
+type edge struct{ reader, author services.UserID }
 
 // A worker does a job from one pause to the next. It is started by its first step.
 type worker struct {
@@ -68,14 +68,14 @@ const (
 // errDead unwinds the job of a worker that dies.
 var errDead = errors.New("the worker died")
 
-func newWorld(ctx context.Context, client *Client, seed uint64, first services.UserNumber) *world {
+func newWorld(ctx context.Context, client *Client, seed uint64, first services.UserID) *world {
 	w := &world{
 		ctx: ctx, client: client, random: rand.New(rand.NewPCG(seed, 1)), rereads: true, sweeps: true, depth: worldEntries + 1, last: 1 << 21,
 		posts: map[services.PostID]*services.Post{}, edges: map[edge]services.PostID{},
-		seen: map[services.UserNumber]services.PostID{}, shown: map[services.UserNumber]snapshot{},
+		seen: map[services.UserID]services.PostID{}, shown: map[services.UserID]snapshot{},
 	}
 	for i := range 2 + w.random.IntN(people-1) {
-		w.users = append(w.users, first+services.UserNumber(i))
+		w.users = append(w.users, first+services.UserID(i))
 	}
 	w.deck, w.pair, w.stalls = w.mix(), w.random.IntN(3) > 0, []int{4, 8, 16}[w.random.IntN(3)]
 	w.lost = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.random.IntN(3)]
@@ -158,7 +158,7 @@ func (w *world) event() error {
 		if follows {
 			delete(w.edges, edge{user, other})
 			w.say("%d unfollows %d", user, other)
-			w.carryEdge(user, other)
+			w.projectEdge(user, other)
 			if w.random.IntN(3) == 0 {
 				w.follow(user, other)
 			}
@@ -173,7 +173,7 @@ func (w *world) event() error {
 		if id, ok := w.anyPost(); ok {
 			w.seen[user] = max(w.seen[user], id)
 			w.say("%d has seen up to %d", user, id)
-			w.enqueue(fmt.Sprintf("seen %d", user), func(pause func()) error { return w.carrySeen(pause, user) })
+			w.enqueue(fmt.Sprintf("seen %d", user), func(pause func()) error { return w.projectSeen(pause, user) })
 		}
 	case lose:
 		return w.lose(user)
@@ -189,15 +189,15 @@ func (w *world) event() error {
 	return nil
 }
 
-func (w *world) follow(reader, author services.UserNumber) {
+func (w *world) follow(reader, author services.UserID) {
 	since := w.id()
 	w.edges[edge{reader, author}] = since
 	w.say("%d follows %d since %d", reader, author, since)
-	w.carryEdge(reader, author)
+	w.projectEdge(reader, author)
 }
 
-// carryEdge leaves a job. Where one of this pair waits already, the two may be claimed together and become one.
-func (w *world) carryEdge(reader, author services.UserNumber) {
+// projectEdge leaves a job. Where one of this pair waits already, the two may be claimed together and become one.
+func (w *world) projectEdge(reader, author services.UserID) {
 	name := fmt.Sprintf("edge %d/%d", reader, author)
 	if w.random.IntN(2) == 0 {
 		w.queue = slices.DeleteFunc(w.queue, func(other *worker) bool { return other.name == name && other.next == nil })
@@ -206,7 +206,7 @@ func (w *world) carryEdge(reader, author services.UserNumber) {
 }
 
 // publish commits a post. Its id may have been given away long before.
-func (w *world) publish(author services.UserNumber) {
+func (w *world) publish(author services.UserID) {
 	id := w.id()
 	if w.random.IntN(6) == 0 {
 		w.held = append(w.held, id)
@@ -221,7 +221,7 @@ func (w *world) publish(author services.UserNumber) {
 }
 
 // lose takes keys away, as an eviction or a flush does.
-func (w *world) lose(user services.UserNumber) error {
+func (w *world) lose(user services.UserID) error {
 	keys := inboxKeys(user)[w.lost[0]:w.lost[1]]
 	w.say("lost: %v", keys)
 	if err := w.client.rds().Del(w.ctx, keys...).Err(); err != nil {
@@ -231,7 +231,7 @@ func (w *world) lose(user services.UserNumber) error {
 }
 
 // visit is a user who looks: what is missing is rebuilt. Now and then it is rebuilt although it is there.
-func (w *world) visit(user services.UserNumber) error {
+func (w *world) visit(user services.UserID) error {
 	ready, err := w.ready(user)
 	if err != nil || ready && w.random.IntN(2) == 0 {
 		return err
@@ -241,8 +241,8 @@ func (w *world) visit(user services.UserNumber) error {
 	return nil
 }
 
-func (w *world) ready(user services.UserNumber) (bool, error) {
-	documents, err := w.client.Documents(w.ctx, []services.UserNumber{user})
+func (w *world) ready(user services.UserID) (bool, error) {
+	documents, err := w.client.Documents(w.ctx, []services.UserID{user})
 	if err != nil {
 		return false, err
 	}
@@ -329,7 +329,7 @@ func (w *world) say(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
-func (w *world) anyone() services.UserNumber { return w.users[w.random.IntN(len(w.users))] }
+func (w *world) anyone() services.UserID { return w.users[w.random.IntN(len(w.users))] }
 
 func (w *world) anyPost() (services.PostID, bool) {
 	ids := w.ids(func(*services.Post) bool { return true })
@@ -358,7 +358,7 @@ func (w *world) ids(fits func(*services.Post) bool) []services.PostID {
 }
 
 // homeFeed is what SQL says of a reader's feed, newest first.
-func (w *world) homeFeed(reader services.UserNumber) []services.FeedEntry {
+func (w *world) homeFeed(reader services.UserID) []services.FeedEntry {
 	var entries []services.FeedEntry
 	for _, id := range w.ids(func(post *services.Post) bool { return !post.Deleted }) {
 		author := w.posts[id].Author

@@ -25,7 +25,7 @@ func TestARebuildBeginsWithWhatIsMissing(t *testing.T) {
 		if result := v.add(stamp, counted(2)); result.Status != Applied || v.document().Ready {
 			v.Errorf("a post pushed meanwhile: %+v, ready %v", result, v.document().Ready)
 		}
-		if versions, err := v.c.Versions(v.Context(), []services.UserNumber{reader}); err != nil || versions[0] != 0 {
+		if versions, err := v.c.Versions(v.Context(), []services.UserID{reader}); err != nil || versions[0] != 0 {
 			v.Errorf("a building document has the version %v, %v", versions, err)
 		}
 		v.want("the end", v.build(FeedFacts{Stamp: stamp, Entries: []services.FeedEntry{listed(1), counted(3)}}), Applied, "2", listed(1), counted(2), counted(3))
@@ -219,7 +219,7 @@ func TestActivityLetsKeysLive(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		n := v.field("n")
-		v.must(v.c.MarkActive(v.Context(), []services.UserNumber{reader, other}, 20_009, 48*time.Hour))
+		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader, other}, 20_009, 48*time.Hour))
 		for _, key := range inboxKeys(reader)[:2] {
 			if left, err := v.c.rds().TTL(v.Context(), key).Result(); err != nil || left < 45*time.Hour || left > 48*time.Hour {
 				v.Errorf("%s lives for %s, %v: want up to 48h", key, left, err)
@@ -239,7 +239,7 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 	first := services.PostIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
 	entries := posts(first, first+worldEntries-1, counted)
 	for i := range entries {
-		entries[i].Author = ^services.UserNumber(0) - services.UserNumber(i)
+		entries[i].Author = ^services.UserID(0) - services.UserID(i)
 	}
 	v.build(FeedFacts{Entries: entries, Seen: first - 1, Floor: first - 1, TrimmedCounted: first - 1})
 	if n := server.Do("ZCARD", inboxKey(reader)).(int64); n != worldEntries+1 {

@@ -13,18 +13,18 @@ import (
 // the same time here; that is what worlds are for.
 type longFeed struct {
 	world
-	reader  services.UserNumber
-	authors []services.UserNumber
+	reader  services.UserID
+	authors []services.UserID
 	own     int  // of ten posts so many are the reader's own, which do not count
 	loud    bool // one author writes nearly everything
 }
 
 func newLongFeed(t *testing.T, client *Client, seed uint64) *longFeed {
-	f := &longFeed{world: *newWorld(t.Context(), client, seed, services.UserNumber(10*seed+1))}
+	f := &longFeed{world: *newWorld(t.Context(), client, seed, services.UserID(10*seed+1))}
 	f.reader, f.users = f.users[0], f.users[:1]
 	f.own, f.loud = []int{0, 3, 10}[f.random.IntN(3)], f.random.IntN(3) == 0
 	for i := range 3 {
-		f.authors = append(f.authors, f.reader+services.UserNumber(i)+1)
+		f.authors = append(f.authors, f.reader+services.UserID(i)+1)
 		f.edges[edge{f.reader, f.authors[i]}] = 0
 	}
 	return f
@@ -163,7 +163,7 @@ func (f *longFeed) look() error {
 		f.seen[f.reader] = id
 		f.say("seen up to %d", id)
 	}
-	return f.carrySeen(func() {}, f.reader)
+	return f.projectSeen(func() {}, f.reader)
 }
 
 func (f *longFeed) event() error {
@@ -283,7 +283,7 @@ func TestALongFeedIsItsNewestThreeHundred(t *testing.T) {
 }
 
 // trimmingBugs are what long feeds must find.
-var trimmingBugs = map[string]plantedBug{
+var trimmingBugs = map[string]injectedBug{
 	"a trim that forgets what counted":    {scripts: []replacement{{&inboxAdd, "if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end", ""}}, known: 1},
 	"a trim that keeps the old floor":     {scripts: []replacement{{&inboxAdd, "d.floor = gone[#gone]:sub(1, 13)\n", ""}}, known: 7},
 	"a late push below the floor":         {scripts: []replacement{{&inboxAdd, "if id <= d.floor then\n  if not", "if false then\n  if not"}}, known: 1},

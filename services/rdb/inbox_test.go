@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	reader = services.UserNumber(7)
-	author = services.UserNumber(8)
-	other  = services.UserNumber(9)
+	reader = services.UserID(7)
+	author = services.UserID(8)
+	other  = services.UserID(9)
 )
 
 // view is one reader's feed on one Redis, for tests that take a script down every way it has.
@@ -52,7 +52,7 @@ func (v view) build(facts FeedFacts) Result {
 
 func (v view) begin(refill bool) Stamp {
 	v.Helper()
-	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserNumber{reader}, refill)
+	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, refill)
 	v.must(err)
 	return stamps[0]
 }
@@ -79,7 +79,7 @@ func (v view) merge(stamp Stamp, fence bool, entries ...services.FeedEntry) Resu
 	return result
 }
 
-func (v view) drop(author services.UserNumber) Result {
+func (v view) drop(author services.UserID) Result {
 	v.Helper()
 	result, err := v.c.DropFromInbox(v.Context(), reader, author)
 	v.must(err)
@@ -88,7 +88,7 @@ func (v view) drop(author services.UserNumber) Result {
 
 func (v view) delete(post services.PostID) Result {
 	v.Helper()
-	results, err := v.c.DeleteFromInboxes(v.Context(), []services.UserNumber{reader}, post, author)
+	results, err := v.c.DeleteFromInboxes(v.Context(), []services.UserID{reader}, post, author)
 	v.must(err)
 	return results[0]
 }
@@ -121,7 +121,7 @@ func (v view) lose(keys ...string) {
 
 func (v view) document() Document {
 	v.Helper()
-	documents, err := v.c.Documents(v.Context(), []services.UserNumber{reader})
+	documents, err := v.c.Documents(v.Context(), []services.UserID{reader})
 	v.must(err)
 	return documents[0]
 }
@@ -182,7 +182,7 @@ func TestNothingIsWrittenWhereNoDocumentIs(t *testing.T) {
 		for name, write := range v.everyWrite() {
 			v.want(name, write(1<<62), Missing, "")
 		}
-		v.must(v.c.MarkActive(v.Context(), []services.UserNumber{reader}, 20_001, time.Hour))
+		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 20_001, time.Hour))
 		for _, key := range inboxKeys(reader) {
 			if n, err := v.c.rds().Exists(v.Context(), key).Result(); err != nil || n != 0 {
 				v.Errorf("%s was made: %d, %v", key, n, err)
@@ -336,9 +336,9 @@ func TestLiveLeasesAreToldAndNoOthers(t *testing.T) {
 func TestRoundTripsOfInboxes(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted)})
-		adds, many := make([]Add, 1200), make([]services.UserNumber, 1200)
+		adds, many := make([]Add, 1200), make([]services.UserID, 1200)
 		for i := range adds {
-			adds[i], many[i] = Add{services.UserNumber(i), counted(10)}, services.UserNumber(i)
+			adds[i], many[i] = Add{services.UserID(i), counted(10)}, services.UserID(i)
 		}
 		var page InboxPage
 		for _, test := range []struct {

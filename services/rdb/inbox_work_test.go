@@ -19,7 +19,7 @@ func (w *world) spread(pause func(), id services.PostID, remove bool) error {
 	author := w.posts[id].Author
 	var err error
 	if remove {
-		_, err = w.client.DeleteFromInboxes(w.ctx, []services.UserNumber{author}, id, author)
+		_, err = w.client.DeleteFromInboxes(w.ctx, []services.UserID{author}, id, author)
 	} else {
 		err = w.addAgain(pause, author, id)
 	}
@@ -40,7 +40,7 @@ func (w *world) spread(pause func(), id services.PostID, remove bool) error {
 }
 
 // chunk serves the followers with numbers above after, up to to, as they are when it runs.
-func (w *world) chunk(pause func(), id services.PostID, remove bool, after, to services.UserNumber) error {
+func (w *world) chunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
 	stamp, err := w.client.Now(w.ctx)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (w *world) chunk(pause func(), id services.PostID, remove bool, after, to s
 	}
 	pause()
 	var adds []Add
-	var readers []services.UserNumber
+	var readers []services.UserID
 	for _, reader := range w.followers(post.Author, after) {
 		if reader <= to {
 			counts := id > w.edges[edge{reader, post.Author}]
@@ -80,7 +80,7 @@ func (w *world) chunk(pause func(), id services.PostID, remove bool, after, to s
 }
 
 // addAgain reads one post and one edge again for one reader.
-func (w *world) addAgain(pause func(), reader services.UserNumber, id services.PostID) error {
+func (w *world) addAgain(pause func(), reader services.UserID, id services.PostID) error {
 	for range worldRound {
 		stamp, err := w.client.StampOf(w.ctx, reader)
 		if err != nil || stamp == 0 {
@@ -110,7 +110,7 @@ func (w *world) addAgain(pause func(), reader services.UserNumber, id services.P
 }
 
 // reconcile brings what a reader has of an author in line with the edge of this moment.
-func (w *world) reconcile(pause func(), reader, author services.UserNumber) error {
+func (w *world) reconcile(pause func(), reader, author services.UserID) error {
 	for range worldRound {
 		stamp, err := w.client.StampOf(w.ctx, reader)
 		if err != nil || stamp == 0 {
@@ -161,7 +161,7 @@ func (w *world) reconcile(pause func(), reader, author services.UserNumber) erro
 
 // sweep takes out of the reader's inbox what the author deleted while the reader had unfollowed him: the removal was
 // carried to those who followed then. It comes after the fence, so that no older read brings anything back.
-func (w *world) sweep(pause func(), reader, author services.UserNumber, alive []services.PostID) error {
+func (w *world) sweep(pause func(), reader, author services.UserID, alive []services.PostID) error {
 	if !w.sweeps {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (w *world) sweep(pause func(), reader, author services.UserNumber, alive []
 		if slices.Contains(alive, id) || !w.posts[id].Deleted {
 			continue
 		}
-		if _, err := w.client.DeleteFromInboxes(w.ctx, []services.UserNumber{reader}, id, author); err != nil {
+		if _, err := w.client.DeleteFromInboxes(w.ctx, []services.UserID{reader}, id, author); err != nil {
 			return err
 		}
 	}
@@ -182,9 +182,9 @@ func (w *world) sweep(pause func(), reader, author services.UserNumber, alive []
 }
 
 // rebuild marks, reads and merges, in this order.
-func (w *world) rebuild(pause func(), user services.UserNumber, refill bool) error {
+func (w *world) rebuild(pause func(), user services.UserID, refill bool) error {
 	for range worldRound {
-		stamps, err := w.client.BeginRebuild(w.ctx, []services.UserNumber{user}, refill)
+		stamps, err := w.client.BeginRebuild(w.ctx, []services.UserID{user}, refill)
 		if err != nil {
 			return err
 		}
@@ -202,15 +202,15 @@ func (w *world) rebuild(pause func(), user services.UserNumber, refill bool) err
 	return fmt.Errorf("rebuild of %d: refused %d times", user, worldRound)
 }
 
-func (w *world) carrySeen(pause func(), user services.UserNumber) error {
+func (w *world) projectSeen(pause func(), user services.UserID) error {
 	seen := w.seen[user]
 	pause()
 	_, err := w.client.MarkFeedSeen(w.ctx, user, seen)
 	return err
 }
 
-func (w *world) followers(author, after services.UserNumber) []services.UserNumber {
-	var followers []services.UserNumber
+func (w *world) followers(author, after services.UserID) []services.UserID {
+	var followers []services.UserID
 	for edge := range w.edges {
 		if edge.author == author && edge.reader > after {
 			followers = append(followers, edge.reader)
@@ -234,7 +234,7 @@ type snapshot struct {
 }
 
 // snapshots reads several users' feeds in one round trip, behind the back of the methods under test.
-func snapshots(w *world) (map[services.UserNumber]snapshot, error) {
+func snapshots(w *world) (map[services.UserID]snapshot, error) {
 	commands, err := w.client.pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.users {
 			p.HMGet(w.ctx, badgeKey(user), "st", "n", "fc", "T", "ft", "F", "L")
@@ -244,7 +244,7 @@ func snapshots(w *world) (map[services.UserNumber]snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[services.UserNumber]snapshot{}
+	all := map[services.UserID]snapshot{}
 	for i, user := range w.users {
 		all[user] = newSnapshot(commands[2*i].(*redis.SliceCmd).Val(), commands[2*i+1].(*redis.StringSliceCmd).Val())
 	}
@@ -348,7 +348,7 @@ func (w *world) compare() error {
 		if err != nil {
 			return err
 		}
-		documents, err := w.client.Documents(w.ctx, []services.UserNumber{user})
+		documents, err := w.client.Documents(w.ctx, []services.UserID{user})
 		if err != nil {
 			return err
 		}

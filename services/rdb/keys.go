@@ -11,36 +11,36 @@ import (
 // touch them on a cluster. Bounds are per key.
 
 // badgeKey is the badge document: HASH, fixed fields of at most 64 bytes, see Document.
-func badgeKey(user services.UserNumber) string { return userKey(user, ":b") }
+func badgeKey(user services.UserID) string { return userKey(user, ":b") }
 
 // inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most
 // Retention + 32 members of 19 bytes, see entryText.
-func inboxKey(user services.UserNumber) string { return userKey(user, ":i") }
+func inboxKey(user services.UserID) string { return userKey(user, ":i") }
 
 // conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field
 // for each conversation that he is in or has lately left. Their number stands in the badge document.
-func conversationsKey(user services.UserNumber) string { return userKey(user, ":c") }
+func conversationsKey(user services.UserID) string { return userKey(user, ":c") }
 
 // mergeKey is there only while a rebuild ends: SET, the entries that come into the inbox.
-func mergeKey(user services.UserNumber) string { return userKey(user, ":m") }
+func mergeKey(user services.UserID) string { return userKey(user, ":m") }
 
 // replaysKey is the newest replays of the hosts whom the user follows: ZSET, all scores 0, one mark and at most
 // Retention + 32 members of 27 bytes, see replayText. It is made when his board is read.
-func replaysKey(user services.UserNumber) string { return userKey(user, ":r") }
+func replaysKey(user services.UserID) string { return userKey(user, ":r") }
 
 // sessionsKey is the user's sessions of the live board that are turned over: HASH, slot -> "end (ms);session", at most
 // sessionSlots. It ends with the last of them.
-func sessionsKey(user services.UserNumber) string { return userKey(user, ":s") }
+func sessionsKey(user services.UserID) string { return userKey(user, ":s") }
 
 // onlineKey is where the user has open subscriptions: HASH, node -> end of its lease in ms, a field a node.
-func onlineKey(user services.UserNumber) string { return userKey(user, ":on") }
+func onlineKey(user services.UserID) string { return userKey(user, ":on") }
 
 // onlineSetKey is a part of all who have an open subscription anywhere: ZSET, user number -> end of his latest lease in
 // ms; who is gone stays until the next one enters, and the whole for a lease.
 func onlineSetKey(shard int) string { return "on:" + strconv.Itoa(shard) }
 
 // profileKey is a cached copy of the user's profile: STRING, see PutCopies, up to 3 KB.
-func profileKey(user services.UserNumber) string { return userKey(user, ":p") }
+func profileKey(user services.UserID) string { return userKey(user, ":p") }
 
 // postKey is a cached copy of a post: STRING, see PutCopies, up to 21 KB.
 func postKey(post services.PostID) string { return "p:" + post.String() }
@@ -61,7 +61,7 @@ func hintChannel(node string) string { return "node:" + node }
 // logChannel is the pub/sub channel on which every node hears that the log has grown.
 const logChannel = "log"
 
-func userKey(user services.UserNumber, part string) string {
+func userKey(user services.UserID, part string) string {
 	key := make([]byte, 0, 24)
 	key = append(key, "{u"...)
 	key = strconv.AppendUint(key, uint64(user), 10)
@@ -82,7 +82,7 @@ const (
 // ownedKey is a key by its name. Of a user's view, part is what follows the colon.
 type ownedKey struct {
 	name, part string
-	user       services.UserNumber // 0 when it is nobody's
+	user       services.UserID // 0 when it is nobody's
 }
 
 // endsItself says that whoever writes the key says when it ends.
@@ -99,7 +99,7 @@ func parseKey(name string) (key ownedKey, ours bool) {
 	if rest, found := strings.CutPrefix(name, "{u"); found {
 		number, part, _ := strings.Cut(rest, "}:")
 		user, err := strconv.ParseUint(number, 10, 32)
-		key.user, key.part = services.UserNumber(user), part
+		key.user, key.part = services.UserID(user), part
 		switch part {
 		case "on", "s":
 			key.part = leasePart

@@ -31,11 +31,11 @@ func TestKeysAreWhatTheModelSays(t *testing.T) {
 }
 
 func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
-	of := func(user services.UserNumber) []string {
+	of := func(user services.UserID) []string {
 		return []string{badgeKey(user), inboxKey(user), onlineKey(user), conversationsKey(user), profileKey(user)}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := services.UserNumber(rapid.Uint32().Draw(t, "a")), services.UserNumber(rapid.Uint32().Draw(t, "b"))
+		a, b := services.UserID(rapid.Uint32().Draw(t, "a")), services.UserID(rapid.Uint32().Draw(t, "b"))
 		seen := map[string]bool{}
 		for _, key := range of(a) {
 			tag, _, _ := strings.Cut(key, "}")
@@ -65,7 +65,7 @@ func TestOurKeysAreKnownByTheirNames(t *testing.T) {
 		if !ours || key.part != part || key.name != name {
 			t.Errorf("%s is %+v, %v", name, key, ours)
 		}
-		if owner := map[bool]services.UserNumber{true: 7}[name == badgeKey(7)]; owner > 0 && key.user != owner {
+		if owner := map[bool]services.UserID{true: 7}[name == badgeKey(7)]; owner > 0 && key.user != owner {
 			t.Errorf("%s is of user %d", name, key.user)
 		}
 	}

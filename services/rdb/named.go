@@ -23,7 +23,7 @@ var namedMerge = loadScript("named_merge")
 
 // AddNamed is one author for one reader: from now on whoever shows the reader's feed or board merges in what the author has.
 type AddNamed struct {
-	Reader services.UserNumber
+	Reader services.UserID
 	Author services.FollowedAuthor
 }
 
@@ -49,7 +49,7 @@ func namedText(authors ...services.FollowedAuthor) string {
 }
 
 // authorBytes is how an author's entry in such a field begins.
-func authorBytes(author services.UserNumber) string {
+func authorBytes(author services.UserID) string {
 	return namedText(services.FollowedAuthor{Author: author})[:4]
 }
 
@@ -65,7 +65,7 @@ func (p *parser) unpackNamed(packed string) (authors []services.FollowedAuthor) 
 	for ; packed != ""; packed = packed[namedSize:] {
 		bytes := []byte(packed[:namedSize])
 		author := services.FollowedAuthor{
-			Author: services.UserNumber(binary.BigEndian.Uint32(bytes)), Since: services.PostID(binary.BigEndian.Uint64(bytes[4:])),
+			Author: services.UserID(binary.BigEndian.Uint32(bytes)), Since: services.PostID(binary.BigEndian.Uint64(bytes[4:])),
 		}
 		p.failed = p.failed || author.Since > services.MaxPostID
 		authors = append(authors, author)

@@ -16,7 +16,7 @@ func likes(version uint64) services.CategoryCounts {
 
 // NotificationCounts are the absolute counts of one user, some or all categories.
 type NotificationCounts struct {
-	User   services.UserNumber
+	User   services.UserID
 	Counts []services.CategoryCounts
 }
 
@@ -206,9 +206,9 @@ func TestManyUsersAreInTheirOrder(t *testing.T) {
 	eachView(t, func(v view) {
 		users := make([]NotificationCounts, 501)
 		for i := range users {
-			users[i] = NotificationCounts{services.UserNumber(i), []services.CategoryCounts{likes(1)}}
+			users[i] = NotificationCounts{services.UserID(i), []services.CategoryCounts{likes(1)}}
 		}
-		_, err := v.c.BeginRebuild(v.Context(), []services.UserNumber{3, 500}, false)
+		_, err := v.c.BeginRebuild(v.Context(), []services.UserID{3, 500}, false)
 		v.must(err)
 		ctx, trips := WithRoundTrips(v.Context())
 		results, err := v.c.PutNotifications(ctx, users)

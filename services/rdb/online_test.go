@@ -10,9 +10,9 @@ import (
 )
 
 // everyone lists who is online, of all shards.
-func (v view) everyone() []services.UserNumber {
+func (v view) everyone() []services.UserID {
 	v.Helper()
-	var all []services.UserNumber
+	var all []services.UserID
 	for shard := range OnlineShards {
 		users, err := v.c.Online(v.Context(), shard)
 		v.must(err)
@@ -39,21 +39,21 @@ func TestWhoIsOnlineIsListedUntilTheLeaseEnds(t *testing.T) {
 		if online := here.everyone(); len(online) != 0 {
 			t.Errorf("%v are online before anybody has entered", online)
 		}
-		here.must(here.c.Enter(t.Context(), []services.UserNumber{1, 65, 1<<32 - 1}, time.Minute))
-		there.must(there.c.Enter(t.Context(), []services.UserNumber{2, 65}, 3*time.Minute))
-		if online := there.everyone(); !slices.Equal(online, []services.UserNumber{1, 2, 65, 1<<32 - 1}) {
+		here.must(here.c.Enter(t.Context(), []services.UserID{1, 65, 1<<32 - 1}, time.Minute))
+		there.must(there.c.Enter(t.Context(), []services.UserID{2, 65}, 3*time.Minute))
+		if online := there.everyone(); !slices.Equal(online, []services.UserID{1, 2, 65, 1<<32 - 1}) {
 			t.Errorf("%v are online", online)
 		}
 		clock.move(2 * time.Minute)
-		if online := here.everyone(); !slices.Equal(online, []services.UserNumber{2, 65}) {
+		if online := here.everyone(); !slices.Equal(online, []services.UserID{2, 65}) {
 			t.Errorf("%v are online after a lease has ended", online)
 		}
-		here.must(here.c.Enter(t.Context(), []services.UserNumber{129}, 10*time.Minute)) // its shard is that of 1 and 65
+		here.must(here.c.Enter(t.Context(), []services.UserID{129}, 10*time.Minute)) // its shard is that of 1 and 65
 		if kept, err := here.c.rds().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
 			t.Errorf("who is gone is kept: %d in the shard, %v", kept, err)
 		}
 		clock.move(2 * time.Minute)
-		if online := there.everyone(); !slices.Equal(online, []services.UserNumber{129}) {
+		if online := there.everyone(); !slices.Equal(online, []services.UserID{129}) {
 			t.Errorf("%v are online in the end", online)
 		}
 	}

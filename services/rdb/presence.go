@@ -15,10 +15,10 @@ import (
 // OnlineShards is into how many parts those who are online are cut.
 const OnlineShards = 64
 
-func onlineShard(user services.UserNumber) int { return int(user) % OnlineShards }
+func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 
 // Enter says that the users have open subscriptions on this node, until now + lease unless it is said again.
-func (c *Client) Enter(ctx context.Context, users []services.UserNumber, lease time.Duration) error {
+func (c *Client) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
 	now := c.clock().Now()
 	end := now.Add(lease).UnixMilli()
 	until := strconv.FormatInt(end, 10)
@@ -61,24 +61,24 @@ func (c *Client) CountOnline(ctx context.Context) (count int, err error) {
 }
 
 // Online lists the users of one shard, of OnlineShards, who have an open subscription on any node or left within a lease.
-func (c *Client) Online(ctx context.Context, shard int) ([]services.UserNumber, error) {
+func (c *Client) Online(ctx context.Context, shard int) ([]services.UserID, error) {
 	now := strconv.FormatInt(c.clock().Now().UnixMilli(), 10)
 	members, err := c.rds().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	users := make([]services.UserNumber, 0, len(members))
+	users := make([]services.UserID, 0, len(members))
 	for _, member := range members {
 		if number, err := strconv.ParseUint(member, 10, 32); err == nil {
-			users = append(users, services.UserNumber(number))
+			users = append(users, services.UserID(number))
 		}
 	}
 	return users, nil
 }
 
 // OnlineOf says which of some users have an open subscription on any node or left within a lease. It is one round trip.
-func (c *Client) OnlineOf(ctx context.Context, users []services.UserNumber) (online map[services.UserNumber]bool, err error) {
-	byShard := map[int][]services.UserNumber{}
+func (c *Client) OnlineOf(ctx context.Context, users []services.UserID) (online map[services.UserID]bool, err error) {
+	byShard := map[int][]services.UserID{}
 	for _, user := range users {
 		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], user)
 	}
@@ -96,7 +96,7 @@ func (c *Client) OnlineOf(ctx context.Context, users []services.UserNumber) (onl
 		return nil, err
 	}
 	now := float64(c.clock().Now().UnixMilli())
-	online = map[services.UserNumber]bool{}
+	online = map[services.UserID]bool{}
 	for i, shard := range shards {
 		ends, err := commands[i].(*redis.FloatSliceCmd).Result()
 		if err != nil {
@@ -112,7 +112,7 @@ func (c *Client) OnlineOf(ctx context.Context, users []services.UserNumber) (onl
 }
 
 // Leave takes this node out of the users' presence.
-func (c *Client) Leave(ctx context.Context, users []services.UserNumber) error {
+func (c *Client) Leave(ctx context.Context, users []services.UserID) error {
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HDel(ctx, onlineKey(user), c.node())

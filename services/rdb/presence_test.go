@@ -51,7 +51,7 @@ func TestWhoEntersIsToldUntilTheLeaseEnds(t *testing.T) {
 				t.Errorf("%s: %q are told, want %q", what, nodes, want)
 			}
 		}
-		users := []services.UserNumber{reader, other}
+		users := []services.UserID{reader, other}
 		told("nobody has entered")
 		here.must(here.c.Enter(t.Context(), users, time.Minute))
 		told("one node", "here")
@@ -85,16 +85,16 @@ func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 	rdbtest.Each(t, func(t *testing.T, url string) {
 		clock := &handClock{now: time.UnixMilli(1_700_000_000_123)}
 		v := view{t, connect(t, Options{URL: url, Node: "here", Clock: clock})}
-		users := make([]services.UserNumber, 300)
+		users := make([]services.UserID, 300)
 		for i := range users {
-			users[i] = services.UserNumber(i)
+			users[i] = services.UserID(i)
 		}
 		ctx, trips := WithRoundTrips(t.Context())
 		v.must(v.c.Enter(ctx, users, 90*time.Second))
 		if trips.Count() != 1 {
 			t.Errorf("300 users entered in %d round trips, want 1", trips.Count())
 		}
-		for _, user := range []services.UserNumber{0, 150, 299} {
+		for _, user := range []services.UserID{0, 150, 299} {
 			until, err := v.c.rds().HGet(t.Context(), onlineKey(user), "here").Result()
 			if want := strconv.Itoa(1_700_000_090_123); err != nil || until != want {
 				t.Errorf("user %d: the lease ends at %q, %v: want %s", user, until, err, want)
@@ -118,9 +118,9 @@ func TestPresenceReportsWhatRedisRefuses(t *testing.T) {
 	v := view{t, connect(t, Options{URL: server.URL(), Node: "here"})}
 	server.Kill()
 	for what, err := range map[string]error{
-		"enter":    v.c.Enter(t.Context(), []services.UserNumber{reader}, time.Minute),
-		"document": func() error { _, err := v.c.Documents(t.Context(), []services.UserNumber{reader}); return err }(),
-		"versions": func() error { _, err := v.c.Versions(t.Context(), []services.UserNumber{reader}); return err }(),
+		"enter":    v.c.Enter(t.Context(), []services.UserID{reader}, time.Minute),
+		"document": func() error { _, err := v.c.Documents(t.Context(), []services.UserID{reader}); return err }(),
+		"versions": func() error { _, err := v.c.Versions(t.Context(), []services.UserID{reader}); return err }(),
 		"page":     func() error { _, err := v.c.Inbox(t.Context(), reader, 9, 9); return err }(),
 		"author":   func() error { _, err := v.c.AuthorInInbox(t.Context(), reader, author); return err }(),
 		"stamp":    func() error { _, err := v.c.Now(t.Context()); return err }(),
@@ -128,7 +128,7 @@ func TestPresenceReportsWhatRedisRefuses(t *testing.T) {
 		"push":     func() error { _, err := v.c.AddToInboxes(t.Context(), 1, []Add{{reader, counted(1)}}); return err }(),
 		"copies":   func() error { _, _, err := v.c.Copies(t.Context(), []services.PostID{1}, nil); return err }(),
 		"put":      v.c.PutCopies(t.Context(), []services.Post{{ID: 1}}, nil),
-		"active":   v.c.MarkActive(t.Context(), []services.UserNumber{reader}, 1, time.Hour),
+		"active":   v.c.MarkActive(t.Context(), []services.UserID{reader}, 1, time.Hour),
 	} {
 		if !services.IsUnavailable(err) {
 			t.Errorf("%s without Redis: %v, want UNAVAILABLE", what, err)

@@ -103,7 +103,7 @@ func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
 	idle := usage()
 	var pulled []services.FollowedAuthor
 	for i := range 100 {
-		pulled = append(pulled, services.FollowedAuthor{Author: services.UserNumber(1000 + i), Since: services.PostIDAt(time.Now())})
+		pulled = append(pulled, services.FollowedAuthor{Author: services.UserID(1000 + i), Since: services.PostIDAt(time.Now())})
 	}
 	v.build(FeedFacts{Pulled: pulled})
 	if with := usage(); idle > 300 || with > 5*(idle+100*namedSize)/4 { // memory is given out in steps of up to a quarter
@@ -131,7 +131,7 @@ func TestPageStates(t *testing.T) {
 }
 
 // flip makes an author one whom his followers' documents name: it is written down first, and then brought to each.
-func (w *world) flip(author services.UserNumber) {
+func (w *world) flip(author services.UserID) {
 	if w.pulls[author] {
 		return
 	}
@@ -145,7 +145,7 @@ func (w *world) flip(author services.UserNumber) {
 }
 
 // nameTo leaves the jobs that let the author's followers' documents name him in a field.
-func (w *world) nameTo(field NamedField, author services.UserNumber) {
+func (w *world) nameTo(field NamedField, author services.UserID) {
 	followers := w.followers(author, 0)
 	for len(followers) > 0 {
 		size := min(worldChunk, len(followers))
@@ -156,7 +156,7 @@ func (w *world) nameTo(field NamedField, author services.UserNumber) {
 }
 
 // name brings an author to the followers with numbers above after, up to to, as they are when it runs.
-func (w *world) name(pause func(), field NamedField, author, after, to services.UserNumber) error {
+func (w *world) name(pause func(), field NamedField, author, after, to services.UserID) error {
 	stamp, err := w.client.Now(w.ctx)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (w *world) name(pause func(), field NamedField, author, after, to services.
 }
 
 // pulledBy is what SQL says of the pulled authors whom a reader follows.
-func (w *world) pulledBy(reader services.UserNumber) (list []services.FollowedAuthor) {
+func (w *world) pulledBy(reader services.UserID) (list []services.FollowedAuthor) {
 	for edge, since := range w.edges {
 		if edge.reader == reader && w.pulls[edge.author] {
 			list = append(list, services.FollowedAuthor{Author: edge.author, Since: since})
@@ -197,8 +197,8 @@ func (w *world) pulledBy(reader services.UserNumber) (list []services.FollowedAu
 // pulledHistory is a history in which authors become pulled.
 func pulledHistory(ctx context.Context, client *Client, number int, plant func(*world)) error {
 	const firstUser = 10_000_000
-	w := newWorld(ctx, client, uint64(number), services.UserNumber(firstUser+number*people))
-	w.pulls = map[services.UserNumber]bool{}
+	w := newWorld(ctx, client, uint64(number), services.UserID(firstUser+number*people))
+	w.pulls = map[services.UserID]bool{}
 	for range len(w.deck)/8 + 1 {
 		w.deck = append(w.deck, flip)
 	}
@@ -223,7 +223,7 @@ func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
 }
 
 // pulledBugs are what these histories must find, each by itself.
-var pulledBugs = map[string]plantedBug{
+var pulledBugs = map[string]injectedBug{
 	"an author named from as old a read as it likes": {scripts: []replacement{{&namedMerge, stampCheck, ""}}, known: 48},
 	"a drop that leaves him named":                   {scripts: []replacement{{&inboxDrop, "unname(KEYS[1], 'F', ARGV[2]) and 1 or 0", "0"}}, known: 23},
 	"a follow that does not name him":                {scripts: []replacement{{&inboxMerge, "name(KEYS[1], 'F', ARGV[3]) and 1 or 0", "0"}}, known: 9},
@@ -234,8 +234,8 @@ var pulledBugs = map[string]plantedBug{
 	"followers named before it is written down":      {world: func(w *world) { w.late = true }, known: 1038},
 }
 
-func TestTheHistoriesOfPulledAuthorsFindEveryPlantedBug(t *testing.T) {
-	plant(t, pulledBugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+func TestTheHistoriesOfPulledAuthorsFindEveryInjectedBug(t *testing.T) {
+	plant(t, pulledBugs, func(t *testing.T, client *Client, bug injectedBug) (number int, err error) {
 		if err = pulledHistory(t.Context(), client, bug.known, bug.world); err != nil {
 			return bug.known, err
 		}

@@ -14,11 +14,11 @@ import (
 // reads are what is not to be believed while writes are refused.
 var reads = map[string]func(context.Context, *Client) error{
 	"documents": func(ctx context.Context, c *Client) error {
-		_, err := c.Documents(ctx, []services.UserNumber{reader, other})
+		_, err := c.Documents(ctx, []services.UserID{reader, other})
 		return err
 	},
 	"versions": func(ctx context.Context, c *Client) error {
-		_, err := c.Versions(ctx, []services.UserNumber{reader})
+		_, err := c.Versions(ctx, []services.UserID{reader})
 		return err
 	},
 	"a page": func(ctx context.Context, c *Client) error { _, err := c.Inbox(ctx, reader, 9, 9); return err },
@@ -31,7 +31,7 @@ var reads = map[string]func(context.Context, *Client) error{
 		return err
 	},
 	"snapshots": func(ctx context.Context, c *Client) error {
-		_, err := c.Snapshots(ctx, []services.UserNumber{reader})
+		_, err := c.Snapshots(ctx, []services.UserID{reader})
 		return err
 	},
 }
@@ -62,9 +62,9 @@ func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 			v.wantReads(true, "at first")
 			full := servers[len(servers)-1]
 			full.Do("CONFIG", "SET", "maxmemory", "100kb")
-			users := make([]services.UserNumber, 200) // some of them on the full master
+			users := make([]services.UserID, 200) // some of them on the full master
 			for i := range users {
-				users[i] = services.UserNumber(i)
+				users[i] = services.UserID(i)
 			}
 			if err := v.c.Enter(t.Context(), users, time.Minute); !services.IsUnavailable(err) || !v.c.RefusesWrites() {
 				t.Fatalf("a write: %v, refused %v", err, v.c.RefusesWrites())

@@ -25,7 +25,7 @@ type Register struct {
 
 // Registers are what is written into one user's document.
 type Registers struct {
-	User   services.UserNumber
+	User   services.UserID
 	Fields []Register
 }
 

@@ -30,7 +30,7 @@ var (
 // ReplayEntry is one line of a list of replays.
 type ReplayEntry struct {
 	Place services.ShowPlace
-	Host  services.UserNumber
+	Host  services.UserID
 }
 
 // placeText prints the place of a replay, the zero place as the one before all.
@@ -77,7 +77,7 @@ func parseReplay(member string) (entry ReplayEntry, ok bool) {
 
 // BeginReplays makes the readers' lists that are missing and answers the stamps under which their facts are to be read; 0 for
 // a reader without a document. Until a merge that ends it nobody reads a list.
-func (c *Client) BeginReplays(ctx context.Context, readers []services.UserNumber) ([]Stamp, error) {
+func (c *Client) BeginReplays(ctx context.Context, readers []services.UserID) ([]Stamp, error) {
 	calls := make([]call, len(readers))
 	for i, reader := range readers {
 		calls[i] = call{keys: []string{badgeKey(reader), replaysKey(reader)}}
@@ -97,7 +97,7 @@ func (c *Client) BeginReplays(ctx context.Context, readers []services.UserNumber
 
 // MergeOfReplays is what was read for one reader, to be merged into his list.
 type MergeOfReplays struct {
-	Reader  services.UserNumber
+	Reader  services.UserID
 	Stamp   Stamp
 	Whole   bool // it is the newest of all that there are, and ends a rebuild
 	Entries []ReplayEntry
@@ -122,7 +122,7 @@ func (c *Client) MergeReplays(ctx context.Context, merges []MergeOfReplays) ([]R
 }
 
 // DropReplays drops whole lists: who reads one next makes it anew.
-func (c *Client) DropReplays(ctx context.Context, readers []services.UserNumber) error {
+func (c *Client) DropReplays(ctx context.Context, readers []services.UserID) error {
 	_, err := c.pipeline(ctx, func(p redis.Pipeliner) {
 		for _, reader := range readers {
 			p.Del(ctx, replaysKey(reader))
@@ -132,7 +132,7 @@ func (c *Client) DropReplays(ctx context.Context, readers []services.UserNumber)
 }
 
 // TrimReplays cuts lists to what is listed of them, and says how many entries went from each.
-func (c *Client) TrimReplays(ctx context.Context, readers []services.UserNumber) (cut []int, err error) {
+func (c *Client) TrimReplays(ctx context.Context, readers []services.UserID) (cut []int, err error) {
 	calls := make([]call, len(readers))
 	for i, reader := range readers {
 		calls[i] = call{keys: []string{replaysKey(reader)}}

@@ -13,7 +13,7 @@ import (
 )
 
 // boardEvent lets happen what concerns boards.
-func (w *world) boardEvent(kind int, user, other services.UserNumber) error {
+func (w *world) boardEvent(kind int, user, other services.UserID) error {
 	switch kind {
 	case loseList:
 		w.say("lost: the replays of %d", user)
@@ -34,7 +34,7 @@ func (w *world) boardEvent(kind int, user, other services.UserNumber) error {
 }
 
 // endShow lets a host's show become a replay. His first lets his followers' documents name him.
-func (w *world) endShow(host services.UserNumber) {
+func (w *world) endShow(host services.UserID) {
 	if !w.hosts[host] {
 		w.hosts[host] = true
 		w.say("%d is a host", host)
@@ -56,7 +56,7 @@ func (w *world) endShow(host services.UserNumber) {
 }
 
 // pushReplay serves the followers with numbers above after, up to to, as they are when it runs.
-func (w *world) pushReplay(pause func(), id services.PostID, after, to services.UserNumber) error {
+func (w *world) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
 	stamp, err := w.client.Now(w.ctx)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (w *world) pushReplay(pause func(), id services.PostID, after, to services.
 	return nil
 }
 
-func (w *world) addReplayAgain(pause func(), reader services.UserNumber, id services.PostID) error {
+func (w *world) addReplayAgain(pause func(), reader services.UserID, id services.PostID) error {
 	for range worldRound {
 		pause()
 		stamp, err := w.client.StampOf(w.ctx, reader)
@@ -104,11 +104,11 @@ func (w *world) addReplayAgain(pause func(), reader services.UserNumber, id serv
 }
 
 // mergeHost merges a host's replays into a follower's list, and answers whom the document is to name.
-func (w *world) mergeHost(pause func(), reader, author services.UserNumber, since services.PostID, stamp Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
+func (w *world) mergeHost(pause func(), reader, author services.UserID, since services.PostID, stamp Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	if !w.hosts[author] {
 		return nil, false, nil
 	}
-	entries := w.replaysOf(func(host services.UserNumber) bool { return host == author })
+	entries := w.replaysOf(func(host services.UserID) bool { return host == author })
 	pause()
 	results, err := w.client.MergeReplays(w.ctx, []MergeOfReplays{{Reader: reader, Stamp: stamp, Entries: entries}})
 	if err != nil {
@@ -119,13 +119,13 @@ func (w *world) mergeHost(pause func(), reader, author services.UserNumber, sinc
 }
 
 // rebuildReplays marks, reads and merges, in this order.
-func (w *world) rebuildReplays(pause func(), user services.UserNumber) error {
+func (w *world) rebuildReplays(pause func(), user services.UserID) error {
 	for range worldRound {
 		entries := w.replaysBy(user)
 		if w.early {
 			pause()
 		}
-		stamps, err := w.client.BeginReplays(w.ctx, []services.UserNumber{user})
+		stamps, err := w.client.BeginReplays(w.ctx, []services.UserID{user})
 		if err != nil || stamps[0] == 0 {
 			return err
 		}
@@ -142,7 +142,7 @@ func (w *world) rebuildReplays(pause func(), user services.UserNumber) error {
 }
 
 // hostsBy is what SQL says of the hosts whom a reader follows.
-func (w *world) hostsBy(reader services.UserNumber) (list []services.FollowedAuthor) {
+func (w *world) hostsBy(reader services.UserID) (list []services.FollowedAuthor) {
 	for edge, since := range w.edges {
 		if edge.reader == reader && w.hosts[edge.author] {
 			list = append(list, services.FollowedAuthor{Author: edge.author, Since: since})
@@ -152,14 +152,14 @@ func (w *world) hostsBy(reader services.UserNumber) (list []services.FollowedAut
 }
 
 // replaysBy is what SQL says of a reader's replays, newest first.
-func (w *world) replaysBy(reader services.UserNumber) []ReplayEntry {
-	return w.replaysOf(func(host services.UserNumber) bool {
+func (w *world) replaysBy(reader services.UserID) []ReplayEntry {
+	return w.replaysOf(func(host services.UserID) bool {
 		_, follows := w.edges[edge{reader, host}]
 		return follows
 	})
 }
 
-func (w *world) replaysOf(fits func(host services.UserNumber) bool) (list []ReplayEntry) {
+func (w *world) replaysOf(fits func(host services.UserID) bool) (list []ReplayEntry) {
 	for _, entry := range w.ended {
 		if fits(entry.Host) {
 			list = append(list, entry)
@@ -184,7 +184,7 @@ func (w *world) checkBoards() error {
 		if !read.Listed {
 			continue
 		}
-		for _, entry := range w.replaysOf(func(services.UserNumber) bool { return true }) {
+		for _, entry := range w.replaysOf(func(services.UserID) bool { return true }) {
 			_, follows := w.edges[edge{user, entry.Host}]
 			if has := slices.Contains(read.Replays, entry); has != follows && !w.owes(user, entry, follows) {
 				return fmt.Errorf("user %d: replay %d of %d is listed: %v, followed: %v", user, entry.Place.ID, entry.Host, has, follows)
@@ -195,14 +195,14 @@ func (w *world) checkBoards() error {
 }
 
 // owes says whether a job is to bring an edge, or a replay that is missing, to a user.
-func (w *world) owes(user services.UserNumber, entry ReplayEntry, missing bool) bool {
+func (w *world) owes(user services.UserID, entry ReplayEntry, missing bool) bool {
 	return slices.ContainsFunc(w.queue, func(worker *worker) bool {
 		return worker.name == fmt.Sprintf("edge %d/%d", user, entry.Host) || missing && strings.HasPrefix(worker.name, fmt.Sprintf("replay %d ", entry.Place.ID))
 	})
 }
 
 // compareBoard rebuilds the list of a user that its reader finds missing, and holds his board against the facts.
-func (w *world) compareBoard(user services.UserNumber) error {
+func (w *world) compareBoard(user services.UserID) error {
 	if w.hosts == nil {
 		return nil
 	}
@@ -228,8 +228,8 @@ func (w *world) compareBoard(user services.UserNumber) error {
 // boardHistory is a history of people who host shows.
 func boardHistory(ctx context.Context, client *Client, number int, plant func(*world)) error {
 	const firstUser = 20_000_000
-	w := newWorld(ctx, client, uint64(number), services.UserNumber(firstUser+number*people))
-	w.hosts, w.ended = map[services.UserNumber]bool{}, map[services.PostID]ReplayEntry{}
+	w := newWorld(ctx, client, uint64(number), services.UserID(firstUser+number*people))
+	w.hosts, w.ended = map[services.UserID]bool{}, map[services.PostID]ReplayEntry{}
 	for range len(w.deck)/8 + 1 {
 		w.deck = append(w.deck, endShow, visitBoard)
 		if number%3 > 0 {
@@ -260,7 +260,7 @@ func TestBoardsEqualTheFactsAfterEveryHistory(t *testing.T) {
 var keepsList = replacement{&rebuildBegin, "if ARGV[1] ~= '1' then redis.call('DEL', KEYS[4]) end", ""}
 
 // boardBugs are what these histories must find, each by itself: the rules of MODEL, one left out at a time.
-var boardBugs = map[string]plantedBug{
+var boardBugs = map[string]injectedBug{
 	"a list that is read while it is built":     {scripts: []replacement{{&replaysBegin, "'#' .. NOWHERE", "'!' .. NOWHERE"}}, known: 2},
 	"facts that are read before the list is":    {world: func(w *world) { w.early = true }},
 	"a list born without a stamp":               {scripts: []replacement{{&replaysBegin, "redis.call('HSET', KEYS[1], 'rm', string.format('%.0f', rm))", ""}}, known: 2735},
@@ -279,8 +279,8 @@ var boardBugs = map[string]plantedBug{
 	"hosts kept beside an inbox that was lost":  {scripts: []replacement{{&rebuildBegin, ", 'L', '') -- removals", ") -- removals"}}, known: 125},
 }
 
-func TestTheHistoriesOfBoardsFindEveryPlantedBug(t *testing.T) {
-	plant(t, boardBugs, func(t *testing.T, client *Client, bug plantedBug) (number int, err error) {
+func TestTheHistoriesOfBoardsFindEveryInjectedBug(t *testing.T) {
+	plant(t, boardBugs, func(t *testing.T, client *Client, bug injectedBug) (number int, err error) {
 		if err = boardHistory(t.Context(), client, bug.known, bug.world); err != nil {
 			return bug.known, err
 		}

@@ -16,12 +16,12 @@ import (
 )
 
 // replay is one that ended at a millisecond.
-func replay(end int, host services.UserNumber) ReplayEntry {
+func replay(end int, host services.UserID) ReplayEntry {
 	return ReplayEntry{services.ShowPlace{Replay: true, Score: int64(end), ID: services.PostID(end % 7)}, host}
 }
 
 // replays are those that ended from one millisecond to another, newest first, as boards have them.
-func replays(from, to int, host services.UserNumber) (list []ReplayEntry) {
+func replays(from, to int, host services.UserID) (list []ReplayEntry) {
 	for end := to; end >= from; end-- {
 		list = append(list, replay(end, host))
 	}
@@ -30,7 +30,7 @@ func replays(from, to int, host services.UserNumber) (list []ReplayEntry) {
 
 func (v view) beginReplays() Stamp {
 	v.Helper()
-	stamps, err := v.c.BeginReplays(v.Context(), []services.UserNumber{reader})
+	stamps, err := v.c.BeginReplays(v.Context(), []services.UserID{reader})
 	v.must(err)
 	return stamps[0]
 }
@@ -68,7 +68,7 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 		draw := func(name string) ReplayEntry {
 			score := rapid.OneOf(rapid.Int64Range(0, 40), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000), rapid.Just(int64(maxEnd))).Draw(t, name)
 			id := rapid.OneOf(rapid.Uint64Range(1, 40), rapid.Uint64Range(1, math.MaxInt64)).Draw(t, name+" id")
-			return ReplayEntry{services.ShowPlace{Replay: true, Score: score, ID: services.PostID(id)}, services.UserNumber(rapid.Uint32().Draw(t, name+" host"))}
+			return ReplayEntry{services.ShowPlace{Replay: true, Score: score, ID: services.PostID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
 		}
 		a, b := draw("a"), draw("b")
 		if got, ok := parseReplay(replayText(a)); !ok || got != a {
@@ -150,7 +150,7 @@ func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
 			}, false},
 			"a reset":                 {func() { v.must(v.c.Reset(v.Context(), reader)); v.build(FeedFacts{Stamp: v.begin(true)}) }, false},
 			"the list alone":          {func() { v.lose(replaysKey(reader)) }, false},
-			"the list, dropped":       {func() { v.must(v.c.DropReplays(v.Context(), []services.UserNumber{reader})) }, false},
+			"the list, dropped":       {func() { v.must(v.c.DropReplays(v.Context(), []services.UserID{reader})) }, false},
 			"a list without its mark": {func() { v.must(v.c.rds().ZRemRangeByRank(v.Context(), replaysKey(reader), 0, 0).Err()) }, false},
 			"a list that is a text": {func() {
 				v.must(v.c.rds().Set(v.Context(), replaysKey(reader), "x", 0).Err())
@@ -170,7 +170,7 @@ func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
 		}
 		make()
 		for _, lifetime := range []time.Duration{time.Hour, 2 * time.Hour} {
-			v.must(v.c.MarkActive(v.Context(), []services.UserNumber{reader}, 20_000, lifetime))
+			v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 20_000, lifetime))
 			left, err := v.c.rds().TTL(v.Context(), replaysKey(reader)).Result()
 			if err != nil || left > lifetime || left < lifetime-lifetime/16-time.Minute {
 				v.Errorf("the list lives for %s, of %s: %v", left, lifetime, err)
@@ -202,7 +202,7 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 		if held := v.snapshot(); len(held.Replays) != keep+16 || held.ReplayFloor != replay(17, 0).Place || !held.Listed || held.ReplayStrays > 0 {
 			v.Errorf("after a trim the list has %d, its floor is %v", len(held.Replays), held.ReplayFloor)
 		}
-		cut, err := v.c.TrimReplays(v.Context(), []services.UserNumber{reader, other})
+		cut, err := v.c.TrimReplays(v.Context(), []services.UserID{reader, other})
 		if want := []int{16, 0}; err != nil || !slices.Equal(cut, want) {
 			v.Errorf("cut are %v, want %v: %v", cut, want, err)
 		}
@@ -284,7 +284,7 @@ func TestManyHosts(t *testing.T) {
 	eachView(t, func(v view) {
 		var hosts []services.FollowedAuthor
 		for i := range 2000 {
-			hosts = append(hosts, services.FollowedAuthor{Author: services.UserNumber(i + 1), Since: services.PostID(1+i%256) << 32})
+			hosts = append(hosts, services.FollowedAuthor{Author: services.UserID(i + 1), Since: services.PostID(1+i%256) << 32})
 		}
 		v.build(FeedFacts{Hosts: hosts})
 		for i := 1; i < len(hosts); i += 333 {

@@ -21,7 +21,7 @@ const (
 	Absent  Wholeness = iota // there is no document
 	Partial                  // something is missing or cannot be read, or it is being built
 	Whole
-	Spoiled // a key is of another type, or holds what stops the scripts
+	WrongType // a key is of another type, or holds what stops the scripts
 )
 
 // Snapshot is all that Redis holds of one user's view, to be compared with the facts. Document and inbox are read one
@@ -49,7 +49,7 @@ type Snapshot struct {
 const snapshotUsers = 25
 
 // Snapshots reads the users' views, in their order, one round trip for each 25.
-func (c *Client) Snapshots(ctx context.Context, users []services.UserNumber) ([]Snapshot, error) {
+func (c *Client) Snapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
 	if err := c.trusted(); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 	for _, command := range commands {
 		err := command.Err()
 		if redis.HasErrorPrefix(err, "WRONGTYPE") {
-			return Snapshot{Wholeness: Spoiled}, nil
+			return Snapshot{Wholeness: WrongType}, nil
 		}
 		if err != nil {
 			return snapshot, err
@@ -102,7 +102,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 	}
 	snapshot.Document = l.parse(values, epoch)
 	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
-		return Snapshot{Wholeness: Spoiled}, nil
+		return Snapshot{Wholeness: WrongType}, nil
 	}
 	snapshot.replays(commands[4].(*redis.StringSliceCmd).Val())
 	whole := snapshot.Document.Ready && snapshot.inbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.ownFields() &&

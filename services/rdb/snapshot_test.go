@@ -15,7 +15,7 @@ import (
 
 func (v view) snapshot() Snapshot {
 	v.Helper()
-	snapshots, err := v.c.Snapshots(v.Context(), []services.UserNumber{other, reader})
+	snapshots, err := v.c.Snapshots(v.Context(), []services.UserID{other, reader})
 	v.must(err)
 	if snapshots[0].Wholeness != Absent {
 		v.Errorf("of nobody: %+v", snapshots[0])
@@ -78,14 +78,14 @@ func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
 			"no sentinel":        {func() { v.must(v.c.rds().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, Partial},
 			"a broken sentinel":  {func() { v.must(v.c.rds().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "!!"}).Err()) }, Partial},
 			"a state lost":       {func() { v.set("Ck", "1") }, Partial},
-			"a state broken":     {func() { v.state("1", "1,2,3") }, Spoiled},
-			"a state of letters": {func() { v.state("1", "1,2,3,4,5,6,x") }, Spoiled},
-			"a state of nobody":  {func() { v.state("x", "1,2,3,4,5,6,") }, Spoiled},
-			"states of text":     {func() { v.retype(conversationsKey(reader)) }, Spoiled},
+			"a state broken":     {func() { v.state("1", "1,2,3") }, WrongType},
+			"a state of letters": {func() { v.state("1", "1,2,3,4,5,6,x") }, WrongType},
+			"a state of nobody":  {func() { v.state("x", "1,2,3,4,5,6,") }, WrongType},
+			"states of text":     {func() { v.retype(conversationsKey(reader)) }, WrongType},
 			"the document lost":  {func() { v.lose(badgeKey(reader)) }, Absent},
-			"a document of text": {func() { v.retype(badgeKey(reader)) }, Spoiled},
-			"an inbox of text":   {func() { v.retype(inboxKey(reader)) }, Spoiled},
-			"a presence of text": {func() { v.retype(onlineKey(reader)) }, Spoiled},
+			"a document of text": {func() { v.retype(badgeKey(reader)) }, WrongType},
+			"an inbox of text":   {func() { v.retype(inboxKey(reader)) }, WrongType},
+			"a presence of text": {func() { v.retype(onlineKey(reader)) }, WrongType},
 		} {
 			v.lose(inboxKey(reader), badgeKey(reader), onlineKey(reader), conversationsKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
@@ -120,7 +120,7 @@ func TestAResetForgetsAllButTheVersion(t *testing.T) {
 	eachView(t, func(v view) {
 		v.c.SetDots([]string{"shop"})
 		v.build(FeedFacts{Seen: 9, Entries: posts(1, 12, counted)})
-		v.must(v.c.Enter(v.Context(), []services.UserNumber{reader}, time.Minute))
+		v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
 		v.register(DotRegister("shop", 1<<60), MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 60, Unread: 12}))
 		v.set("n", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)) // as after a guess without Redis
 		before, stamp := v.field("n"), v.stamp()

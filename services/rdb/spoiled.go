@@ -97,11 +97,11 @@ func (c *Client) empty(ctx context.Context, keys []string) error {
 }
 
 // viewOf is whose view a key is a part of; a copy of his profile is none, nor are his sessions, which nothing brings back.
-func viewOf(key string) (user services.UserNumber, ok bool) {
+func viewOf(key string) (user services.UserID, ok bool) {
 	text, found := strings.CutPrefix(key, "{u")
 	text, _, closed := strings.Cut(text, "}:")
 	number, err := strconv.ParseUint(text, 10, 32)
-	user = services.UserNumber(number)
+	user = services.UserID(number)
 	return user, found && closed && err == nil && key != profileKey(user) && key != sessionsKey(user)
 }
 
@@ -110,7 +110,7 @@ var viewReset = loadScript("view_reset")
 // resetLifetime is how long an emptied view stays when its rebuild fails; then it is Absent, which is as good.
 const resetLifetime = time.Hour
 
-func resetCall(user services.UserNumber) call {
+func resetCall(user services.UserID) call {
 	return call{
 		keys: []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)},
 		args: []any{int64(resetLifetime / time.Second)},
@@ -118,7 +118,7 @@ func resetCall(user services.UserNumber) call {
 }
 
 // Reset empties a user's view, whatever is wrong with it: a rebuild makes it anew. His version goes on.
-func (c *Client) Reset(ctx context.Context, user services.UserNumber) error {
+func (c *Client) Reset(ctx context.Context, user services.UserID) error {
 	replies, err := c.runScript(ctx, viewReset, []call{resetCall(user)})
 	if err != nil {
 		return err

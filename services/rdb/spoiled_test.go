@@ -14,7 +14,7 @@ import (
 
 // acts are everything that is done with a reader's view.
 func (v view) acts() map[string]func(context.Context) error {
-	both := []services.UserNumber{other, reader}
+	both := []services.UserID{other, reader}
 	state := services.Membership{User: reader, Conversation: 3, Head: 4, Version: 2}
 	return map[string]func(context.Context) error{
 		"one document":  func(ctx context.Context) error { _, err := v.c.Documents(ctx, both[1:]); return err },
@@ -59,7 +59,7 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 				if err := act(v.Context()); err != nil {
 					v.Errorf("%s, %s of text: %v", name, key, err)
 				}
-				v.must(v.c.Enter(v.Context(), []services.UserNumber{reader}, time.Minute))
+				v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
 				v.want(name+", rebuilt", v.build(FeedFacts{Entries: posts(1, 3, counted)}), Applied, "3", posts(1, 3, counted)...)
 				if got := v.document(); !got.Ready || got.N <= shown {
 					v.Errorf("%s, %s of text: version %d was shown, and then %+v", name, key, shown, got)
@@ -123,12 +123,12 @@ func TestCopiesAndViewsOfAnotherTypeAreMissing(t *testing.T) {
 		for range 2 {
 			list(postKey(post.ID))
 			list(profileKey(reader))
-			if posts, users, err := v.c.Copies(v.Context(), []services.PostID{post.ID}, []services.UserNumber{reader}); err != nil || len(posts)+len(users) > 0 {
+			if posts, users, err := v.c.Copies(v.Context(), []services.PostID{post.ID}, []services.UserID{reader}); err != nil || len(posts)+len(users) > 0 {
 				v.Errorf("copies: %v, %v, %v", posts, users, err)
 			}
 			list(postKey(post.ID))
 			v.must(v.c.PutCopies(v.Context(), []services.Post{post}, []services.User{user}))
-			if posts, users, err := v.c.Copies(v.Context(), []services.PostID{post.ID}, []services.UserNumber{reader}); err != nil || len(posts) != 1 || len(users) != 1 {
+			if posts, users, err := v.c.Copies(v.Context(), []services.PostID{post.ID}, []services.UserID{reader}); err != nil || len(posts) != 1 || len(users) != 1 {
 				v.Errorf("copies written: %v, %v, %v", posts, users, err)
 			}
 			list(viewKey(place))
@@ -155,7 +155,7 @@ func TestMendingIsBounded(t *testing.T) {
 		v.retype(badgeKey(reader))
 		for i, want := range []int{3, 1} {
 			ctx, trips := WithRoundTrips(v.Context())
-			if _, err := v.c.Versions(ctx, []services.UserNumber{other, reader}); err != nil || trips.Count() != want {
+			if _, err := v.c.Versions(ctx, []services.UserID{other, reader}); err != nil || trips.Count() != want {
 				v.Errorf("%d: %d round trips, %v, want %d", i, trips.Count(), err, want)
 			}
 		}
@@ -178,7 +178,7 @@ func TestAKeyThatCannotBeEmptied(t *testing.T) {
 }
 
 func TestWhatAKeyBelongsTo(t *testing.T) {
-	for key, want := range map[string]services.UserNumber{
+	for key, want := range map[string]services.UserID{
 		badgeKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(other): other, onlineKey(1): 1,
 		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,
 	} {

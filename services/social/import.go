@@ -160,7 +160,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 		return err
 	}
 	var inserted int
-	var numbers map[string]services.UserNumber
+	var numbers map[string]services.UserID
 	fresh := im.keys.fresh()
 	edges := make([]services.Edge, 0, len(im.batch)*im.edgesPerRow())
 	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
@@ -187,7 +187,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 }
 
 // edges makes follows of the batch, with the numbers of those keys that are new in it.
-func (im *followImport) edges(into []services.Edge, numbers map[string]services.UserNumber) []services.Edge {
+func (im *followImport) edges(into []services.Edge, numbers map[string]services.UserID) []services.Edge {
 	now := im.ids.Next()
 	for _, next := range im.batch {
 		edge := services.Edge{Follower: im.keys.number(next.follower, numbers), Followee: im.keys.number(next.followee, numbers), Since: next.since}

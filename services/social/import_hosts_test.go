@@ -43,7 +43,7 @@ func TestManyNewHostsComeOntoBoardsTogether(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprintf("host%d", i)
 		}
-		var numbers map[string]services.UserNumber
+		var numbers map[string]services.UserID
 		w.Write(func(ctx context.Context, tx *store.Tx) (err error) {
 			numbers, err = tx.EnsureUsers(ctx, names)
 			return err

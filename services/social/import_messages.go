@@ -177,7 +177,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			}
 		}
 		for _, row := range im.batch {
-			users := make([]services.UserNumber, len(row.To))
+			users := make([]services.UserID, len(row.To))
 			for i, key := range row.To {
 				users[i] = numbers[key]
 			}

@@ -43,7 +43,7 @@ const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is
 func given(t *testing.T, w *fanouttest.World, keys ...string) map[string]string {
 	t.Helper()
 	w.Quiet(w.Fanout)
-	numbers, err := w.Store.UserNumbers(t.Context(), keys)
+	numbers, err := w.Store.UserIDs(t.Context(), keys)
 	w.Must(err)
 	has := map[string]string{}
 	for _, key := range keys {

@@ -33,7 +33,7 @@ func (im *postImport) plan(ctx context.Context) ([]store.ImportedPost, error) {
 			continue
 		}
 		post.OffFeed = !slices.Contains(im.kinds, post.Kind)
-		post.Author = services.UserNumber(im.keys.place([]byte(row.Author)))
+		post.Author = services.UserID(im.keys.place([]byte(row.Author)))
 		if row.Key != "" {
 			known[row.Key] = post.Post
 		}

@@ -169,7 +169,7 @@ func (im *postImport) write(ctx context.Context, planned []store.ImportedPost, l
 		return err
 	}
 	fresh := im.keys.fresh()
-	var numbers map[string]services.UserNumber
+	var numbers map[string]services.UserID
 	numbered := make([]store.ImportedPost, len(planned))
 	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
 		if numbers, err = tx.EnsureUsers(ctx, fresh); err != nil {

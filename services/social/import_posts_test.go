@@ -37,7 +37,7 @@ func (im *importer) mustPosts(opts ImportOptions) ImportReport {
 // feedOf is what somebody's own feed lists, the newest first: "body at time".
 func (im *importer) feedOf(key string) (lines []string) {
 	im.t.Helper()
-	numbers, err := im.db.UserNumbers(im.t.Context(), []string{key})
+	numbers, err := im.db.UserIDs(im.t.Context(), []string{key})
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestImportedPosts(t *testing.T) {
 			t.Errorf("the comment is %+v", c1)
 		}
 		w.Quiet(w.Fanout)
-		for _, recipient := range []services.UserNumber{1, 2} {
+		for _, recipient := range []services.UserID{1, 2} {
 			if states, err := w.Store.NotificationStates(t.Context(), recipient); err != nil || len(states) > 0 {
 				t.Errorf("somebody was notified: %+v, %v", states, err)
 			}
@@ -247,7 +247,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 			t.Errorf("%.60s was not put aside as it was", one.line)
 		}
 	}
-	if numbers, err := im.db.UserNumbers(t.Context(), []string{"a b", "x"}); err != nil || len(numbers) != 1 {
+	if numbers, err := im.db.UserIDs(t.Context(), []string{"a b", "x"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users %v, %v", numbers, err)
 	}
 	if _, err := im.posts(im.db, ImportOptions{File: im.file("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {

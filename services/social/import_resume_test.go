@@ -198,7 +198,7 @@ func TestARowThatNothingEndsIsPutAside(t *testing.T) {
 	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "eve>alice"}, im.pairs(people...)); diff != "" {
 		t.Error(diff)
 	}
-	if numbers, err := im.db.UserNumbers(t.Context(), people); err != nil || len(numbers) != 4 {
+	if numbers, err := im.db.UserIDs(t.Context(), people); err != nil || len(numbers) != 4 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
 	im.must(ImportOptions{File: im.file("f.csv", whole)})

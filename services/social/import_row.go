@@ -88,7 +88,7 @@ type keyTable struct {
 	prefix  string
 	places  map[string]int32
 	keys    []string // with the prefix
-	numbers []services.UserNumber
+	numbers []services.UserID
 	known   int // keys[:known] have their numbers
 }
 
@@ -162,7 +162,7 @@ func (k *keyTable) place(field []byte) int32 {
 func (k *keyTable) fresh() []string { return k.keys[k.known:] }
 
 // number is the user's number, from the table or from those that the transaction has just told.
-func (k *keyTable) number(place int32, told map[string]services.UserNumber) services.UserNumber {
+func (k *keyTable) number(place int32, told map[string]services.UserID) services.UserID {
 	if int(place) < k.known {
 		return k.numbers[place]
 	}
@@ -170,7 +170,7 @@ func (k *keyTable) number(place int32, told map[string]services.UserNumber) serv
 }
 
 // learn takes over what a transaction told, after its commit. A table that has become large is emptied.
-func (k *keyTable) learn(told map[string]services.UserNumber) {
+func (k *keyTable) learn(told map[string]services.UserID) {
 	if len(k.keys) > mostKeys {
 		*k = *newKeyTable(k.prefix)
 		return

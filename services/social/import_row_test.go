@@ -132,7 +132,7 @@ func TestKeyTableLearns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]services.UserNumber{"u1": 11, "u2": 12}
+	told := map[string]services.UserID{"u1": 11, "u2": 12}
 	if fresh := strings.Join(table.fresh(), " "); fresh != "u1 u2" || table.number(first.followee, told) != 12 {
 		t.Errorf("before: fresh %q, number %d", fresh, table.number(first.followee, told))
 	}
@@ -141,7 +141,7 @@ func TestKeyTableLearns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fresh := strings.Join(table.fresh(), " "); fresh != "u3" || table.number(second.follower, nil) != 12 || table.number(second.followee, map[string]services.UserNumber{"u3": 13}) != 13 {
+	if fresh := strings.Join(table.fresh(), " "); fresh != "u3" || table.number(second.follower, nil) != 12 || table.number(second.followee, map[string]services.UserID{"u3": 13}) != 13 {
 		t.Errorf("after: fresh %q", fresh)
 	}
 	table.keys = make([]string, mostKeys+1)

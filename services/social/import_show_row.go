@@ -135,7 +135,7 @@ func hostsOf(ctx context.Context, stored ShowStore, batch []showRow) (map[string
 	if err != nil || len(known) == 0 {
 		return map[string]string{}, err
 	}
-	numbers := make([]services.UserNumber, 0, len(known))
+	numbers := make([]services.UserID, 0, len(known))
 	for _, show := range known {
 		numbers = append(numbers, show.Host)
 	}

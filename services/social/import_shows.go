@@ -26,9 +26,9 @@ type ShowStore interface {
 	// ImportedShows finds shows by the names that an import gave them.
 	ImportedShows(ctx context.Context, keys []string) (map[string]services.Show, error)
 	// Authors gives those authors who are or were more than small.
-	Authors(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.Author, error)
+	Authors(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.Author, error)
 	// Users gives people by their numbers.
-	Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error)
+	Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error)
 }
 
 // showImport is one import of shows under way.
@@ -114,7 +114,7 @@ func (im *showImport) plan(ctx context.Context) ([]store.ImportedShow, error) {
 		case !known:
 			id := im.ids.Next()
 			show := row.show(id, id.Time())
-			show.Host = services.UserNumber(im.keys.place([]byte(row.Host)))
+			show.Host = services.UserID(im.keys.place([]byte(row.Host)))
 			planned = append(planned, show)
 			hosts[row.Key] = im.opts.Prefix + row.Host
 		}
@@ -131,7 +131,7 @@ func (im *showImport) write(ctx context.Context, planned []store.ImportedShow, l
 		return err
 	}
 	fresh := im.keys.fresh()
-	var numbers map[string]services.UserNumber
+	var numbers map[string]services.UserID
 	err := im.db.Write(ctx, func(tx *store.Tx) (err error) {
 		if numbers, err = tx.EnsureUsers(ctx, fresh); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 	if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 		return err
 	}
-	hosts := make([]services.UserNumber, len(planned))
+	hosts := make([]services.UserID, len(planned))
 	for i, show := range planned {
 		hosts[i] = show.Host
 	}
@@ -196,12 +196,12 @@ func (im *showImport) insert(ctx context.Context, tx *store.Tx, planned []store.
 // place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and says which
 // replays are in nobody's list. What runs counts for those who follow its host by now, whenever it started: for them it went
 // live with the import.
-func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.ImportedShow, hosts []services.UserNumber, unnamed map[services.UserNumber]bool, version uint64) error {
+func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.ImportedShow, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := im.stored.Authors(ctx, hosts)
 	if err != nil {
 		return err
 	}
-	goLive := map[services.UserNumber]bool{}
+	goLive := map[services.UserID]bool{}
 	for i := range planned {
 		show := &planned[i]
 		show.Pull = show.Status == services.ShowReplay && authors[show.Host].Mode == services.AuthorHuge
@@ -228,12 +228,12 @@ func (im *showImport) place(ctx context.Context, tx *store.Tx, planned []store.I
 }
 
 // showJobs name new hosts, close what nobody tells of any more, and bring replays into the lists of followers.
-func showJobs(planned []store.ImportedShow, unnamed map[services.UserNumber]bool) ([]store.NewJob, error) {
+func showJobs(planned []store.ImportedShow, unnamed map[services.UserID]bool) ([]store.NewJob, error) {
 	jobs, err := fanout.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {
 		return nil, err
 	}
-	over := map[services.UserNumber]bool{} // whose replays go into lists
+	over := map[services.UserID]bool{} // whose replays go into lists
 	for _, show := range planned {
 		switch {
 		case show.Status == services.ShowUpcoming || show.Status == services.ShowLive:

@@ -69,7 +69,7 @@ const season = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-30T2
 `
 
 // board is what a follower's board has now, by the keys of the shows.
-func board(w *fanouttest.World, reader services.UserNumber, shows map[string]services.Show) (keys []string) {
+func board(w *fanouttest.World, reader services.UserID, shows map[string]services.Show) (keys []string) {
 	w.TB.Helper()
 	_, err := w.Memory.Log.RunOnce(w.TB.Context())
 	w.Must(err)
@@ -171,7 +171,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
 		im := newImporter(t, w.Store)
 		reader, late := w.Users(1)[0], w.Users(1)[0]
-		var host services.UserNumber
+		var host services.UserID
 		w.Write(func(ctx context.Context, tx *store.Tx) error {
 			known, err := tx.EnsureUsers(ctx, []string{"ann"})
 			host = known["ann"]
@@ -181,7 +181,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 		w.Quiet(w.Fanout)
 		w.Clock.Advance(time.Second)
 		im.now = w.Clock.Now()
-		count := func(user services.UserNumber) int {
+		count := func(user services.UserID) int {
 			w.Quiet(w.Fanout)
 			_, err := w.Memory.Log.RunOnce(t.Context())
 			w.Must(err)
@@ -234,7 +234,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 		}
 	}
 	replays("a", "ann", 3)
-	numbers, err := w.Store.UserNumbers(t.Context(), []string{"ann"})
+	numbers, err := w.Store.UserIDs(t.Context(), []string{"ann"})
 	w.Must(err)
 	readers := w.Users(5)
 	w.Follow(numbers["ann"], readers...)
@@ -381,7 +381,7 @@ func TestBadLinesOfShows(t *testing.T) {
 			t.Errorf("line %d is to say %q:\n%.300s", i+2, one.says, put[max(0, at):])
 		}
 	}
-	if numbers, err := im.db.UserNumbers(t.Context(), []string{"x", "y", "a b"}); err != nil || len(numbers) != 1 {
+	if numbers, err := im.db.UserIDs(t.Context(), []string{"x", "y", "a b"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
 	noise := strings.Repeat("{}\n", hopeless+1)

@@ -81,11 +81,11 @@ func (im *importer) must(opts ImportOptions) ImportReport {
 // follows reads every follow among the keys back: "alice>bob" -> since.
 func (im *importer) follows(keys ...string) map[string]services.PostID {
 	im.t.Helper()
-	numbers, err := im.db.UserNumbers(im.t.Context(), keys)
+	numbers, err := im.db.UserIDs(im.t.Context(), keys)
 	if err != nil {
 		im.t.Fatal(err)
 	}
-	names := map[services.UserNumber]string{}
+	names := map[services.UserID]string{}
 	for key, number := range numbers {
 		names[number] = key
 	}

@@ -19,15 +19,15 @@ import (
 )
 
 // couple is a reader and an author.
-type couple struct{ reader, author services.UserNumber }
+type couple struct{ reader, author services.UserID }
 
 // crowd is two readers and three authors on a node whose jobs come late, doubled and in any order, and whose Redis is
 // lost; and what is so of them by the plainest means.
 type crowd struct {
 	node
 	t       *rapid.T
-	readers []services.UserNumber
-	authors []services.UserNumber
+	readers []services.UserID
+	authors []services.UserID
 	told    []store.NewJob // jobs that there ever were
 
 	since   map[couple]services.PostID
@@ -35,7 +35,7 @@ type crowd struct {
 	hidden  map[couple]bool
 	blocked map[couple]bool // by the reader, or by the author of him
 	against map[couple]bool
-	seen    map[services.UserNumber]services.PostID
+	seen    map[services.UserID]services.PostID
 	posts   []services.Post // the oldest first
 }
 
@@ -132,11 +132,11 @@ func (c *crowd) unhide() {
 }
 
 // blocks are those of one side, drawn: the readers' or the authors'.
-func (c *crowd) blocks() (standing map[couple]bool, ends func(couple) (owner, other services.UserNumber)) {
+func (c *crowd) blocks() (standing map[couple]bool, ends func(couple) (owner, other services.UserID)) {
 	if rapid.Bool().Draw(c.t, "the author") {
-		return c.against, func(of couple) (owner, other services.UserNumber) { return of.author, of.reader }
+		return c.against, func(of couple) (owner, other services.UserID) { return of.author, of.reader }
 	}
-	return c.blocked, func(of couple) (owner, other services.UserNumber) { return of.reader, of.author }
+	return c.blocked, func(of couple) (owner, other services.UserID) { return of.reader, of.author }
 }
 
 func (c *crowd) block() {
@@ -207,7 +207,7 @@ func (c *crowd) some() {
 }
 
 // shown is what a reader's feed lists, the newest first, and how many of it count.
-func (c *crowd) shown(reader services.UserNumber) (entries []services.FeedEntry, count int) {
+func (c *crowd) shown(reader services.UserID) (entries []services.FeedEntry, count int) {
 	for _, post := range slices.Backward(c.posts) {
 		of := couple{reader, post.Author}
 		since, follows := c.since[of]
@@ -267,7 +267,7 @@ func checkPeople(t *testing.T, engines fanouttest.Options) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{
 			node: n, t: t, readers: n.Users(2), authors: n.Strangers(3), since: map[couple]services.PostID{}, muted: map[couple]time.Time{},
-			hidden: map[couple]bool{}, blocked: map[couple]bool{}, against: map[couple]bool{}, seen: map[services.UserNumber]services.PostID{},
+			hidden: map[couple]bool{}, blocked: map[couple]bool{}, against: map[couple]bool{}, seen: map[services.UserID]services.PostID{},
 		}
 		for _, reader := range c.readers { // most of what follows needs a follow
 			for _, author := range c.authors[:2] {

@@ -20,10 +20,10 @@ import (
 
 // ShowService is how shows happen: as when their hosts tell of them.
 type ShowService interface {
-	Schedule(host services.UserNumber, draft services.ShowDraft) *jobs.Command
-	Start(host services.UserNumber, id services.PostID, at time.Time) *jobs.Command
-	End(host services.UserNumber, id services.PostID, at time.Time, replayURL string) *jobs.Command
-	Cancel(host services.UserNumber, id services.PostID) *jobs.Command
+	Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command
+	Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command
+	End(host services.UserID, id services.PostID, at time.Time, replayURL string) *jobs.Command
+	Cancel(host services.UserID, id services.PostID) *jobs.Command
 }
 
 // announced is how long before its time, in the time of the file, a show is scheduled.

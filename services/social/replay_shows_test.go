@@ -19,7 +19,7 @@ import (
 // telling is shows as their hosts tell of them.
 type telling struct{ w *fanouttest.World }
 
-func (s telling) Schedule(host services.UserNumber, draft services.ShowDraft) *jobs.Command {
+func (s telling) Schedule(host services.UserID, draft services.ShowDraft) *jobs.Command {
 	return &jobs.Command{Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 			return nil, err
@@ -50,15 +50,15 @@ func (s telling) change(id services.PostID, transition func(services.Show, time.
 	}}
 }
 
-func (s telling) Start(_ services.UserNumber, id services.PostID, at time.Time) *jobs.Command {
+func (s telling) Start(_ services.UserID, id services.PostID, at time.Time) *jobs.Command {
 	return s.change(id, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.Start(at, now) })
 }
 
-func (s telling) End(_ services.UserNumber, id services.PostID, at time.Time, url string) *jobs.Command {
+func (s telling) End(_ services.UserID, id services.PostID, at time.Time, url string) *jobs.Command {
 	return s.change(id, func(show services.Show, now time.Time) (services.Show, bool, error) { return show.End(at, url, now) })
 }
 
-func (s telling) Cancel(_ services.UserNumber, id services.PostID) *jobs.Command {
+func (s telling) Cancel(_ services.UserID, id services.PostID) *jobs.Command {
 	return s.change(id, services.Show.Cancel)
 }
 

@@ -22,7 +22,7 @@ var verbs = map[services.RestrictionKind]verb{
 // Mute is the command by which a user is shown nothing of another in his feed any more, until a time or, with the zero time,
 // until he unmutes him. He keeps following him, or may begin to. Muting again changes the time. INVALID for oneself and
 // for a time that is past, CONFLICT beyond the limit.
-func (s *Service) Mute(muter, muted services.UserNumber, until time.Time) *jobs.Command {
+func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Command {
 	until = until.Truncate(time.Microsecond)
 	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
 	return &jobs.Command{
@@ -48,7 +48,7 @@ func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.0
 
 // Unmute is the command by which a user is shown another's posts again: his feed lists and counts what it would have without
 // the mute. CONFLICT when he is not muted.
-func (s *Service) Unmute(muter, muted services.UserNumber) *jobs.Command {
+func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unmute", Actor: muter,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -60,7 +60,7 @@ func (s *Service) Unmute(muter, muted services.UserNumber) *jobs.Command {
 
 // HideFrom is the command by which an author's posts and shows are shown to another no more, who may follow him or begin to; nor
 // do they notify. INVALID for oneself, CONFLICT when they are hidden from him already, and beyond the limit.
-func (s *Service) HideFrom(author, follower services.UserNumber) *jobs.Command {
+func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "hideFrom", Actor: author,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -74,7 +74,7 @@ func (s *Service) HideFrom(author, follower services.UserNumber) *jobs.Command {
 }
 
 // UnhideFrom is the command by which they are shown to him again, if he follows. CONFLICT when they are not hidden from him.
-func (s *Service) UnhideFrom(author, follower services.UserNumber) *jobs.Command {
+func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unhideFrom", Actor: author,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -87,7 +87,7 @@ func (s *Service) UnhideFrom(author, follower services.UserNumber) *jobs.Command
 // Block is the command by which two users have nothing to do with each other any more, whoever of them did it: neither follows
 // the other or can begin to, and their DIRECT conversation is closed. What the blocked one did notifies the blocker no
 // more; what the blocker publishes is hidden from the blocked one and notifies them no more. INVALID for oneself, CONFLICT when he is blocked already, and beyond the limit.
-func (s *Service) Block(blocker, blocked services.UserNumber) *jobs.Command {
+func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var ended []services.Edge
 	var closed services.ConversationID
 	return &jobs.Command{
@@ -102,7 +102,7 @@ func (s *Service) Block(blocker, blocked services.UserNumber) *jobs.Command {
 					return nil, err
 				}
 			}
-			var left []services.UserNumber
+			var left []services.UserID
 			if closed, left, err = tx.CloseDirect(ctx, blocker, blocked); err != nil {
 				return nil, err
 			}
@@ -121,7 +121,7 @@ func (s *Service) Block(blocker, blocked services.UserNumber) *jobs.Command {
 				}
 			}
 			if closed != 0 {
-				if err := s.fanout.CarryMember(ctx, closed, blocker); err != nil {
+				if err := s.fanout.ProjectMember(ctx, closed, blocker); err != nil {
 					return err
 				}
 			}
@@ -132,7 +132,7 @@ func (s *Service) Block(blocker, blocked services.UserNumber) *jobs.Command {
 
 // Unblock is the command by which that ends. The follows that were ended stay so; what the other had done notifies again, where
 // it was not seen or read before. CONFLICT when he is not blocked.
-func (s *Service) Unblock(blocker, blocked services.UserNumber) *jobs.Command {
+func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unblock", Actor: blocker,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -185,7 +185,7 @@ func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restr
 
 // mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND while the followee blocks the follower, as for
 // somebody who is not there. Neither changes until the transaction ends.
-func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.UserNumber) error {
+func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.UserID) error {
 	if err := tx.HoldRestrictions(ctx, follower); err != nil {
 		return err
 	}
@@ -201,13 +201,13 @@ func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.Us
 
 // Hidden answers which of some authors hide the posts and shows that they publish from a viewer: because they hide them from
 // this viewer or block the viewer. It is one statement, however many they are; absent means shown.
-func (s *Service) Hidden(ctx context.Context, viewer services.UserNumber, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
+func (s *Service) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	return s.store.Hidden(ctx, viewer, authors)
 }
 
 // Restrictions lists what a user has put between himself and others of one kind, the newest first: those made before one,
 // at most limit, and whether there are more.
-func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserNumber, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
+func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
 	list, err = s.store.Restrictions(ctx, kind, owner, before, limit+1)
 	more = len(list) > limit
 	return list[:min(limit, len(list))], more, err

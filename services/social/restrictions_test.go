@@ -16,7 +16,7 @@ import (
 var forever time.Time
 
 // showing checks how many posts a reader's feed lists and counts, against the facts too.
-func (n node) showing(when string, reader services.UserNumber, listed, counted int) {
+func (n node) showing(when string, reader services.UserID, listed, counted int) {
 	n.TB.Helper()
 	n.Agree(reader)
 	if entries, count := len(n.Inbox(reader)), n.Document(reader).FeedCount; entries != listed || count != counted {
@@ -129,7 +129,7 @@ func TestABlockEndsEverything(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(3)
 		blocker, blocked, third := users[0], users[1], users[2]
-		for _, pair := range [][2]services.UserNumber{{blocker, blocked}, {blocked, blocker}, {third, blocker}} {
+		for _, pair := range [][2]services.UserID{{blocker, blocked}, {blocked, blocker}, {third, blocker}} {
 			n.Must(n.do(n.service.Follow(pair[0], pair[1])))
 		}
 		post := n.Post(blocker)
@@ -165,7 +165,7 @@ func TestABlockEndsEverything(t *testing.T) {
 }
 
 // unseen checks a user's numbers of groups: likes and follows.
-func (n node) unseen(when string, user services.UserNumber, likes, follows int) {
+func (n node) unseen(when string, user services.UserID, likes, follows int) {
 	n.TB.Helper()
 	for _, counts := range n.Document(user).Notifications {
 		got := 0
@@ -215,9 +215,9 @@ func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(fewFollowees + 2)
 		owner, others := users[0], users[1:]
-		mute := func(owner, other services.UserNumber) *jobs.Command { return n.service.Mute(owner, other, forever) }
+		mute := func(owner, other services.UserID) *jobs.Command { return n.service.Mute(owner, other, forever) }
 		for what, op := range map[string]struct {
-			do, undo func(owner, other services.UserNumber) *jobs.Command
+			do, undo func(owner, other services.UserID) *jobs.Command
 		}{
 			"muted": {mute, n.service.Unmute}, "blocked": {n.service.Block, n.service.Unblock}, "hidden from": {n.service.HideFrom, n.service.UnhideFrom},
 		} {
@@ -246,13 +246,13 @@ func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
 			cmd.Key, cmd.Input = key, input
 			return cmd
 		}
-		for i, make := range []func(other services.UserNumber) *jobs.Command{
-			func(other services.UserNumber) *jobs.Command { return n.service.Mute(users[0], other, until) },
-			func(other services.UserNumber) *jobs.Command { return n.service.Unmute(users[0], other) },
-			func(other services.UserNumber) *jobs.Command { return n.service.HideFrom(users[0], other) },
-			func(other services.UserNumber) *jobs.Command { return n.service.UnhideFrom(users[0], other) },
-			func(other services.UserNumber) *jobs.Command { return n.service.Block(users[0], other) },
-			func(other services.UserNumber) *jobs.Command { return n.service.Unblock(users[0], other) },
+		for i, make := range []func(other services.UserID) *jobs.Command{
+			func(other services.UserID) *jobs.Command { return n.service.Mute(users[0], other, until) },
+			func(other services.UserID) *jobs.Command { return n.service.Unmute(users[0], other) },
+			func(other services.UserID) *jobs.Command { return n.service.HideFrom(users[0], other) },
+			func(other services.UserID) *jobs.Command { return n.service.UnhideFrom(users[0], other) },
+			func(other services.UserID) *jobs.Command { return n.service.Block(users[0], other) },
+			func(other services.UserID) *jobs.Command { return n.service.Unblock(users[0], other) },
 		} {
 			key := fmt.Sprint("key", i)
 			n.Must(n.do(keyed(make(users[1]), key, users[1])))

@@ -54,7 +54,7 @@ func New(cfg Config) *Service {
 }
 
 // Number is the number of the user with the key, who is made if there is none: it is for the user that a token names.
-func (s *Service) Number(ctx context.Context, key string) (services.UserNumber, error) {
+func (s *Service) Number(ctx context.Context, key string) (services.UserID, error) {
 	if number, ok, err := s.people.Number(ctx, key); err != nil || ok {
 		return number, err
 	}
@@ -64,7 +64,7 @@ func (s *Service) Number(ctx context.Context, key string) (services.UserNumber, 
 
 // Make finds users by their keys, and makes those that there are not: it is for the host application, which alone says who
 // there is. INVALID for what is no key.
-func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 	if len(missing) == 0 {
 		return numbers, nil
 	}
-	var made map[string]services.UserNumber
+	var made map[string]services.UserID
 	err = s.store.Write(ctx, func(tx *store.Tx) (err error) {
 		made, err = tx.EnsureUsers(ctx, missing)
 		return err
@@ -107,7 +107,7 @@ func (s *Service) Meet(ctx context.Context, keys []string) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	numbers, err := s.store.UserNumbers(ctx, fresh)
+	numbers, err := s.store.UserIDs(ctx, fresh)
 	if err != nil {
 		return err
 	}
@@ -135,23 +135,23 @@ func (s *Service) Meet(ctx context.Context, keys []string) error {
 }
 
 // Known finds a user by key without making him; ok is false when he was never mentioned.
-func (s *Service) Known(ctx context.Context, key string) (number services.UserNumber, ok bool, err error) {
+func (s *Service) Known(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
 	return s.people.Number(ctx, key)
 }
 
 // KnownAll finds users by their keys without making them; who was never mentioned is absent.
-func (s *Service) KnownAll(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
+func (s *Service) KnownAll(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	return s.people.Numbers(ctx, keys)
 }
 
 // Remembered finds a user by key if this node has met them before.
-func (s *Service) Remembered(key string) (number services.UserNumber, ok bool) {
+func (s *Service) Remembered(key string) (number services.UserID, ok bool) {
 	return s.people.RememberedNumber(key)
 }
 
 // Follow is the command by which one user follows another from now on, who is notified. CONFLICT when he does already,
 // INVALID when it is himself, FORBIDDEN while they block them, NOT_FOUND while they are blocked.
-func (s *Service) Follow(follower, followee services.UserNumber) *jobs.Command {
+func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "follow", Actor: follower,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -186,7 +186,7 @@ func (s *Service) Follow(follower, followee services.UserNumber) *jobs.Command {
 }
 
 // enqueue leaves the jobs of an edge that changed: the follower's feed, the followee's notifications and his audience.
-func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.UserNumber) error {
+func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.UserID) error {
 	told, err := fanout.NotifyJob(store.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower})
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.User
 }
 
 // Unfollow is the command by which a follow ends, and stops notifying. CONFLICT when there is none.
-func (s *Service) Unfollow(follower, followee services.UserNumber) *jobs.Command {
+func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unfollow", Actor: follower,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
@@ -215,7 +215,7 @@ func (s *Service) Unfollow(follower, followee services.UserNumber) *jobs.Command
 const maxName = 100
 
 // SetProfile is the command that sets a user's name and picture; nil leaves one, "" removes it.
-func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) (*jobs.Command, error) {
+func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jobs.Command, error) {
 	if name != nil {
 		if err := services.CheckText("name", *name, 0, maxName); err != nil {
 			return nil, err
@@ -234,14 +234,14 @@ func (s *Service) SetProfile(user services.UserNumber, name, avatarURL *string) 
 			if err := tx.SetProfile(ctx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
-			if _, err := tx.AppendLog(ctx, mirror.LogProfile, mirror.UserNumberText(user), nil); err != nil {
+			if _, err := tx.AppendLog(ctx, mirror.LogProfile, mirror.UserIDText(user), nil); err != nil {
 				return nil, err
 			}
 			return nil, tx.Enqueue(ctx, fanout.ProfileJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error {
 			s.people.Changed(user, changedAt)
-			return s.fanout.CarryProfile(ctx, user)
+			return s.fanout.ProjectProfile(ctx, user)
 		},
 	}, nil
 }

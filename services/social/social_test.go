@@ -147,7 +147,7 @@ func TestANumberIsGivenOnce(t *testing.T) {
 			t.Errorf("known before she is mentioned: %v", err)
 		}
 		const callers = 10
-		numbers := make([]services.UserNumber, callers)
+		numbers := make([]services.UserID, callers)
 		var together sync.WaitGroup
 		for i := range callers {
 			together.Go(func() { numbers[i], _ = n.service.Number(t.Context(), "ada") })
@@ -187,13 +187,13 @@ func TestProfiles(t *testing.T) {
 			cmd, err := n.service.SetProfile(user, step.name, step.avatar)
 			n.Must(err)
 			n.Must(n.do(cmd))
-			_, users, err := n.Memory.Reader.Read(t.Context(), nil, []services.UserNumber{user})
+			_, users, err := n.Memory.Reader.Read(t.Context(), nil, []services.UserID{user})
 			if got := users[user]; got.Name != step.wantName || got.AvatarURL != step.wantAvatar || err != nil {
 				t.Errorf("read %+v, %v; want %q, %q", got, err, step.wantName, step.wantAvatar)
 			}
 		}
 		n.Quiet(n.Fanout)
-		_, copies, err := n.Redis.Copies(t.Context(), nil, []services.UserNumber{user})
+		_, copies, err := n.Redis.Copies(t.Context(), nil, []services.UserID{user})
 		if copies[user].Name != "Ada L" || err != nil {
 			t.Errorf("the copy is %+v, %v", copies[user], err)
 		}

@@ -33,7 +33,7 @@ var (
 
 // AuditTurn is the next users of an audit, held under a lease: nobody else looks at them meanwhile.
 type AuditTurn struct {
-	Users []services.UserNumber
+	Users []services.UserID
 	// Lap is how long this lap has been going on: far more than asked for when the audit does not keep up.
 	Lap time.Duration
 
@@ -94,10 +94,10 @@ func share(lap time.Duration, visited, total int64) time.Duration {
 }
 
 // auditRange lists the next active users, and up to which number that is all of them.
-func (s *Store) auditRange(ctx context.Context, after, total int64, pace AuditPace) (users []services.UserNumber, upTo int64, err error) {
+func (s *Store) auditRange(ctx context.Context, after, total int64, pace AuditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxAuditSpan, total)
 	err = s.each(ctx, auditRange, []any{after, upTo, pace.ActiveSince, pace.Limit}, func(scan func(...any) error) error {
-		var user services.UserNumber
+		var user services.UserID
 		err := scan(&user)
 		users = append(users, user)
 		return err

@@ -13,12 +13,12 @@ import (
 
 const lap = 10 * time.Minute
 
-func (b *bundle) pace(limit int) store.AuditPace {
+func (b *bundle) throttle(limit int) store.AuditPace {
 	return store.AuditPace{Lap: lap, Limit: limit, ActiveSince: b.clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
 }
 
 // crowd makes users, of whom only some are active, and answers these.
-func (b *bundle) crowd(count int, active func(i int) bool) (seen []services.UserNumber) {
+func (b *bundle) crowd(count int, active func(i int) bool) (seen []services.UserID) {
 	b.t.Helper()
 	keys := make([]string, count)
 	for i := range keys {
@@ -36,7 +36,7 @@ func (b *bundle) crowd(count int, active func(i int) bool) (seen []services.User
 // turn takes a turn, or answers when to ask again.
 func (b *bundle) turn(limit int) (turn store.AuditTurn, wait time.Duration) {
 	b.t.Helper()
-	turn, taken, next, err := b.TakeAuditTurn(b.ctx, b.pace(limit))
+	turn, taken, next, err := b.TakeAuditTurn(b.ctx, b.throttle(limit))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -52,14 +52,14 @@ func TestAuditLaps(t *testing.T) {
 		start := b.clock.Now()
 		active := b.crowd(20, func(i int) bool { return i%4 != 0 })
 		for range 3 {
-			var visited []services.UserNumber
+			var visited []services.UserID
 			for len(visited) < len(active) {
 				turn, wait := b.turn(5)
 				if wait > 0 {
 					b.clock.advance(wait)
 					continue
 				}
-				after := services.UserNumber(0)
+				after := services.UserID(0)
 				if len(visited) > 0 {
 					after = visited[len(visited)-1]
 				}
@@ -116,7 +116,7 @@ func TestAuditCatchesUp(t *testing.T) {
 			b.t.Fatal(err)
 		}
 		b.clock.advance(5 * lap)
-		pace := b.pace(10)
+		pace := b.throttle(10)
 		pace.ActiveSince = time.Time{}
 		late, taken, _, err := b.TakeAuditTurn(b.ctx, pace)
 		if err != nil || !taken || late.Lap != 5*lap || len(late.Users) != 5 {
@@ -145,8 +145,8 @@ func TestAuditTurnsAreShared(t *testing.T) {
 		b.turn(1) // the lap begins
 		b.clock.advance(2 * lap)
 		var mu sync.Mutex
-		var visited []services.UserNumber
-		pace := b.pace(7)
+		var visited []services.UserID
+		pace := b.throttle(7)
 		pace.ActiveSince = time.Time{}
 		var nodes sync.WaitGroup
 		for range 4 {

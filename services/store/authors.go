@@ -48,20 +48,20 @@ var (
 const thresholdsOfAuthors = "authors"
 
 // AuthorMode is how an author's posts are carried now: one look-up, whatever his audience.
-func (tx *Tx) AuthorMode(ctx context.Context, author services.UserNumber) (mode services.AuthorMode, err error) {
+func (tx *Tx) AuthorMode(ctx context.Context, author services.UserID) (mode services.AuthorMode, err error) {
 	_, err = tx.one(ctx, authorMode, []any{author}, &mode)
 	return mode, err
 }
 
 // AuthorMode is how an author's posts are carried now.
-func (s *Store) AuthorMode(ctx context.Context, author services.UserNumber) (mode services.AuthorMode, err error) {
+func (s *Store) AuthorMode(ctx context.Context, author services.UserID) (mode services.AuthorMode, err error) {
 	_, err = s.one(ctx, authorMode, []any{author}, &mode)
 	return mode, err
 }
 
 // Authors gives authors by their numbers. Who is small and was never more is absent.
-func (s *Store) Authors(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.Author, error) {
-	authors := make(map[services.UserNumber]services.Author, len(numbers))
+func (s *Store) Authors(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.Author, error) {
+	authors := make(map[services.UserID]services.Author, len(numbers))
 	err := s.each(ctx, authorsByNumber, []any{numbers}, func(scan func(...any) error) error {
 		author, err := scanAuthor(scan)
 		authors[author.Number] = author
@@ -71,7 +71,7 @@ func (s *Store) Authors(ctx context.Context, numbers []services.UserNumber) (map
 }
 
 // AuthorForUpdate reads an author who cannot change until this transaction ends, and gives him a row if he has none.
-func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserNumber) (author services.Author, err error) {
+func (tx *Tx) AuthorForUpdate(ctx context.Context, number services.UserID) (author services.Author, err error) {
 	if _, err := tx.run(ctx, ensureAuthor, number); err != nil {
 		return author, err
 	}
@@ -113,7 +113,7 @@ func (tx *Tx) PutAuthor(ctx context.Context, author services.Author) (version ui
 
 // EndAuthorChunk notes that the documents of one more chunk of an author's followers name him, and answers whether it
 // was the last.
-func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserNumber) (last bool, err error) {
+func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.one(ctx, lowerUnnamed, []any{author}, &left)
 	return found && left == 0, err
@@ -121,16 +121,16 @@ func (tx *Tx) EndAuthorChunk(ctx context.Context, author services.UserNumber) (l
 
 // AuthorsToLookAt lists authors by their numbers, those greater than after, at most limit: who has a row, and, with
 // followers above 0, whom at least so many follow. It reads every follow there is.
-func (s *Store) AuthorsToLookAt(ctx context.Context, followers int, after services.UserNumber, limit int) ([]services.UserNumber, error) {
+func (s *Store) AuthorsToLookAt(ctx context.Context, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
 		return s.numbers(ctx, authorsOfMany, after, followers, limit)
 	}
 	return s.numbers(ctx, authorsAfter, after, limit)
 }
 
-func (r runner) numbers(ctx context.Context, st statement, args ...any) (numbers []services.UserNumber, err error) {
+func (r runner) numbers(ctx context.Context, st statement, args ...any) (numbers []services.UserID, err error) {
 	err = r.each(ctx, st, args, func(scan func(...any) error) error {
-		var number services.UserNumber
+		var number services.UserID
 		err := scan(&number)
 		numbers = append(numbers, number)
 		return err
@@ -140,12 +140,12 @@ func (r runner) numbers(ctx context.Context, st statement, args ...any) (numbers
 
 // PullAuthors lists the authors whom their followers' documents name, by their numbers, those greater than after, at
 // most limit. Nobody else has pulled posts.
-func (s *Store) PullAuthors(ctx context.Context, after services.UserNumber, limit int) ([]services.UserNumber, error) {
+func (s *Store) PullAuthors(ctx context.Context, after services.UserID, limit int) ([]services.UserID, error) {
 	return s.numbers(ctx, pullAuthors, after, limit)
 }
 
 // CountFollowers says how many follow an author, counting no further than limit.
-func (s *Store) CountFollowers(ctx context.Context, author services.UserNumber, limit int) (count int, err error) {
+func (s *Store) CountFollowers(ctx context.Context, author services.UserID, limit int) (count int, err error) {
 	_, err = s.one(ctx, countFollowers, []any{author, limit}, &count)
 	return count, err
 }

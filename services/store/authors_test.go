@@ -23,7 +23,7 @@ func (b *bundle) author(author services.Author) (version uint64) {
 func TestAuthors(t *testing.T) {
 	each(t, func(b *bundle) {
 		equal(b.t, must(b.AuthorMode(b.ctx, 7))(b.t), services.AuthorSmall)
-		equal(b.t, must(b.Authors(b.ctx, []services.UserNumber{7, 8}))(b.t), map[services.UserNumber]services.Author{})
+		equal(b.t, must(b.Authors(b.ctx, []services.UserID{7, 8}))(b.t), map[services.UserID]services.Author{})
 		b.write(func(tx *store.Tx) error {
 			author, err := tx.AuthorForUpdate(b.ctx, 7)
 			equal(b.t, author, services.Author{Number: 7})
@@ -37,7 +37,7 @@ func TestAuthors(t *testing.T) {
 		huge := services.Author{Number: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
 		b.author(huge)
 		huge.Pull, huge.Version = true, 1 // who is huge has followers that name him
-		equal(b.t, must(b.Authors(b.ctx, []services.UserNumber{7, 8, huge.Number}))(b.t), map[services.UserNumber]services.Author{7: big, huge.Number: huge})
+		equal(b.t, must(b.Authors(b.ctx, []services.UserID{7, 8, huge.Number}))(b.t), map[services.UserID]services.Author{7: big, huge.Number: huge})
 		b.write(func(tx *store.Tx) error {
 			author, err := tx.AuthorForUpdate(b.ctx, huge.Number)
 			equal(b.t, author, huge)
@@ -50,7 +50,7 @@ func TestAuthors(t *testing.T) {
 		})
 		big.Pinned = nil
 		b.author(big)
-		equal(b.t, must(b.Authors(b.ctx, []services.UserNumber{7}))(b.t)[7].Pinned, (*services.AuthorMode)(nil))
+		equal(b.t, must(b.Authors(b.ctx, []services.UserID{7}))(b.t)[7].Pinned, (*services.AuthorMode)(nil))
 	})
 }
 
@@ -66,8 +66,8 @@ func TestPullAuthorsOfAReader(t *testing.T) {
 		}
 		equal(b.t, must(b.PulledBy(b.ctx, 1))(b.t), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 4, Since: 40}})
 		equal(b.t, len(must(b.PulledBy(b.ctx, 3))(b.t)), 0)
-		equal(b.t, must(b.PullAuthors(b.ctx, 0, 10))(b.t), []services.UserNumber{1, 2, 4, 5})
-		equal(b.t, must(b.PullAuthors(b.ctx, 1, 2))(b.t), []services.UserNumber{2, 4})
+		equal(b.t, must(b.PullAuthors(b.ctx, 0, 10))(b.t), []services.UserID{1, 2, 4, 5})
+		equal(b.t, must(b.PullAuthors(b.ctx, 1, 2))(b.t), []services.UserID{2, 4})
 		equal(b.t, must(b.Pulls(b.ctx, 4))(b.t), true)
 		equal(b.t, must(b.Pulls(b.ctx, 3))(b.t), false)
 		equal(b.t, must(b.Pulls(b.ctx, 77))(b.t), false)
@@ -76,7 +76,7 @@ func TestPullAuthorsOfAReader(t *testing.T) {
 
 func TestCountFollowers(t *testing.T) {
 	each(t, func(b *bundle) {
-		for follower := services.UserNumber(1); follower <= 9; follower++ {
+		for follower := services.UserID(1); follower <= 9; follower++ {
 			b.follow(services.Edge{Follower: follower, Followee: 100})
 		}
 		for limit, want := range map[int]int{5: 5, 9: 9, 10: 9, 1_000_000: 9} {
@@ -102,10 +102,10 @@ func TestThresholds(t *testing.T) {
 	})
 }
 
-func TestUnfinishedFanouts(t *testing.T) {
+func TestInFlightFanouts(t *testing.T) {
 	each(t, func(b *bundle) {
-		first, second := store.UnfinishedFanout{Post: 5, Author: 1}, store.UnfinishedFanout{Post: 6, Author: 2}
-		begin := func(fanout store.UnfinishedFanout, chunks int) {
+		first, second := store.InFlightFanout{Post: 5, Author: 1}, store.InFlightFanout{Post: 6, Author: 2}
+		begin := func(fanout store.InFlightFanout, chunks int) {
 			b.write(func(tx *store.Tx) error { return tx.BeginFanout(b.ctx, fanout, chunks) })
 		}
 		end := func(post services.PostID) (left int) {
@@ -119,15 +119,15 @@ func TestUnfinishedFanouts(t *testing.T) {
 		b.clock.advance(time.Minute)
 		begin(first, 2)
 		begin(first, 9) // changes nothing
-		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{first, second})
+		equal(b.t, must(b.InFlightFanouts(b.ctx))(b.t), []store.InFlightFanout{first, second})
 		b.write(func(tx *store.Tx) error {
 			return errors.Join(tx.ResizeFanout(b.ctx, 5, 3), tx.ResizeFanout(b.ctx, 77, 3))
 		})
 		equal(b.t, []int{end(5), end(5), end(5), end(5), end(77)}, []int{2, 1, 0, -1, -1})
-		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{second})
+		equal(b.t, must(b.InFlightFanouts(b.ctx))(b.t), []store.InFlightFanout{second})
 		begin(first, 2)
 		equal(b.t, must(b.ForgetFanouts(b.ctx, b.clock.Now()))(b.t), 1)
-		equal(b.t, must(b.UnfinishedFanouts(b.ctx))(b.t), []store.UnfinishedFanout{first})
+		equal(b.t, must(b.InFlightFanouts(b.ctx))(b.t), []store.InFlightFanout{first})
 	})
 }
 
@@ -142,25 +142,25 @@ func TestTheLastChunkOfAnAuthor(t *testing.T) {
 			return last
 		}
 		equal(b.t, []bool{end(), end(), end()}, []bool{false, true, false}) // said once too often it changes nothing
-		got := must(b.Authors(b.ctx, []services.UserNumber{7}))(b.t)[7]
+		got := must(b.Authors(b.ctx, []services.UserID{7}))(b.t)[7]
 		equal(b.t, got, services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Version: 3})
 	})
 }
 
 func TestAuthorsToLookAt(t *testing.T) {
 	each(t, func(b *bundle) {
-		for follower := services.UserNumber(1); follower <= 5; follower++ {
-			for followee := services.UserNumber(100); followee < 100+follower; followee++ {
+		for follower := services.UserID(1); follower <= 5; follower++ {
+			for followee := services.UserID(100); followee < 100+follower; followee++ {
 				b.follow(services.Edge{Follower: follower, Followee: followee}) // 100 has 5, 101 has 4, ..., 104 has 1
 			}
 		}
 		b.author(services.Author{Number: 104})
 		b.author(services.Author{Number: 7})
-		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 3, 0, 10))(b.t), []services.UserNumber{100, 101, 102})
-		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 3, 100, 1))(b.t), []services.UserNumber{101})
+		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 3, 0, 10))(b.t), []services.UserID{100, 101, 102})
+		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 3, 100, 1))(b.t), []services.UserID{101})
 		equal(b.t, len(must(b.AuthorsToLookAt(b.ctx, 6, 0, 10))(b.t)), 0)
-		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 0, 0, 10))(b.t), []services.UserNumber{7, 104})
-		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 0, 7, 10))(b.t), []services.UserNumber{104})
+		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 0, 0, 10))(b.t), []services.UserID{7, 104})
+		equal(b.t, must(b.AuthorsToLookAt(b.ctx, 0, 7, 10))(b.t), []services.UserID{104})
 	})
 }
 

@@ -109,10 +109,10 @@ func (s *Store) CleanerRun(ctx context.Context) (run CleanerRun, err error) {
 }
 
 // LastVisits says when users were seen last, the zero time of who never was. A number that nobody has is absent.
-func (s *Store) LastVisits(ctx context.Context, users []services.UserNumber) (map[services.UserNumber]time.Time, error) {
-	visits := make(map[services.UserNumber]time.Time, len(users))
+func (s *Store) LastVisits(ctx context.Context, users []services.UserID) (map[services.UserID]time.Time, error) {
+	visits := make(map[services.UserID]time.Time, len(users))
 	err := s.each(ctx, lastVisits, []any{users}, func(scan func(...any) error) error {
-		var user services.UserNumber
+		var user services.UserID
 		var at int64
 		err := scan(&user, &at)
 		if visits[user] = (time.Time{}); at > 0 {

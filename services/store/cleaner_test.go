@@ -68,8 +68,8 @@ func TestLastVisits(t *testing.T) {
 		t := w.t
 		numbers := w.users("ann", "bob")
 		ann, bob := numbers[0], numbers[1]
-		w.write(func(tx *store.Tx) error { return tx.MarkActive(t.Context(), []services.UserNumber{ann}) })
-		visits, err := w.LastVisits(t.Context(), []services.UserNumber{ann, bob, 99})
+		w.write(func(tx *store.Tx) error { return tx.MarkActive(t.Context(), []services.UserID{ann}) })
+		visits, err := w.LastVisits(t.Context(), []services.UserID{ann, bob, 99})
 		if seen, never := visits[ann], visits[bob]; err != nil || len(visits) != 2 || !seen.Equal(w.clock.Now()) || !never.IsZero() {
 			t.Errorf("%v, %v", visits, err)
 		}

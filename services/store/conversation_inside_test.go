@@ -36,20 +36,20 @@ func TestNothingCountsWhileInside(t *testing.T) {
 		i := inside{b, b.group(1, 2)}
 		b.send(i.id, 1, 2)
 		i.enter("phone", time.Minute)
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {0, 0}})
+		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		b.send(i.id, 1, 2)
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {0, 0}})
+		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		i.enter("laptop", time.Minute)
 		i.leave("phone")
 		b.send(i.id, 1, 2)
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {0, 0}}) // the laptop is inside
+		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}}) // the laptop is inside
 		equal(b.t, must(b.LeasesOf(b.ctx, 2, "laptop"))(b.t), []services.ConversationID{i.id})
 		equal(b.t, len(must(b.LeasesOf(b.ctx, 2, "phone"))(b.t)), 0)
 		i.leave("laptop")
 		b.send(i.id, 1, 2)
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {1, 1}})
+		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
 		i.leave("tablet") // was never inside: it reads all the same
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {0, 0}})
+		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
 }
 
@@ -65,12 +65,12 @@ func TestALeaseEndsAtItsTime(t *testing.T) {
 		b.clock.advance(90 * time.Second)
 		b.send(i.id, 1)
 		equal(b.t, i.end(), start.Add(2*time.Minute))
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {0, 0}})
+		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		b.clock.advance(time.Minute)
 		b.send(i.id, 1, 2)
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {0, 0}}) // not noticed yet
+		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}}) // not noticed yet
 		equal(b.t, i.end(), time.Time{})
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {1, 1}})
+		b.waits(i.id, map[services.UserID][2]int64{2: {1, 1}})
 		version := b.member(i.id, 2).Version
 		equal(b.t, i.end(), time.Time{})
 		equal(b.t, b.member(i.id, 2).Version, version)
@@ -92,7 +92,7 @@ func TestRenewingChangesNothingElse(t *testing.T) {
 		b.send(i.id, 1)
 		must(0, b.read(i.id, 2, 1, -1))(b.t)
 		i.end()
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {0, 0}})
+		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
 }
 
@@ -107,7 +107,7 @@ func TestAnEndedLeaseDoesNotTakeAMarkBack(t *testing.T) {
 		b.send(i.id, 1)
 		b.write(func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, i.id, 2, 1) })
 		i.end()
-		b.waits(i.id, map[services.UserNumber][2]int64{2: {3, 0}})
+		b.waits(i.id, map[services.UserID][2]int64{2: {3, 0}})
 	})
 }
 
@@ -116,7 +116,7 @@ func TestWhoLeavesForGoodIsOutside(t *testing.T) {
 		i := inside{b, b.group(1, 2)}
 		i.enter("phone", time.Minute)
 		b.write(func(tx *store.Tx) error {
-			_, err := tx.RemoveMembers(b.ctx, i.id, []services.UserNumber{2})
+			_, err := tx.RemoveMembers(b.ctx, i.id, []services.UserID{2})
 			return err
 		})
 		equal(b.t, len(must(b.LeasesOf(b.ctx, 2, "phone"))(b.t)), 0)
@@ -149,7 +149,7 @@ func TestMute(t *testing.T) {
 // Everything at once, on rows that everyone shares: what is kept beside the messages equals a straight count of them.
 func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 	each(t, func(b *bundle) {
-		users := []services.UserNumber{1, 2, 3}
+		users := []services.UserID{1, 2, 3}
 		id := b.group(users...)
 		var group sync.WaitGroup
 		for worker := range 6 {

@@ -56,7 +56,7 @@ func (tx *Tx) moveTo(ctx context.Context, m *services.Membership, number int64) 
 // ReadUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation
 // that the mark was made in, -1 for the present one: a mark of an older one is late and changes nothing, like a mark
 // behind the position. INVALID beyond the newest message, or in a generation that was never opened.
-func (tx *Tx) ReadUpTo(ctx context.Context, id services.ConversationID, user services.UserNumber, number, gen int64) error {
+func (tx *Tx) ReadUpTo(ctx context.Context, id services.ConversationID, user services.UserID, number, gen int64) error {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func beyond(field string, id services.ConversationID, number, head int64) error 
 
 // MarkUnread makes a message and what follows it wait again, in a new generation: what devices report of the former one
 // is late from now on. What waits already goes on waiting. INVALID beyond the newest message.
-func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user services.UserNumber, from int64) error {
+func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user services.UserID, from int64) error {
 	// A recall that is under way passes over who has read the message: it must not meet a position that goes back.
 	if _, err := tx.LockConversation(ctx, id); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user s
 }
 
 // Mute sets whether a conversation is muted for a user.
-func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user services.UserNumber, muted bool) error {
+func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user services.UserID, muted bool) error {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user service
 
 // Enter reads everything and gives a device a lease on being inside, or renews it. Nothing counts while any device has
 // one.
-func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user services.UserNumber, device string, until time.Time) error {
+func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user services.UserID, device string, until time.Time) error {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (tx *Tx) Enter(ctx context.Context, id services.ConversationID, user servic
 
 // Leave reads everything and ends a device's lease; the user is outside when it was the last one. inside is false also
 // when there was none.
-func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user services.UserNumber, device string) error {
+func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user services.UserID, device string) error {
 	m, err := tx.LockMember(ctx, id, user)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (tx *Tx) Leave(ctx context.Context, id services.ConversationID, user servic
 
 // EndLeases ends the leases that are over, if the user is a member still. When none is left he is outside, and has read
 // what was sent until the last one ended. next is when the next one ends, zero when there is none.
-func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user services.UserNumber) (next time.Time, err error) {
+func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user services.UserID) (next time.Time, err error) {
 	m, err := tx.LockMember(ctx, id, user)
 	if services.CodeOf(err) == services.NotFound || m.Left {
 		return next, nil
@@ -212,7 +212,7 @@ func (tx *Tx) EndLeases(ctx context.Context, id services.ConversationID, user se
 }
 
 // LeasesOf lists the conversations that a user's device is inside of.
-func (s *Store) LeasesOf(ctx context.Context, user services.UserNumber, device string) (ids []services.ConversationID, err error) {
+func (s *Store) LeasesOf(ctx context.Context, user services.UserID, device string) (ids []services.ConversationID, err error) {
 	err = s.each(ctx, leasesOfDevice, []any{user, device}, func(scan func(...any) error) error {
 		var id services.ConversationID
 		err := scan(&id)

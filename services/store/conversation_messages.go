@@ -41,7 +41,7 @@ var (
 
 // SendMessage adds a message to a conversation and answers both as they are now. The author has read up to it. Of the
 // users mentioned those count who are members, not the author, and not parted from them by a block. NOT_FOUND or CONFLICT when he is no member.
-func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, author services.UserNumber, body string, mentioned []services.UserNumber) (message services.Message, c services.Conversation, reached []services.UserNumber, err error) {
+func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message services.Message, c services.Conversation, reached []services.UserID, err error) {
 	found := false
 	minute := micros(tx.Now) / time.Minute.Microseconds()
 	err = tx.each(ctx, nextNumber, []any{id, tx.Now, minute}, func(scan func(...any) error) error {
@@ -77,13 +77,13 @@ func (tx *Tx) SendMessage(ctx context.Context, id services.ConversationID, autho
 	return message, c, reached, err
 }
 
-func (tx *Tx) mention(ctx context.Context, message services.Message, users []services.UserNumber) ([]services.UserNumber, error) {
+func (tx *Tx) mention(ctx context.Context, message services.Message, users []services.UserID) ([]services.UserID, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
 	apart, err := tx.Apart(ctx, message.Author, users)
 	if err != nil {
 		return nil, err
 	}
-	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserNumber) bool { return slices.Contains(apart, user) })
+	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserID) bool { return slices.Contains(apart, user) })
 	reached, err := tx.numbers(ctx, mentionMembers, conversation, users, message.Author)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (tx *Tx) mention(ctx context.Context, message services.Message, users []ser
 // RecallMessage takes a message back: its text goes, and it stops counting for everyone who had not read it. NOT_FOUND
 // for one that never was or for who is no member, FORBIDDEN for another's, CONFLICT for one that is recalled already or
 // for an author who has left.
-func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author services.UserNumber) (message services.Message, c services.Conversation, err error) {
+func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author services.UserID) (message services.Message, c services.Conversation, err error) {
 	conversation, number := id.Conversation(), id.Number()
 	if c, err = tx.LockConversation(ctx, conversation); err != nil {
 		return message, c, err
@@ -107,7 +107,7 @@ func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author s
 	if _, err := tx.LockMember(ctx, conversation, author); err != nil {
 		return message, c, err
 	}
-	var writer services.UserNumber
+	var writer services.UserID
 	var sent, recalled int64
 	found, err := tx.one(ctx, lockMessage, []any{conversation, number}, &writer, &sent, &recalled)
 	switch {

@@ -55,8 +55,8 @@ WHERE m.left_at > 0 RETURNING user_number`)
 type NewConversation struct {
 	Kind    services.ConversationKind
 	Title   string
-	Creator services.UserNumber
-	Members []services.UserNumber
+	Creator services.UserID
+	Members []services.UserID
 }
 
 // CreateConversation makes a conversation with its members, all of whom have read everything. A DIRECT one is there
@@ -88,11 +88,11 @@ func (tx *Tx) CreateConversation(ctx context.Context, wanted NewConversation) (i
 }
 
 // pairName names the one DIRECT conversation of two.
-func pairName(a, b services.UserNumber) string { return fmt.Sprintf("%d/%d", min(a, b), max(a, b)) }
+func pairName(a, b services.UserID) string { return fmt.Sprintf("%d/%d", min(a, b), max(a, b)) }
 
 // CloseDirect takes both out of the DIRECT conversation of two, if there is one, and answers who was in it. Making it
 // again opens it again.
-func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserNumber) (id services.ConversationID, left []services.UserNumber, err error) {
+func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserID) (id services.ConversationID, left []services.UserID, err error) {
 	found, err := tx.one(ctx, conversationByPair, []any{pairName(a, b)}, &id)
 	if err != nil || !found {
 		return 0, nil, err
@@ -100,7 +100,7 @@ func (tx *Tx) CloseDirect(ctx context.Context, a, b services.UserNumber) (id ser
 	if _, err := tx.LockConversation(ctx, id); err != nil {
 		return 0, nil, err
 	}
-	left, err = tx.RemoveMembers(ctx, id, []services.UserNumber{a, b})
+	left, err = tx.RemoveMembers(ctx, id, []services.UserID{a, b})
 	return id, left, err
 }
 
@@ -133,7 +133,7 @@ func scanConversation(scan func(...any) error, more ...any) (c services.Conversa
 
 // AddMembers lets users into a locked conversation and answers who was not a member before. They have read everything
 // that is there.
-func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []services.UserNumber) (added []services.UserNumber, err error) {
+func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []services.UserID) (added []services.UserID, err error) {
 	list := make(rows, len(users))
 	for i, user := range users {
 		list[i] = []any{user}
@@ -147,7 +147,7 @@ func (tx *Tx) AddMembers(ctx context.Context, c services.Conversation, users []s
 }
 
 // RemoveMembers takes users out of a locked conversation and answers who was a member. Their rows stay, as left.
-func (tx *Tx) RemoveMembers(ctx context.Context, id services.ConversationID, users []services.UserNumber) (left []services.UserNumber, err error) {
+func (tx *Tx) RemoveMembers(ctx context.Context, id services.ConversationID, users []services.UserID) (left []services.UserID, err error) {
 	left, err = tx.numbers(ctx, leaveMembers, id, users, tx.Now)
 	if err != nil || len(left) == 0 {
 		return nil, err
@@ -165,9 +165,9 @@ func (tx *Tx) SetWay(ctx context.Context, c services.Conversation, way services.
 	return changed > 0, err
 }
 
-func (tx *Tx) numbers(ctx context.Context, st statement, args ...any) (users []services.UserNumber, err error) {
+func (tx *Tx) numbers(ctx context.Context, st statement, args ...any) (users []services.UserID, err error) {
 	err = tx.each(ctx, st, args, func(scan func(...any) error) error {
-		var user services.UserNumber
+		var user services.UserID
 		err := scan(&user)
 		users = append(users, user)
 		return err
@@ -177,7 +177,7 @@ func (tx *Tx) numbers(ctx context.Context, st statement, args ...any) (users []s
 
 // LockMember reads a user's own state in a conversation, which nobody else changes until this transaction ends.
 // NOT_FOUND for who never was a member, CONFLICT for who has left.
-func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user services.UserNumber) (m services.Membership, err error) {
+func (tx *Tx) LockMember(ctx context.Context, id services.ConversationID, user services.UserID) (m services.Membership, err error) {
 	var left int64
 	found, err := tx.one(ctx, lockMember, []any{id, user}, &left)
 	if err == nil && !found {

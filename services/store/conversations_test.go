@@ -11,7 +11,7 @@ import (
 )
 
 // group makes a group of users, the first of whom is its creator.
-func (b *bundle) group(users ...services.UserNumber) (id services.ConversationID) {
+func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
 		id, _, err = tx.CreateConversation(b.ctx, store.NewConversation{Kind: services.GroupConversation, Title: "t", Creator: users[0], Members: users})
@@ -20,7 +20,7 @@ func (b *bundle) group(users ...services.UserNumber) (id services.ConversationID
 	return id
 }
 
-func (b *bundle) send(id services.ConversationID, author services.UserNumber, mentions ...services.UserNumber) (message services.Message) {
+func (b *bundle) send(id services.ConversationID, author services.UserID, mentions ...services.UserID) (message services.Message) {
 	b.t.Helper()
 	b.clock.advance(time.Millisecond)
 	b.write(func(tx *store.Tx) (err error) {
@@ -33,13 +33,13 @@ func (b *bundle) send(id services.ConversationID, author services.UserNumber, me
 // try runs one transaction and answers its error.
 func (b *bundle) try(fn func(tx *store.Tx) error) error { return b.Write(b.ctx, fn) }
 
-func (b *bundle) read(id services.ConversationID, user services.UserNumber, number, gen int64) error {
+func (b *bundle) read(id services.ConversationID, user services.UserID, number, gen int64) error {
 	return b.try(func(tx *store.Tx) error { return tx.ReadUpTo(b.ctx, id, user, number, gen) })
 }
 
-func (b *bundle) member(id services.ConversationID, user services.UserNumber) services.Membership {
+func (b *bundle) member(id services.ConversationID, user services.UserID) services.Membership {
 	b.t.Helper()
-	list := must(b.Memberships(b.ctx, id, []services.UserNumber{user}))(b.t)
+	list := must(b.Memberships(b.ctx, id, []services.UserID{user}))(b.t)
 	if len(list) != 1 {
 		b.t.Fatalf("%d states of user %d", len(list), user)
 	}
@@ -47,9 +47,9 @@ func (b *bundle) member(id services.ConversationID, user services.UserNumber) se
 }
 
 // waits compares what waits for users of a conversation, unread and mentions one after the other.
-func (b *bundle) waits(id services.ConversationID, want map[services.UserNumber][2]int64) {
+func (b *bundle) waits(id services.ConversationID, want map[services.UserID][2]int64) {
 	b.t.Helper()
-	got := map[services.UserNumber][2]int64{}
+	got := map[services.UserID][2]int64{}
 	for user := range want {
 		m := b.member(id, user)
 		got[user] = [2]int64{m.Unread(), m.UnreadMentions()}
@@ -60,7 +60,7 @@ func (b *bundle) waits(id services.ConversationID, want map[services.UserNumber]
 func TestConversationsAreMadeOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		made := b.clock.Now()
-		direct := func(members ...services.UserNumber) (id services.ConversationID, created bool) {
+		direct := func(members ...services.UserID) (id services.ConversationID, created bool) {
 			b.write(func(tx *store.Tx) (err error) {
 				id, created, err = tx.CreateConversation(b.ctx, store.NewConversation{Kind: services.DirectConversation, Creator: members[0], Members: members})
 				return err
@@ -82,7 +82,7 @@ func TestConversationsAreMadeOnce(t *testing.T) {
 		}})
 		all, one := services.MembersPage{Conversation: group, Size: 10}, services.MembersPage{Conversation: group, Size: 1}
 		rest, none := services.MembersPage{Conversation: group, After: 3, Size: 10}, services.MembersPage{Conversation: group, After: 5, Size: 10}
-		equal(b.t, must(b.MembersOf(b.ctx, []services.MembersPage{rest, all, none, one}))(b.t), map[services.MembersPage][]services.UserNumber{
+		equal(b.t, must(b.MembersOf(b.ctx, []services.MembersPage{rest, all, none, one}))(b.t), map[services.MembersPage][]services.UserID{
 			all: {3, 5}, one: {3}, rest: {5},
 		})
 	})
@@ -96,7 +96,7 @@ func TestMessagesAreReadByTheirIDs(t *testing.T) {
 		asked := []services.MessageID{third.ID, elsewhere.ID, first.ID, first.ID, services.NewMessageID(other, 2), services.NewMessageID(id, 7)}
 		equal(b.t, must(b.Messages(b.ctx, asked))(b.t), map[services.MessageID]services.Message{first.ID: first, third.ID: third, elsewhere.ID: elsewhere})
 		equal(b.t, must(b.Messages(b.ctx, []services.MessageID{second.ID, first.ID}))(b.t), map[services.MessageID]services.Message{second.ID: second, first.ID: first})
-		equal(b.t, must(b.Mentioned(b.ctx, asked))(b.t), map[services.MessageID][]services.UserNumber{first.ID: {2}})
+		equal(b.t, must(b.Mentioned(b.ctx, asked))(b.t), map[services.MessageID][]services.UserID{first.ID: {2}})
 	})
 }
 
@@ -107,12 +107,12 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 		second := b.send(id, 2)
 		equal(b.t, first.ID.Number(), int64(1))
 		equal(b.t, []any{second.ID, second.SentAt}, []any{services.NewMessageID(id, 2), b.clock.Now()})
-		b.waits(id, map[services.UserNumber][2]int64{1: {1, 0}, 2: {0, 0}, 3: {2, 0}})
+		b.waits(id, map[services.UserID][2]int64{1: {1, 0}, 2: {0, 0}, 3: {2, 0}})
 		third := b.send(id, 1, 2, 3)
-		b.waits(id, map[services.UserNumber][2]int64{1: {0, 0}, 2: {1, 1}, 3: {3, 1}})
+		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {3, 1}})
 		equal(b.t, must(b.Messages(b.ctx, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.t), map[services.MessageID]services.Message{third.ID: third})
 		equal(b.t, must(b.Mentioned(b.ctx, []services.MessageID{first.ID, second.ID, third.ID}))(b.t),
-			map[services.MessageID][]services.UserNumber{first.ID: {2}, third.ID: {2, 3}})
+			map[services.MessageID][]services.UserID{first.ID: {2}, third.ID: {2, 3}})
 		equal(b.t, must(b.Heads(b.ctx, []services.ConversationID{id, 99}))(b.t), []store.Head{{Conversation: id, Number: 3, At: b.clock.Now(), Way: services.WriteSide, Revision: 1}})
 		coded(b.t, b.try(func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, id, 9, "x", nil); return err }), services.NotFound)
 		coded(b.t, b.try(func(tx *store.Tx) error { _, _, _, err := tx.SendMessage(b.ctx, 99, 1, "x", nil); return err }), services.NotFound)
@@ -129,20 +129,20 @@ func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 		own := b.send(id, 2)
 		b.send(id, 1)
 		must(0, b.read(id, 2, 0, -1))(b.t)
-		b.waits(id, map[services.UserNumber][2]int64{2: {0, 0}})
+		b.waits(id, map[services.UserID][2]int64{2: {0, 0}})
 		version := b.member(id, 2).Version
 		for number := range int64(6) { // late marks of another device
 			must(0, b.read(id, 2, number, 0))(b.t)
 		}
 		equal(b.t, b.member(id, 2).Version, version)
 		must(0, b.try(func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, id, 2, 3) }))(b.t)
-		b.waits(id, map[services.UserNumber][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is his own
+		b.waits(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is his own
 		m := b.member(id, 2)
 		equal(b.t, []int64{m.Base, m.K, m.Gen}, []int64{2, -1, 1})
 		must(0, b.read(id, 2, 6, 0))(b.t) // of the former generation: ignored
-		b.waits(id, map[services.UserNumber][2]int64{2: {3, 2}})
+		b.waits(id, map[services.UserID][2]int64{2: {3, 2}})
 		must(0, b.read(id, 2, 4, 1))(b.t)
-		b.waits(id, map[services.UserNumber][2]int64{2: {1, 0}})
+		b.waits(id, map[services.UserID][2]int64{2: {1, 0}})
 		coded(b.t, b.read(id, 2, 7, 1), services.Invalid)
 		coded(b.t, b.read(id, 2, 6, 2), services.Invalid)
 		coded(b.t, b.read(id, 3, 6, -1), services.NotFound)
@@ -157,11 +157,11 @@ func TestRecallLowersWhoHadNotReadIt(t *testing.T) {
 		message := b.send(id, 1, 2, 3)
 		b.send(id, 1, 2)
 		must(0, b.read(id, 3, 1, -1))(b.t)
-		recall := func(message services.MessageID, by services.UserNumber) error {
+		recall := func(message services.MessageID, by services.UserID) error {
 			return b.try(func(tx *store.Tx) error { _, _, err := tx.RecallMessage(b.ctx, message, by); return err })
 		}
 		must(0, recall(message.ID, 1))(b.t)
-		b.waits(id, map[services.UserNumber][2]int64{1: {0, 0}, 2: {1, 1}, 3: {1, 0}})
+		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {1, 0}})
 		recalled := must(b.Messages(b.ctx, []services.MessageID{message.ID}))(b.t)[message.ID]
 		equal(b.t, recalled, services.Message{ID: message.ID, Author: 1, SentAt: message.SentAt, Recalled: true})
 		coded(b.t, recall(message.ID, 1), services.Conflict)
@@ -170,13 +170,13 @@ func TestRecallLowersWhoHadNotReadIt(t *testing.T) {
 		coded(b.t, recall(services.NewMessageID(99, 1), 2), services.NotFound)
 		coded(b.t, recall(message.ID, 4), services.NotFound)
 		// Who makes everything unread again meets it as recalled, and what is his own as his own.
-		for _, user := range []services.UserNumber{1, 3} {
+		for _, user := range []services.UserID{1, 3} {
 			must(0, b.try(func(tx *store.Tx) error { return tx.MarkUnread(b.ctx, id, user, 1) }))(b.t)
 		}
-		b.waits(id, map[services.UserNumber][2]int64{1: {0, 0}, 3: {1, 0}})
+		b.waits(id, map[services.UserID][2]int64{1: {0, 0}, 3: {1, 0}})
 		b.send(id, 3)
 		must(0, recall(services.NewMessageID(id, 2), 1))(b.t)
-		b.waits(id, map[services.UserNumber][2]int64{1: {1, 0}, 2: {1, 0}, 3: {0, 0}})
+		b.waits(id, map[services.UserID][2]int64{1: {1, 0}, 2: {1, 0}, 3: {0, 0}})
 	})
 }
 
@@ -184,7 +184,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	each(t, func(b *bundle) {
 		id := b.group(1, 2)
 		b.send(id, 1)
-		add := func(users ...services.UserNumber) (added []services.UserNumber) {
+		add := func(users ...services.UserID) (added []services.UserID) {
 			b.write(func(tx *store.Tx) error {
 				c, err := tx.LockConversation(b.ctx, id)
 				if err != nil {
@@ -196,21 +196,21 @@ func TestMembersComeAndGo(t *testing.T) {
 			})
 			return added
 		}
-		remove := func(users ...services.UserNumber) (left []services.UserNumber) {
+		remove := func(users ...services.UserID) (left []services.UserID) {
 			b.write(func(tx *store.Tx) (err error) { left, err = tx.RemoveMembers(b.ctx, id, users); return err })
 			return left
 		}
-		equal(b.t, add(2, 4, 3), []services.UserNumber{3, 4})
-		b.waits(id, map[services.UserNumber][2]int64{2: {1, 0}, 3: {0, 0}})
+		equal(b.t, add(2, 4, 3), []services.UserID{3, 4})
+		b.waits(id, map[services.UserID][2]int64{2: {1, 0}, 3: {0, 0}})
 		b.send(id, 1, 3)
-		equal(b.t, remove(3, 3, 9), []services.UserNumber{3})
+		equal(b.t, remove(3, 3, 9), []services.UserID{3})
 		gone := b.member(id, 3)
 		equal(b.t, []any{gone.Left, gone.Unread(), gone.UnreadMentions(), gone.Version}, []any{true, int64(0), int64(0), int64(3)})
 		coded(b.t, b.read(id, 3, 1, -1), services.Conflict)
 		equal(b.t, len(must(b.Conversations(b.ctx, 3, []services.ConversationID{id}))(b.t)), 0)
 		b.send(id, 1, 3)
 		equal(b.t, b.member(id, 3).Version, gone.Version) // who has left is mentioned no more
-		equal(b.t, add(3), []services.UserNumber{3})
+		equal(b.t, add(3), []services.UserID{3})
 		back := b.member(id, 3)
 		equal(b.t, back, services.Membership{Conversation: id, User: 3, Head: 3, Base: 3, Version: gone.Version + 1, Gen: 1})
 		c := must(b.Conversations(b.ctx, 1, []services.ConversationID{id}))(b.t)[0]
@@ -226,7 +226,7 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 		first, second := b.group(1, 2), b.group(2, 3)
 		b.send(first, 1)
 		b.write(func(tx *store.Tx) error {
-			_, err := tx.RemoveMembers(b.ctx, second, []services.UserNumber{2})
+			_, err := tx.RemoveMembers(b.ctx, second, []services.UserID{2})
 			return err
 		})
 		list := func(since time.Time, after services.ConversationID) (ids []services.ConversationID) {
@@ -238,7 +238,7 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 		equal(b.t, list(b.clock.Now().Add(-time.Second), 0), []services.ConversationID{first, second})
 		equal(b.t, list(b.clock.Now(), 0), []services.ConversationID{first})
 		equal(b.t, list(b.clock.Now().Add(-time.Second), first), []services.ConversationID{second})
-		b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserNumber{2}) })
+		b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserID{2}) })
 		active := must(b.ActiveMemberships(b.ctx, first, 0, b.clock.Now(), 10))(b.t)
 		equal(b.t, active, []services.Membership{{Conversation: first, User: 2, Head: 1, Version: 1}})
 		equal(b.t, len(must(b.ActiveMemberships(b.ctx, first, 0, time.Time{}, 1))(b.t)), 1)

@@ -214,7 +214,7 @@ func (d dialect) bind(args []any) []any {
 
 func (d dialect) bindOne(arg any) any {
 	switch value := arg.(type) {
-	case services.UserNumber:
+	case services.UserID:
 		return int64(value)
 	case services.PostID:
 		return int64(value)
@@ -232,7 +232,7 @@ func (d dialect) bindOne(arg any) any {
 		return string(value)
 	case time.Time:
 		return micros(value)
-	case []services.UserNumber:
+	case []services.UserID:
 		return bindNumbers(d, value)
 	case []services.PostID:
 		return bindNumbers(d, value)

@@ -55,8 +55,8 @@ func TestInsertionInBothDialects(t *testing.T) {
 
 func TestParametersInBothDialects(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC)
-	args := []any{services.UserNumber(1<<32 - 1), services.MaxPostID, services.CategoryLike, at, nil, "text", []byte{1},
-		[]services.UserNumber{1, 2}, []services.PostID{}, []string{`a"b`, "c"}, rows{{services.UserNumber(1), services.CategoryLike, services.MaxPostID}}}
+	args := []any{services.UserID(1<<32 - 1), services.MaxPostID, services.CategoryLike, at, nil, "text", []byte{1},
+		[]services.UserID{1, 2}, []services.PostID{}, []string{`a"b`, "c"}, rows{{services.UserID(1), services.CategoryLike, services.MaxPostID}}}
 	same := []any{int64(1<<32 - 1), int64(1<<63 - 1), "LIKE", int64(1767323045000006), nil, "text", []byte{1}}
 	table := `[[1,"LIKE",9223372036854775807]]`
 	if diff := cmp.Diff(append(same[:7:7], "[1,2]", "[]", `["a\"b","c"]`, table), sqlite.bind(args)); diff != "" {

@@ -65,7 +65,7 @@ func targetOf(segment int64) services.SegmentBits {
 
 // ClearDot notes that a user has seen a dot as it is now, and answers the stamp up to which he has. NOT_FOUND when the
 // dot was never raised.
-func (tx *Tx) ClearDot(ctx context.Context, user services.UserNumber, name string) (seen uint64, err error) {
+func (tx *Tx) ClearDot(ctx context.Context, user services.UserID, name string) (seen uint64, err error) {
 	found, err := tx.one(ctx, clearDot, []any{user, name}, &seen)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
@@ -135,7 +135,7 @@ func union(known map[string]services.SegmentBits) (all services.SegmentBits) {
 }
 
 // SetSegments says which segments a user belongs to, and no others, and answers the version of that.
-func (tx *Tx) SetSegments(ctx context.Context, user services.UserNumber, segments services.SegmentBits) (version uint64, err error) {
+func (tx *Tx) SetSegments(ctx context.Context, user services.UserID, segments services.SegmentBits) (version uint64, err error) {
 	_, err = tx.one(ctx, setSegments, []any{user, tx.Now, int64(segments)}, &version)
 	return version, err
 }

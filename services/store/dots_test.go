@@ -24,7 +24,7 @@ func (b *bundle) raise(name string, target services.SegmentBits) (stamp uint64) 
 	return stamp
 }
 
-func (b *bundle) clear(user services.UserNumber, name string) (seen uint64) {
+func (b *bundle) clear(user services.UserID, name string) (seen uint64) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) { seen, err = tx.ClearDot(b.ctx, user, name); return err })
 	return seen

@@ -90,28 +90,28 @@ SELECT COALESCE(max(newest), 0) FROM (
 // HomeFeed lists the newest posts of everyone whom the reader follows and is shown, and his own, those before one id,
 // the newest first, at most limit. Own posts and those from before the follow do not count. What it costs grows with the
 // number followed and with limit, not with how much the authors have written.
-func (s *Store) HomeFeed(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) ([]services.FeedEntry, error) {
+func (s *Store) HomeFeed(ctx context.Context, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
 	return s.feed(ctx, homeFeed, limit, reader, before)
 }
 
 // NewestOfFeed is the newest post that HomeFeed lists now, 0 when it lists none.
-func (tx *Tx) NewestOfFeed(ctx context.Context, reader services.UserNumber) (newest services.PostID, err error) {
+func (tx *Tx) NewestOfFeed(ctx context.Context, reader services.UserID) (newest services.PostID, err error) {
 	_, err = tx.one(ctx, newestOfFeed, []any{reader}, &newest)
 	return newest, err
 }
 
 // InboxFeed lists what of HomeFeed is in the reader's inbox: the pushed posts, and his own whatever their way.
-func (s *Store) InboxFeed(ctx context.Context, reader services.UserNumber, before services.PostID, limit int) ([]services.FeedEntry, error) {
+func (s *Store) InboxFeed(ctx context.Context, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
 	return s.feed(ctx, inboxFeed, limit, reader, before)
 }
 
 // UnreadFeed lists the posts that CountNew counts, the newest first, at most limit.
-func (s *Store) UnreadFeed(ctx context.Context, reader services.UserNumber, seen services.PostID, limit int) ([]services.FeedEntry, error) {
+func (s *Store) UnreadFeed(ctx context.Context, reader services.UserID, seen services.PostID, limit int) ([]services.FeedEntry, error) {
 	return s.feed(ctx, unreadFeed, limit, reader, services.MaxPostID, seen)
 }
 
 // feed reads entries by a statement whose third parameter is the limit; more are those after it.
-func (s *Store) feed(ctx context.Context, st statement, limit int, reader services.UserNumber, before services.PostID, more ...any) ([]services.FeedEntry, error) {
+func (s *Store) feed(ctx context.Context, st statement, limit int, reader services.UserID, before services.PostID, more ...any) ([]services.FeedEntry, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -127,21 +127,21 @@ func (s *Store) feed(ctx context.Context, st statement, limit int, reader servic
 
 // NewestCounting is the newest pushed post, up to and with an id, that counts for the reader: of someone followed, from
 // after the follow, not deleted. 0 when there is none.
-func (s *Store) NewestCounting(ctx context.Context, reader services.UserNumber, upTo services.PostID) (services.PostID, error) {
+func (s *Store) NewestCounting(ctx context.Context, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
 	_, err := s.one(ctx, newestCounting, []any{reader, upTo}, &newest)
 	return newest, err
 }
 
 // CountPushed says how many of the posts that CountNew counts are in the reader's inbox: the pushed ones.
-func (s *Store) CountPushed(ctx context.Context, reader services.UserNumber, seen services.PostID, limit int) (int, error) {
+func (s *Store) CountPushed(ctx context.Context, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
 	_, err := s.one(ctx, countPushed, []any{reader, seen, limit}, &count)
 	return count, err
 }
 
 // CountNew says how many posts after seen count for the reader, counting no further than limit.
-func (s *Store) CountNew(ctx context.Context, reader services.UserNumber, seen services.PostID, limit int) (int, error) {
+func (s *Store) CountNew(ctx context.Context, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
 	_, err := s.one(ctx, countNew, []any{reader, seen, limit}, &count)
 	return count, err

@@ -15,10 +15,10 @@ import (
 
 // feedModel is a home feed by the plainest means: everything that was ever posted, looked through.
 type feedModel struct {
-	reader  services.UserNumber
-	since   map[services.UserNumber]services.PostID // who is followed
-	muted   map[services.UserNumber]bool
-	hidden  map[services.UserNumber]bool
+	reader  services.UserID
+	since   map[services.UserID]services.PostID // who is followed
+	muted   map[services.UserID]bool
+	hidden  map[services.UserID]bool
 	posts   []services.Post // the oldest first
 	deleted map[services.PostID]bool
 	inbox   bool // only what an inbox has: pushed posts, and own ones
@@ -87,8 +87,8 @@ func TestFeedAgainstModel(t *testing.T) {
 				keys = append(keys, fmt.Sprintf("h%d-%d", history, n))
 			}
 			people := b.users(keys...)
-			m := &feedModel{reader: people[0], since: map[services.UserNumber]services.PostID{}, deleted: map[services.PostID]bool{},
-				muted: map[services.UserNumber]bool{}, hidden: map[services.UserNumber]bool{}}
+			m := &feedModel{reader: people[0], since: map[services.UserID]services.PostID{}, deleted: map[services.PostID]bool{},
+				muted: map[services.UserID]bool{}, hidden: map[services.UserID]bool{}}
 			first := lastID
 			steps := rapid.SliceOfN(rapid.IntRange(-2, 9), 1, 60).Draw(t, "steps")
 			b.write(func(tx *store.Tx) error {
@@ -136,8 +136,8 @@ func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
 }
 
 // checkPulled compares what nodes keep of the authors' pulled posts.
-func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserNumber, limit int) {
-	want := map[services.UserNumber]store.PulledPosts{}
+func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserID, limit int) {
+	want := map[services.UserID]store.PulledPosts{}
 	for _, post := range m.posts {
 		known := want[post.Author]
 		if !post.Pull || m.deleted[post.ID] {
@@ -149,7 +149,7 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserNum
 		want[post.Author] = known
 	}
 	got := must(b.PulledPosts(b.ctx, people, limit))(t)
-	maps.DeleteFunc(got, func(_ services.UserNumber, known store.PulledPosts) bool { return len(known.Posts) == 0 })
+	maps.DeleteFunc(got, func(_ services.UserID, known store.PulledPosts) bool { return len(known.Posts) == 0 })
 	equal(t, got, want)
 	for author := range want {
 		if !must(b.Pulls(b.ctx, author))(t) {
@@ -159,7 +159,7 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, people []services.UserNum
 }
 
 // step does one thing to the database and to the model. It runs once: the database has no conflicts to offer.
-func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people []services.UserNumber, lastID *services.PostID) error {
+func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people []services.UserID, lastID *services.PostID) error {
 	someone := rapid.SampledFrom(people)
 	switch {
 	case step < 0: // mute or hide, or end it
@@ -221,9 +221,9 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people [
 
 func TestHomeFeedOfManyAuthors(t *testing.T) {
 	each(t, func(b *bundle) {
-		m := &feedModel{reader: 1, since: map[services.UserNumber]services.PostID{}}
+		m := &feedModel{reader: 1, since: map[services.UserID]services.PostID{}}
 		var edges []services.Edge
-		for n := services.UserNumber(2); n <= 400; n++ {
+		for n := services.UserID(2); n <= 400; n++ {
 			m.since[n] = services.PostID(n * 7)
 			edges = append(edges, services.Edge{Follower: 1, Followee: n, Since: m.since[n]})
 		}
@@ -231,7 +231,7 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 		b.write(func(tx *store.Tx) error {
 			m.posts = nil
 			for id := services.PostID(1); id <= 3000; id++ {
-				author := services.UserNumber(1 + id*id%400)
+				author := services.UserID(1 + id*id%400)
 				if id%3 == 0 {
 					author = 77 // who posts without end
 				}

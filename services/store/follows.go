@@ -36,7 +36,7 @@ func (tx *Tx) InsertFollow(ctx context.Context, edge services.Edge) (created boo
 }
 
 // DeleteFollow makes one user follow another no longer. false when he did not. Of a host it is noted: see NoteUnfollow.
-func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.UserNumber) (deleted bool, err error) {
+func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.UserID) (deleted bool, err error) {
 	changed, err := tx.run(ctx, deleteFollow, follower, followee)
 	if err != nil || changed == 0 {
 		return false, err
@@ -45,7 +45,7 @@ func (tx *Tx) DeleteFollow(ctx context.Context, follower, followee services.User
 }
 
 // CountFollowees says how many a user follows, counting no further than limit.
-func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserNumber, limit int) (int, error) {
+func (tx *Tx) CountFollowees(ctx context.Context, follower services.UserID, limit int) (int, error) {
 	var count int
 	_, err := tx.one(ctx, countFollowees, []any{follower, limit}, &count)
 	return count, err
@@ -68,7 +68,7 @@ func (tx *Tx) ImportFollows(ctx context.Context, edges []services.Edge) (inserte
 }
 
 // Edge tells whether one user follows another and is shown his posts, and since which post they count.
-func (s *Store) Edge(ctx context.Context, follower, followee services.UserNumber) (services.Edge, bool, error) {
+func (s *Store) Edge(ctx context.Context, follower, followee services.UserID) (services.Edge, bool, error) {
 	edge := services.Edge{Follower: follower, Followee: followee}
 	found, err := s.one(ctx, oneEdge, []any{follower, followee}, &edge.Since)
 	if err != nil || !found {
@@ -78,8 +78,8 @@ func (s *Store) Edge(ctx context.Context, follower, followee services.UserNumber
 }
 
 // Edges tells which of some users follow one user and are shown his posts. Who does not is absent.
-func (s *Store) Edges(ctx context.Context, followers []services.UserNumber, followee services.UserNumber) (map[services.UserNumber]services.Edge, error) {
-	edges := make(map[services.UserNumber]services.Edge, len(followers))
+func (s *Store) Edges(ctx context.Context, followers []services.UserID, followee services.UserID) (map[services.UserID]services.Edge, error) {
+	edges := make(map[services.UserID]services.Edge, len(followers))
 	err := s.each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
 		edge := services.Edge{Followee: followee}
 		err := scan(&edge.Follower, &edge.Since)
@@ -90,8 +90,8 @@ func (s *Store) Edges(ctx context.Context, followers []services.UserNumber, foll
 }
 
 // EdgesFrom tells whom of some users one user follows and is shown. Whom he does not is absent.
-func (s *Store) EdgesFrom(ctx context.Context, follower services.UserNumber, followees []services.UserNumber) (map[services.UserNumber]services.Edge, error) {
-	edges := make(map[services.UserNumber]services.Edge, len(followees))
+func (s *Store) EdgesFrom(ctx context.Context, follower services.UserID, followees []services.UserID) (map[services.UserID]services.Edge, error) {
+	edges := make(map[services.UserID]services.Edge, len(followees))
 	err := s.each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
 		edge := services.Edge{Follower: follower}
 		err := scan(&edge.Followee, &edge.Since)
@@ -103,7 +103,7 @@ func (s *Store) EdgesFrom(ctx context.Context, follower services.UserNumber, fol
 
 // Followers lists the followers who are shown a user's posts by their numbers, those greater than after, at most limit:
 // only who was seen at activeSince or later. The zero time asks for everyone.
-func (s *Store) Followers(ctx context.Context, followee, after services.UserNumber, limit int, activeSince time.Time) ([]services.Edge, error) {
+func (s *Store) Followers(ctx context.Context, followee, after services.UserID, limit int, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
 		edge := services.Edge{Followee: followee}

@@ -60,7 +60,7 @@ func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 				b.t.Errorf("part %d stands without its job", i)
 			}
 		}
-		equal(b.t, len(must(b.UserNumbers(b.ctx, []string{"alice", "bob"}))(b.t)), 0)
+		equal(b.t, len(must(b.UserIDs(b.ctx, []string{"alice", "bob"}))(b.t)), 0)
 		b.write(fact("alice"))
 		equal(b.t, names(b.claim(10, "a")), []string{"alice"})
 	})

@@ -62,9 +62,9 @@ func (b *bundle) write(fn func(tx *store.Tx) error) {
 }
 
 // users numbers users with the keys given.
-func (b *bundle) users(keys ...string) []services.UserNumber {
+func (b *bundle) users(keys ...string) []services.UserID {
 	b.t.Helper()
-	var list []services.UserNumber
+	var list []services.UserID
 	b.write(func(tx *store.Tx) error {
 		numbers, err := tx.EnsureUsers(b.ctx, keys)
 		list = nil
@@ -84,7 +84,7 @@ func (b *bundle) follow(edges ...services.Edge) {
 	})
 }
 
-func (b *bundle) post(author services.UserNumber, ids ...services.PostID) {
+func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) error {
 		for _, id := range ids {

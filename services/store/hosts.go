@@ -69,32 +69,32 @@ UNION ALL SELECT 1 FROM follows WHERE follower = $1 AND followee = $2 AND NOT sh
 )
 
 // PutHost notes that somebody has a show; created says that it is his first.
-func (tx *Tx) PutHost(ctx context.Context, host services.UserNumber) (created bool, err error) {
+func (tx *Tx) PutHost(ctx context.Context, host services.UserID) (created bool, err error) {
 	inserted, err := tx.run(ctx, insertHost, host)
 	return inserted > 0, err
 }
 
 // Host says whether somebody ever had a show, and whether all documents of their followers name them.
-func (tx *Tx) Host(ctx context.Context, host services.UserNumber) (known, named bool, err error) {
+func (tx *Tx) Host(ctx context.Context, host services.UserID) (known, named bool, err error) {
 	known, err = tx.one(ctx, oneHost, []any{host}, &named)
 	return known, named, err
 }
 
 // IsHost says whether somebody ever had a show, and whether all documents of his followers name him.
-func (s *Store) IsHost(ctx context.Context, host services.UserNumber) (known, named bool, err error) {
+func (s *Store) IsHost(ctx context.Context, host services.UserID) (known, named bool, err error) {
 	known, err = s.one(ctx, oneHost, []any{host}, &named)
 	return known, named, err
 }
 
 // BeginHostChunks notes in how many chunks of followers documents are to name a host. It is begun once: false when it was, or
 // when they name him.
-func (tx *Tx) BeginHostChunks(ctx context.Context, host services.UserNumber, chunks int) (begun bool, err error) {
+func (tx *Tx) BeginHostChunks(ctx context.Context, host services.UserID, chunks int) (begun bool, err error) {
 	changed, err := tx.run(ctx, beginHostChunks, host, chunks)
 	return changed > 0, err
 }
 
 // EndHostChunk notes that the documents of one more chunk of a host's followers name him, and answers whether it was the last.
-func (tx *Tx) EndHostChunk(ctx context.Context, host services.UserNumber) (last bool, err error) {
+func (tx *Tx) EndHostChunk(ctx context.Context, host services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.one(ctx, lowerHostUnnamed, []any{host}, &left)
 	return found && left == 0, err
@@ -102,7 +102,7 @@ func (tx *Tx) EndHostChunk(ctx context.Context, host services.UserNumber) (last 
 
 // PublishShows notes that all documents name a host, and lists his shows that no board has yet and that were not cancelled, by
 // their ids. The caller has locked the log of shows, and puts them onto boards in this transaction.
-func (tx *Tx) PublishShows(ctx context.Context, host services.UserNumber) ([]services.Show, error) {
+func (tx *Tx) PublishShows(ctx context.Context, host services.UserID) ([]services.Show, error) {
 	if _, err := tx.run(ctx, nameHost, host); err != nil {
 		return nil, err
 	}
@@ -111,16 +111,16 @@ func (tx *Tx) PublishShows(ctx context.Context, host services.UserNumber) ([]ser
 
 // NameHosts notes that all documents name some hosts and answers those whom not all did, but for those whose followers are
 // being served in chunks.
-func (tx *Tx) NameHosts(ctx context.Context, hosts []services.UserNumber) ([]services.UserNumber, error) {
+func (tx *Tx) NameHosts(ctx context.Context, hosts []services.UserID) ([]services.UserID, error) {
 	return tx.numbers(ctx, nameHosts, hosts)
 }
 
 // PublishAll puts the shows of hosts onto boards that no board has yet and that were not cancelled, all from one version of the
 // log on, which the caller has appended in this transaction. It answers the hosts of whom some replays belong into lists.
-func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserNumber, version uint64) (listed []services.UserNumber, err error) {
-	var live []services.UserNumber
+func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserID, version uint64) (listed []services.UserID, err error) {
+	var live []services.UserID
 	err = tx.each(ctx, publishActive, []any{hosts, int64(version)}, func(scan func(...any) error) error {
-		var host services.UserNumber
+		var host services.UserID
 		var status int64
 		err := scan(&host, &status)
 		if status == numberOf(services.ShowLive) {
@@ -137,7 +137,7 @@ func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserNumber, versi
 	var formers [][]any
 	err = tx.each(ctx, publishReplays, []any{hosts, int64(version)}, func(scan func(...any) error) error {
 		var show services.PostID
-		var host services.UserNumber
+		var host services.UserID
 		var pull bool
 		err := scan(&show, &host, &pull)
 		formers = append(formers, stoodNowhere(show, host, version, tx.Now))
@@ -155,7 +155,7 @@ func (tx *Tx) PublishAll(ctx context.Context, hosts []services.UserNumber, versi
 }
 
 // ManyFollow says which of some hosts more users follow than a number, whether they were seen lately or not.
-func (s *Store) ManyFollow(ctx context.Context, hosts []services.UserNumber, followers int) ([]services.UserNumber, error) {
+func (s *Store) ManyFollow(ctx context.Context, hosts []services.UserID, followers int) ([]services.UserID, error) {
 	list := make(rows, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
@@ -165,7 +165,7 @@ func (s *Store) ManyFollow(ctx context.Context, hosts []services.UserNumber, fol
 
 // FollowersOfHosts lists all followers of some hosts who are shown their shows, in no order: only who was seen at activeSince or
 // later.
-func (s *Store) FollowersOfHosts(ctx context.Context, hosts []services.UserNumber, activeSince time.Time) ([]services.Edge, error) {
+func (s *Store) FollowersOfHosts(ctx context.Context, hosts []services.UserID, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.each(ctx, followersOfHosts, []any{hosts, activeSince}, func(scan func(...any) error) error {
 		var edge services.Edge
@@ -178,13 +178,13 @@ func (s *Store) FollowersOfHosts(ctx context.Context, hosts []services.UserNumbe
 
 // SetHostVersion notes the version of the log of shows at which other shows of a host are live than before. The caller has
 // appended it in this transaction, so that versions only rise.
-func (tx *Tx) SetHostVersion(ctx context.Context, host services.UserNumber, version uint64) error {
+func (tx *Tx) SetHostVersion(ctx context.Context, host services.UserID, version uint64) error {
 	_, err := tx.run(ctx, setHostVersion, host, int64(version))
 	return err
 }
 
 // HostVersions lists the versions of hosts by their numbers, those greater than after, at most limit.
-func (s *Store) HostVersions(ctx context.Context, after services.UserNumber, limit int) ([]HostVersion, error) {
+func (s *Store) HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error) {
 	var list []HostVersion
 	err := s.each(ctx, hostVersions, []any{after, limit}, func(scan func(...any) error) error {
 		var one HostVersion
@@ -197,7 +197,7 @@ func (s *Store) HostVersions(ctx context.Context, after services.UserNumber, lim
 
 // HostsBy lists the hosts whom a reader follows and is shown, by their numbers: what his document names, and whose shows his
 // board has.
-func (s *Store) HostsBy(ctx context.Context, reader services.UserNumber) ([]services.Edge, error) {
+func (s *Store) HostsBy(ctx context.Context, reader services.UserID) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.each(ctx, hostsBy, []any{reader}, func(scan func(...any) error) error {
 		edge := services.Edge{Follower: reader}
@@ -210,14 +210,14 @@ func (s *Store) HostsBy(ctx context.Context, reader services.UserNumber) ([]serv
 
 // NoteUnfollow notes that the follow of a host ends now: what the follower's board showed last may be his. Of whoever is no
 // host nothing is noted.
-func (tx *Tx) NoteUnfollow(ctx context.Context, follower, followee services.UserNumber) error {
+func (tx *Tx) NoteUnfollow(ctx context.Context, follower, followee services.UserID) error {
 	_, err := tx.run(ctx, noteUnfollow, follower, followee, tx.Now)
 	return err
 }
 
 // UnfollowedSince says whether a board had a host's shows until some moment since a time, and has them no longer: the follow
 // has ended, or it stands and is not shown any more.
-func (s *Store) UnfollowedSince(ctx context.Context, follower, followee services.UserNumber, since time.Time) (bool, error) {
+func (s *Store) UnfollowedSince(ctx context.Context, follower, followee services.UserID, since time.Time) (bool, error) {
 	var is int
 	return s.one(ctx, unfollowedSince, []any{follower, followee, since}, &is)
 }

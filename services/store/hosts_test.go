@@ -8,7 +8,7 @@ import (
 	"tidings/services/store"
 )
 
-func (b *bundle) host(hosts ...services.UserNumber) {
+func (b *bundle) host(hosts ...services.UserID) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) error {
 		for _, host := range hosts {
@@ -22,7 +22,7 @@ func (b *bundle) host(hosts ...services.UserNumber) {
 
 func TestAHostIsNamedAndThenPublished(t *testing.T) {
 	each(t, func(b *bundle) {
-		is := func(host services.UserNumber) [2]bool {
+		is := func(host services.UserID) [2]bool {
 			known, named, err := b.IsHost(b.ctx, host)
 			if err != nil {
 				b.t.Fatal(err)
@@ -112,15 +112,15 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("ann", "bob", "cat", "dan")
 		b.host(2, 3)
-		ended := func(followee services.UserNumber, since time.Time) bool {
+		ended := func(followee services.UserID, since time.Time) bool {
 			return must(b.UnfollowedSince(b.ctx, 1, followee, since))(b.t)
 		}
 		start := b.clock.Now().UTC().Truncate(time.Microsecond)
-		for followee := services.UserNumber(2); followee <= 4; followee++ {
+		for followee := services.UserID(2); followee <= 4; followee++ {
 			b.follow(services.Edge{Follower: 1, Followee: followee})
 			equal(b.t, ended(followee, start), false)
 		}
-		unfollow := func(followee services.UserNumber) {
+		unfollow := func(followee services.UserID) {
 			b.write(func(tx *store.Tx) error { _, err := tx.DeleteFollow(b.ctx, 1, followee); return err })
 		}
 		unfollow(2)
@@ -151,13 +151,13 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 func TestReminders(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.show(aShow(5, 1, services.ShowUpcoming, 1), aShow(6, 1, services.ShowUpcoming, 1), aShow(7, 1, services.ShowLive, 1))
-		add := func(show services.PostID, user services.UserNumber) (added bool) {
+		add := func(show services.PostID, user services.UserID) (added bool) {
 			b.write(func(tx *store.Tx) (err error) { added, err = tx.AddReminder(b.ctx, show, user); return err })
 			return added
 		}
 		equal(b.t, []bool{add(5, 2), add(5, 2), add(6, 2), add(7, 2), add(5, 4), add(5, 3)}, []bool{true, false, true, true, true, true})
-		equal(b.t, must(b.Reminders(b.ctx, 5, 0, 2))(b.t), []services.UserNumber{2, 3})
-		equal(b.t, must(b.Reminders(b.ctx, 5, 3, 2))(b.t), []services.UserNumber{4})
+		equal(b.t, must(b.Reminders(b.ctx, 5, 0, 2))(b.t), []services.UserID{2, 3})
+		equal(b.t, must(b.Reminders(b.ctx, 5, 3, 2))(b.t), []services.UserID{4})
 		equal(b.t, must(b.RemindsOf(b.ctx, 2, []services.PostID{5, 6, 8}))(b.t), map[services.PostID]bool{5: true, 6: true})
 		equal(b.t, len(must(b.RemindsOf(b.ctx, 9, []services.PostID{5}))(b.t)), 0)
 		b.write(func(tx *store.Tx) error {

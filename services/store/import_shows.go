@@ -39,7 +39,7 @@ type ImportedShow struct {
 
 // ImportHosts notes that these users have shows, and answers those whom not all documents of their followers name: whoever is
 // new among them.
-func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserNumber) (unnamed map[services.UserNumber]bool, err error) {
+func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
 	list := make([][]any, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host, false, int64(0), int64(0)}
@@ -47,9 +47,9 @@ func (tx *Tx) ImportHosts(ctx context.Context, hosts []services.UserNumber) (unn
 	if _, err := tx.insert(ctx, importHosts, list); err != nil {
 		return nil, err
 	}
-	unnamed = map[services.UserNumber]bool{}
+	unnamed = map[services.UserID]bool{}
 	err = tx.each(ctx, unnamedHosts, []any{hosts}, func(scan func(...any) error) error {
-		var host services.UserNumber
+		var host services.UserID
 		err := scan(&host)
 		unnamed[host] = true
 		return err
@@ -91,7 +91,7 @@ func (tx *Tx) ImportShows(ctx context.Context, shows []ImportedShow) (inserted i
 }
 
 // stoodNowhere is a row of the history: until a version, no board had a show.
-func stoodNowhere(show services.PostID, host services.UserNumber, until uint64, at time.Time) []any {
+func stoodNowhere(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, numberOf(services.ShowCancelled), int64(0)}
 }
 

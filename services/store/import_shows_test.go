@@ -13,9 +13,9 @@ func TestImportedShows(t *testing.T) {
 	each(t, func(b *bundle) {
 		var shows []store.ImportedShow
 		for i, status := range services.ShowStatuses {
-			for _, host := range []services.UserNumber{3, 9} {
+			for _, host := range []services.UserID{3, 9} {
 				show := aShow(services.PostID(10*i)+services.PostID(host), host, status, i)
-				show.Version = map[services.UserNumber]uint64{3: 7}[host]
+				show.Version = map[services.UserID]uint64{3: 7}[host]
 				show.LiveVersion, show.CoverURL, show.ReplayURL, show.Pull = min(show.LiveVersion, show.Version), "https://a.example/c", "https://a.example/r", host == 9
 				shows = append(shows, store.ImportedShow{Show: show, ImportKey: show.Title})
 			}
@@ -24,7 +24,7 @@ func TestImportedShows(t *testing.T) {
 		b.write(func(tx *store.Tx) error { _, err := tx.PublishShows(b.ctx, 3); return err })
 		now := b.clock.Now().UTC().Truncate(time.Microsecond)
 		b.write(func(tx *store.Tx) error {
-			equal(b.t, must(tx.ImportHosts(b.ctx, []services.UserNumber{3, 9}))(b.t), map[services.UserNumber]bool{9: true})
+			equal(b.t, must(tx.ImportHosts(b.ctx, []services.UserID{3, 9}))(b.t), map[services.UserID]bool{9: true})
 			equal(b.t, must(tx.ImportShows(b.ctx, shows))(b.t), 8)
 			equal(b.t, must(tx.ImportShows(b.ctx, shows[:2]))(b.t), 0)
 			return nil

@@ -15,13 +15,13 @@ var (
 
 // InsertLike makes a user like a post, at a time. false when they do already. It does not look whether the post stands:
 // see PostForShare.
-func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserNumber, at time.Time) (bool, error) {
+func (tx *Tx) InsertLike(ctx context.Context, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
 	changed, err := tx.run(ctx, insertLike, post, liker, at)
 	return changed > 0, err
 }
 
 // DeleteLike takes a like back. false when there was none.
-func (tx *Tx) DeleteLike(ctx context.Context, post services.PostID, liker services.UserNumber) (bool, error) {
+func (tx *Tx) DeleteLike(ctx context.Context, post services.PostID, liker services.UserID) (bool, error) {
 	changed, err := tx.run(ctx, deleteLike, post, liker)
 	return changed > 0, err
 }

@@ -64,19 +64,19 @@ type Head struct {
 
 // Memberships reads the states of some users in one conversation, of one moment. Who never was a member is absent; who
 // has left is not.
-func (s *Store) Memberships(ctx context.Context, id services.ConversationID, users []services.UserNumber) ([]services.Membership, error) {
+func (s *Store) Memberships(ctx context.Context, id services.ConversationID, users []services.UserID) ([]services.Membership, error) {
 	return s.memberships(ctx, membershipsOf, id, users)
 }
 
 // ActiveMemberships reads the states of those in a conversation who were seen at activeSince or later, by their
 // numbers, those greater than after, at most limit; those who have left too.
-func (s *Store) ActiveMemberships(ctx context.Context, id services.ConversationID, after services.UserNumber, activeSince time.Time, limit int) ([]services.Membership, error) {
+func (s *Store) ActiveMemberships(ctx context.Context, id services.ConversationID, after services.UserID, activeSince time.Time, limit int) ([]services.Membership, error) {
 	return s.memberships(ctx, activeMemberships, id, after, activeSince, limit)
 }
 
 // MembershipsOf reads a user's states by conversation, those greater than after, at most limit: those that stand, and
 // those left since a moment.
-func (s *Store) MembershipsOf(ctx context.Context, user services.UserNumber, after services.ConversationID, leftSince time.Time, limit int) ([]services.Membership, error) {
+func (s *Store) MembershipsOf(ctx context.Context, user services.UserID, after services.ConversationID, leftSince time.Time, limit int) ([]services.Membership, error) {
 	return s.memberships(ctx, membershipsOfUser, user, after, leftSince, limit)
 }
 
@@ -104,12 +104,12 @@ func (s *Store) Heads(ctx context.Context, ids []services.ConversationID) (heads
 
 // ConversationsOf lists the conversations that a user is a member of, the last active first: those after a place, which
 // is the time and the id of the last one listed, at most limit.
-func (s *Store) ConversationsOf(ctx context.Context, user services.UserNumber, before time.Time, id services.ConversationID, limit int) ([]services.ConversationState, error) {
+func (s *Store) ConversationsOf(ctx context.Context, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]services.ConversationState, error) {
 	return s.conversationStates(ctx, conversationsOf, user, before, id, limit)
 }
 
 // Conversations reads conversations by their ids, for a user: those that he is no member of are absent.
-func (s *Store) Conversations(ctx context.Context, user services.UserNumber, ids []services.ConversationID) ([]services.ConversationState, error) {
+func (s *Store) Conversations(ctx context.Context, user services.UserID, ids []services.ConversationID) ([]services.ConversationState, error) {
 	return s.conversationStates(ctx, conversationsByID, user, ids)
 }
 
@@ -126,26 +126,26 @@ func (s *Store) conversationStates(ctx context.Context, st statement, args ...an
 }
 
 // MembersOf lists pages of members, all by one query.
-func (s *Store) MembersOf(ctx context.Context, pages []services.MembersPage) (map[services.MembersPage][]services.UserNumber, error) {
+func (s *Store) MembersOf(ctx context.Context, pages []services.MembersPage) (map[services.MembersPage][]services.UserID, error) {
 	asked, longest := make(rows, len(pages)), 0
 	for i, page := range pages {
 		asked[i] = []any{i, int64(page.Conversation), int64(page.After)}
 		longest = max(longest, page.Size)
 	}
-	found := make(map[services.MembersPage][]services.UserNumber, len(pages))
+	found := make(map[services.MembersPage][]services.UserID, len(pages))
 	err := s.each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
 		var i int
 		var joined sql.NullString
 		if err := scan(&i, &joined); err != nil || !joined.Valid {
 			return err
 		}
-		var users []services.UserNumber
+		var users []services.UserID
 		for text := range strings.SplitSeq(joined.String, ",") {
 			number, err := strconv.ParseUint(text, 10, 32)
 			if err != nil {
 				return err
 			}
-			users = append(users, services.UserNumber(number))
+			users = append(users, services.UserID(number))
 		}
 		slices.Sort(users) // the engines do not promise the order of what they join
 		found[pages[i]] = users[:min(pages[i].Size, len(users))]
@@ -165,12 +165,12 @@ func (s *Store) Messages(ctx context.Context, ids []services.MessageID) (map[ser
 }
 
 // Mentioned reads whom messages mention, of those who are or were members.
-func (s *Store) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserNumber, error) {
-	found := map[services.MessageID][]services.UserNumber{}
+func (s *Store) Mentioned(ctx context.Context, ids []services.MessageID) (map[services.MessageID][]services.UserID, error) {
+	found := map[services.MessageID][]services.UserID{}
 	err := s.each(ctx, mentionsOf, []any{messageRows(ids)}, func(scan func(...any) error) error {
 		var conversation services.ConversationID
 		var number int64
-		var user services.UserNumber
+		var user services.UserID
 		err := scan(&conversation, &number, &user)
 		id := services.NewMessageID(conversation, number)
 		found[id] = append(found[id], user)

@@ -13,7 +13,7 @@ import (
 // MessageState is the absolute state of one type of site messages of one user: whoever has a lower version has an
 // older one.
 type MessageState struct {
-	User    services.UserNumber
+	User    services.UserID
 	Type    string
 	Version uint64
 	Unread  int
@@ -111,7 +111,7 @@ func noSiteMessage(field string, id services.PostID) error {
 
 // DeliverSiteMessage gives the users a message, unread; who has it already keeps his read state. It answers the
 // states of all users named, in the order of their numbers, so that a delivery that is repeated tells them again.
-func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users []services.UserNumber) ([]MessageState, error) {
+func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users []services.UserID) ([]MessageState, error) {
 	var kind string
 	found, err := tx.one(ctx, messageType, []any{id}, &kind)
 	if err != nil || len(users) == 0 {
@@ -129,9 +129,9 @@ func (tx *Tx) DeliverSiteMessage(ctx context.Context, id services.PostID, users 
 		return nil, err
 	}
 	// Under the locks nobody else gives or takes a message of this type.
-	has := map[services.UserNumber]bool{}
+	has := map[services.UserID]bool{}
 	err = tx.each(ctx, messageHolders, []any{id, users}, func(scan func(...any) error) error {
-		var user services.UserNumber
+		var user services.UserID
 		err := scan(&user)
 		has[user] = true
 		return err
@@ -166,7 +166,7 @@ func (tx *Tx) raiseMessageVersions(ctx context.Context, changed rows) error {
 
 // MarkSiteMessagesRead marks a user's messages read and answers the states of the types that it touched, changed or
 // not. NOT_FOUND for a message that he does not have, be it the one that the mark goes up to.
-func (tx *Tx) MarkSiteMessagesRead(ctx context.Context, user services.UserNumber, mark MessageMark) ([]MessageState, error) {
+func (tx *Tx) MarkSiteMessagesRead(ctx context.Context, user services.UserID, mark MessageMark) ([]MessageState, error) {
 	if len(mark.IDs) > 0 {
 		return tx.markMessages(ctx, user, mark.IDs, readMessages, tx.Now, int64(mark.Gen))
 	}
@@ -182,7 +182,7 @@ func (tx *Tx) MarkSiteMessagesRead(ctx context.Context, user services.UserNumber
 
 // MarkSiteMessagesUnread makes a user's messages unread again and answers the states of their types, changed or
 // not. NOT_FOUND for a message that he does not have.
-func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserNumber, ids []services.PostID) ([]MessageState, error) {
+func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserID, ids []services.PostID) ([]MessageState, error) {
 	if _, err := tx.typesOfMessages(ctx, "ids", user, ids); err != nil {
 		return nil, err
 	}
@@ -198,12 +198,12 @@ func (tx *Tx) MarkSiteMessagesUnread(ctx context.Context, user services.UserNumb
 }
 
 // SiteMessageGen is a user's generation of site messages: read before a list, it stands for what that shows.
-func (s *Store) SiteMessageGen(ctx context.Context, user services.UserNumber) (gen uint64, err error) {
+func (s *Store) SiteMessageGen(ctx context.Context, user services.UserID) (gen uint64, err error) {
 	_, err = s.one(ctx, messageGen, []any{user}, &gen)
 	return gen, err
 }
 
-func (tx *Tx) markMessages(ctx context.Context, user services.UserNumber, ids []services.PostID, st statement, more ...any) ([]MessageState, error) {
+func (tx *Tx) markMessages(ctx context.Context, user services.UserID, ids []services.PostID, st statement, more ...any) ([]MessageState, error) {
 	types, err := tx.typesOfMessages(ctx, "ids", user, ids)
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (tx *Tx) markMessages(ctx context.Context, user services.UserNumber, ids []
 }
 
 // typesOfMessages lists the types of some messages, all of which the user must have.
-func (tx *Tx) typesOfMessages(ctx context.Context, field string, user services.UserNumber, ids []services.PostID) (types []string, err error) {
+func (tx *Tx) typesOfMessages(ctx context.Context, field string, user services.UserID, ids []services.PostID) (types []string, err error) {
 	has := map[services.PostID]bool{}
 	err = tx.each(ctx, typesOfMessages, []any{user, ids}, func(scan func(...any) error) error {
 		var id services.PostID
@@ -235,7 +235,7 @@ func (tx *Tx) typesOfMessages(ctx context.Context, field string, user services.U
 
 // changeMessages runs an update of a user's rows, which answers their types, under the locks of all types that it
 // may touch. What the user has no state of he has no message of.
-func (tx *Tx) changeMessages(ctx context.Context, user services.UserNumber, types []string, st statement, args ...any) ([]MessageState, error) {
+func (tx *Tx) changeMessages(ctx context.Context, user services.UserID, types []string, st statement, args ...any) ([]MessageState, error) {
 	var boxes rows
 	err := tx.each(ctx, lockMessageTypes, []any{user, types}, func(scan func(...any) error) error {
 		var kind string

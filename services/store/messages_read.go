@@ -46,13 +46,13 @@ SELECT count(*), count(read_at) FROM site_message_recipients WHERE message = $1`
 )
 
 // MessageStates reads a user's states, one for each type of which he ever got a message, in the order of the types.
-func (s *Store) MessageStates(ctx context.Context, user services.UserNumber) ([]MessageState, error) {
+func (s *Store) MessageStates(ctx context.Context, user services.UserID) ([]MessageState, error) {
 	return s.messageStates(ctx, messageStatesOfUser, user)
 }
 
 func (r runner) messageStates(ctx context.Context, st statement, which any) (states []MessageState, err error) {
 	type box struct {
-		user services.UserNumber
+		user services.UserID
 		kind string
 	}
 	places := map[box]int{}
@@ -80,7 +80,7 @@ func (r runner) messageStates(ctx context.Context, st statement, which any) (sta
 
 // SiteMessages lists a user's messages of some types, the newest first, those before one id, at most limit; with
 // unreadOnly what counts and nothing else.
-func (s *Store) SiteMessages(ctx context.Context, user services.UserNumber, types []string, unreadOnly bool, before services.PostID, limit int) ([]services.SiteMessage, error) {
+func (s *Store) SiteMessages(ctx context.Context, user services.UserID, types []string, unreadOnly bool, before services.PostID, limit int) ([]services.SiteMessage, error) {
 	st := messagesOf
 	if unreadOnly {
 		st = unreadMessagesOf
@@ -89,7 +89,7 @@ func (s *Store) SiteMessages(ctx context.Context, user services.UserNumber, type
 }
 
 // SiteMessagesByID reads messages of a user by their ids; one that he does not have is absent.
-func (s *Store) SiteMessagesByID(ctx context.Context, user services.UserNumber, ids []services.PostID) (map[services.PostID]services.SiteMessage, error) {
+func (s *Store) SiteMessagesByID(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]services.SiteMessage, error) {
 	list, err := s.messages(ctx, messagesByID, user, ids)
 	byID := make(map[services.PostID]services.SiteMessage, len(list))
 	for _, message := range list {

@@ -19,7 +19,7 @@ func (b *bundle) message(id services.PostID, kind string) services.SiteMessage {
 	return m
 }
 
-func (b *bundle) deliver(id services.PostID, users ...services.UserNumber) (states []store.MessageState) {
+func (b *bundle) deliver(id services.PostID, users ...services.UserID) (states []store.MessageState) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
 		states, err = tx.DeliverSiteMessage(b.ctx, id, users)
@@ -28,7 +28,7 @@ func (b *bundle) deliver(id services.PostID, users ...services.UserNumber) (stat
 	return states
 }
 
-func (b *bundle) markRead(user services.UserNumber, mark store.MessageMark) (states []store.MessageState) {
+func (b *bundle) markRead(user services.UserID, mark store.MessageMark) (states []store.MessageState) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
 		states, err = tx.MarkSiteMessagesRead(b.ctx, user, mark)
@@ -37,7 +37,7 @@ func (b *bundle) markRead(user services.UserNumber, mark store.MessageMark) (sta
 	return states
 }
 
-func (b *bundle) markUnread(user services.UserNumber, ids ...services.PostID) (states []store.MessageState) {
+func (b *bundle) markUnread(user services.UserID, ids ...services.PostID) (states []store.MessageState) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
 		states, err = tx.MarkSiteMessagesUnread(b.ctx, user, ids)
@@ -47,7 +47,7 @@ func (b *bundle) markUnread(user services.UserNumber, ids ...services.PostID) (s
 }
 
 // unreadIDs is what counts for a user, in the order of his list.
-func (b *bundle) unreadIDs(user services.UserNumber, types ...string) (ids []services.PostID) {
+func (b *bundle) unreadIDs(user services.UserID, types ...string) (ids []services.PostID) {
 	b.t.Helper()
 	for _, m := range must(b.SiteMessages(b.ctx, user, types, true, services.MaxPostID, 100))(b.t) {
 		ids = append(ids, m.ID)
@@ -55,7 +55,7 @@ func (b *bundle) unreadIDs(user services.UserNumber, types ...string) (ids []ser
 	return ids
 }
 
-func state(user services.UserNumber, kind string, version uint64, unread int) store.MessageState {
+func state(user services.UserID, kind string, version uint64, unread int) store.MessageState {
 	state := store.MessageState{User: user, Type: kind, Version: version, Unread: unread}
 	state.Days.Days[0] = unread // the ids of these tests are of the first day of 1970
 	return state
@@ -75,7 +75,7 @@ func TestDeliverSiteMessage(t *testing.T) {
 		equal(b.t, must(b.MessageStates(b.ctx, 1))(b.t), []store.MessageState{state(1, "general", 1, 1), state(1, "offer", 1, 1)})
 		equal(b.t, must(b.MessageStates(b.ctx, 9))(b.t), []store.MessageState(nil))
 		err := b.Write(b.ctx, func(tx *store.Tx) error {
-			_, err := tx.DeliverSiteMessage(b.ctx, 11, []services.UserNumber{1})
+			_, err := tx.DeliverSiteMessage(b.ctx, 11, []services.UserID{1})
 			return err
 		})
 		coded(b.t, err, services.NotFound)
@@ -214,7 +214,7 @@ func TestPagesOfSiteMessages(t *testing.T) {
 func TestSiteMessagesAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		const users, messages = 4, 12
-		all := []services.UserNumber{4, 2, 3, 1}
+		all := []services.UserID{4, 2, 3, 1}
 		var seen sync.Map // user/version -> count
 		note := func(states []store.MessageState) {
 			for _, s := range states {
@@ -251,7 +251,7 @@ func TestSiteMessagesAtOnce(t *testing.T) {
 			})
 		}
 		work.Wait()
-		for user := services.UserNumber(1); user <= users; user++ {
+		for user := services.UserID(1); user <= users; user++ {
 			want := state(user, "general", messages, messages)
 			if user == 2 || user == 4 {
 				want = state(user, "general", 2*messages, 0)

@@ -21,7 +21,7 @@ const (
 
 // NotificationQuery asks for a page of a user's notifications, the newest first.
 type NotificationQuery struct {
-	User       services.UserNumber
+	User       services.UserID
 	Categories []services.Category
 	Filter     NotificationFilter
 	Before     services.NotificationPosition // only those after it in the list; the zero position: from the first
@@ -186,7 +186,7 @@ func (s *Store) Notifications(ctx context.Context, q NotificationQuery) (page No
 
 // NotificationsAt reads the notifications in which some places are, as they are now: each has the place by which it was
 // asked for. A place that is not of this user's list, or of which nothing stands, is absent.
-func (s *Store) NotificationsAt(ctx context.Context, user services.UserNumber, places []services.PostID, expiry services.Expiry) ([]services.Notification, error) {
+func (s *Store) NotificationsAt(ctx context.Context, user services.UserID, places []services.PostID, expiry services.Expiry) ([]services.Notification, error) {
 	asked := map[group][]services.PostID{}
 	var groups []listed
 	err := s.each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
@@ -217,7 +217,7 @@ func (s *Store) NotificationsAt(ctx context.Context, user services.UserNumber, p
 }
 
 // describe adds the people in each group. One whose last cause was undone meanwhile is left out.
-func (s *Store) describe(ctx context.Context, user services.UserNumber, groups []listed, expiry services.Expiry) ([]services.Notification, error) {
+func (s *Store) describe(ctx context.Context, user services.UserID, groups []listed, expiry services.Expiry) ([]services.Notification, error) {
 	var all, commented rows
 	list := make([]services.Notification, len(groups))
 	today := s.today()
@@ -239,7 +239,7 @@ func (s *Store) describe(ctx context.Context, user services.UserNumber, groups [
 	}
 	err := s.each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
 		var i int
-		var actor services.UserNumber
+		var actor services.UserID
 		if err := scan(&i, &actor); err != nil {
 			return err
 		}

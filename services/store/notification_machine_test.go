@@ -36,8 +36,8 @@ func (p *panel) nextID() services.PostID {
 	return p.ids
 }
 
-func (p *panel) someone() services.UserNumber {
-	return p.m.me + services.UserNumber(rapid.IntRange(1, 10).Draw(p.t, "actor"))
+func (p *panel) someone() services.UserID {
+	return p.m.me + services.UserID(rapid.IntRange(1, 10).Draw(p.t, "actor"))
 }
 
 func (p *panel) somePost() services.PostID { return rapid.SampledFrom(p.posts).Draw(p.t, "post") }
@@ -87,7 +87,7 @@ func (p *panel) answer() {
 		if err := tx.InsertPost(p.ctx, post); err != nil || !a.names {
 			return err
 		}
-		return tx.InsertPostMentions(p.ctx, a.id, []services.UserNumber{p.m.me, a.author})
+		return tx.InsertPostMentions(p.ctx, a.id, []services.UserID{p.m.me, a.author})
 	})
 	p.m.answers[a.id] = a
 	p.late = append(p.late, p.causesOf(a)...)
@@ -274,7 +274,7 @@ func (p *panel) walk(filter store.NotificationFilter) []services.Notification {
 func TestNotificationsAgainstModel(t *testing.T) {
 	storetest.Fewer(t, 4)
 	each(t, func(b *bundle) {
-		history := services.UserNumber(0)
+		history := services.UserID(0)
 		rapid.Check(b.t, func(t *rapid.T) {
 			history++
 			me := history * 100

@@ -60,7 +60,7 @@ UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHER
 )
 
 // lockAll locks everything of one recipient.
-func (tx *Tx) lockAll(ctx context.Context, user services.UserNumber, categories []services.Category) (*boxes, *head, error) {
+func (tx *Tx) lockAll(ctx context.Context, user services.UserID, categories []services.Category) (*boxes, *head, error) {
 	named := make([]inbox, len(categories))
 	for i, category := range categories {
 		named[i] = inbox{user, category}
@@ -73,7 +73,7 @@ func (tx *Tx) lockAll(ctx context.Context, user services.UserNumber, categories 
 }
 
 // change runs a statement that answers the categories of what it changed, and raises their versions later.
-func (b *boxes) change(ctx context.Context, user services.UserNumber, st statement, args ...any) (changed int, err error) {
+func (b *boxes) change(ctx context.Context, user services.UserID, st statement, args ...any) (changed int, err error) {
 	err = b.tx.each(ctx, st, args, func(scan func(...any) error) error {
 		box := inbox{recipient: user}
 		if err := scan(&box.category); err != nil {
@@ -88,7 +88,7 @@ func (b *boxes) change(ctx context.Context, user services.UserNumber, st stateme
 
 // checkPlace answers the place up to which a mark reaches: the newest for 0. INVALID for one that was not given yet,
 // which would hide what is to come; NOT_FOUND for one that is not of this user's list.
-func (tx *Tx) checkPlace(ctx context.Context, user services.UserNumber, h *head, upTo services.PostID) (services.PostID, error) {
+func (tx *Tx) checkPlace(ctx context.Context, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.place, nil
 	}
@@ -109,7 +109,7 @@ type placed struct {
 	newest services.PostID
 }
 
-func (r runner) groupsAt(ctx context.Context, user services.UserNumber, places []services.PostID) (map[services.PostID]placed, error) {
+func (r runner) groupsAt(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]placed, error) {
 	found := make(map[services.PostID]placed, len(places))
 	err := r.each(ctx, groupsAt, []any{user, places}, func(scan func(...any) error) error {
 		p := placed{group: group{inbox: inbox{recipient: user}}}
@@ -124,7 +124,7 @@ func (r runner) groupsAt(ctx context.Context, user services.UserNumber, places [
 // RaiseNotificationsSeen says that a user has seen some categories up to a place, 0 for all there is. The marks only
 // grow, and the version of a category rises by one if its mark did. INVALID for a place that was not given yet,
 // NOT_FOUND for one that is not of this user's list.
-func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserNumber, categories []services.Category, upTo services.PostID) ([]NotificationState, error) {
+func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserID, categories []services.Category, upTo services.PostID) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, categories)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (tx *Tx) RaiseNotificationsSeen(ctx context.Context, user services.UserNumb
 // ReadNotifications says that notifications were read: those named by id, or all of some categories up to a place.
 // What was read is in no number any more, seen or not; what came to it after the place that was named is unread.
 // NOT_FOUND for an id that is not of this user's list, and then nothing is read.
-func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserNumber, read ReadMark) ([]NotificationState, error) {
+func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserID, read ReadMark) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (tx *Tx) ReadNotifications(ctx context.Context, user services.UserNumber, r
 	return b.save(ctx)
 }
 
-func (b *boxes) readAll(ctx context.Context, user services.UserNumber, h *head, read ReadMark, undo uint64) (changed int, err error) {
+func (b *boxes) readAll(ctx context.Context, user services.UserID, h *head, read ReadMark, undo uint64) (changed int, err error) {
 	upTo, err := b.tx.checkPlace(ctx, user, h, read.UpTo)
 	if err != nil {
 		return 0, err
@@ -204,7 +204,7 @@ func (b *boxes) readAll(ctx context.Context, user services.UserNumber, h *head, 
 
 // ReadAllNotifications says that everything up to a place was read, in every category, so that it can be undone until
 // the time that it answers; zero when there was nothing to read, now or within the time of the one before.
-func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserNumber, upTo services.PostID, gen uint64) ([]NotificationState, time.Time, error) {
+func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserID, upTo services.PostID, gen uint64) ([]NotificationState, time.Time, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -226,7 +226,7 @@ func (tx *Tx) ReadAllNotifications(ctx context.Context, user services.UserNumber
 
 // UndoReadAllNotifications gives back what the last "mark all read" took, within 30 s of it. What was read by a mark
 // of its own since stays read. CONFLICT when it is too late, or when there is nothing to undo.
-func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserNumber) ([]NotificationState, error) {
+func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserID) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func (tx *Tx) UndoReadAllNotifications(ctx context.Context, user services.UserNu
 
 // UnreadNotification marks one notification unread, in a new generation. It counts again if its category was not seen
 // as far as that. NOT_FOUND when it is not of this user's list, or nothing of it stands.
-func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserNumber, id services.PostID) ([]NotificationState, error) {
+func (tx *Tx) UnreadNotification(ctx context.Context, user services.UserID, id services.PostID) ([]NotificationState, error) {
 	b, h, err := tx.lockAll(ctx, user, services.Categories)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func (b *bundle) three() (places []services.PostID) {
 	return places
 }
 
-func (b *bundle) answers(id, parent services.PostID, author services.UserNumber, mentions ...services.UserNumber) {
+func (b *bundle) answers(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) error {
 		if err := tx.InsertPost(b.ctx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
@@ -81,7 +81,7 @@ func TestCommentsGatherByPostAndCountPeople(t *testing.T) {
 		b.post(1, 5)
 		at := services.PostIDAt(b.clock.Now())
 		for i := range services.PostID(12) {
-			b.answers(at+i, 5, services.UserNumber(2+i%10))
+			b.answers(at+i, 5, services.UserID(2+i%10))
 		}
 		list := b.listed(store.AllNotifications)
 		if len(list) != 1 || list[0].Actors != 10 || len(list[0].Sample) != services.SampleActors || list[0].Sample[0] != 3 || list[0].Subject != 5 {

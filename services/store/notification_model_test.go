@@ -13,7 +13,7 @@ import (
 // answer is a post that somebody wrote around the recipient.
 type answer struct {
 	id, parent services.PostID // parent 0: it answers nothing
-	author     services.UserNumber
+	author     services.UserID
 	names      bool // it mentions the recipient
 	deleted    bool
 }
@@ -40,9 +40,9 @@ type told struct {
 
 // panelModel is one person's notifications by the plainest means.
 type panelModel struct {
-	me      services.UserNumber
+	me      services.UserID
 	likes   map[store.Cause]time.Time
-	follows map[services.UserNumber]time.Time
+	follows map[services.UserID]time.Time
 	answers map[services.PostID]*answer
 	deleted map[services.PostID]bool // of my posts
 
@@ -57,9 +57,9 @@ type panelModel struct {
 	seen     map[services.Category]services.PostID
 }
 
-func newPanelModel(me services.UserNumber) *panelModel {
+func newPanelModel(me services.UserID) *panelModel {
 	return &panelModel{
-		me: me, likes: map[store.Cause]time.Time{}, follows: map[services.UserNumber]time.Time{},
+		me: me, likes: map[store.Cause]time.Time{}, follows: map[services.UserID]time.Time{},
 		answers: map[services.PostID]*answer{}, deleted: map[services.PostID]bool{}, known: map[store.Cause]*told{},
 		read: map[cluster]*reading{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},

@@ -12,10 +12,10 @@ import (
 // Cause names why a notification may stand: an actor did something with a subject of the recipient's. Actor 0 is
 // every actor of that subject.
 type Cause struct {
-	Recipient services.UserNumber
+	Recipient services.UserID
 	Category  services.Category
 	Subject   services.PostID // LIKE, COMMENT: his post; MENTION: the post that names him; FOLLOW: 0; REMINDER: the show
-	Actor     services.UserNumber
+	Actor     services.UserID
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; else 0
 }
 
@@ -99,7 +99,7 @@ ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN
 
 // inbox is one (recipient, category).
 type inbox struct {
-	recipient services.UserNumber
+	recipient services.UserID
 	category  services.Category
 }
 
@@ -125,7 +125,7 @@ type mark struct {
 type boxes struct {
 	tx    *Tx
 	order []inbox
-	heads map[services.UserNumber]*head
+	heads map[services.UserID]*head
 	marks map[inbox]*mark
 }
 
@@ -170,7 +170,7 @@ func (tx *Tx) ApplyCauses(ctx context.Context, causes []Cause) ([]NotificationSt
 
 // ApplyCausesOf does what ApplyCauses does for what is noted of one actor with one recipient, the next limit causes after
 // one; last is the last of them, more says that others may follow. What is noted later was looked at as things are now.
-func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserNumber, after Cause, limit int) (states []NotificationState, last Cause, more bool, err error) {
+func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserID, after Cause, limit int) (states []NotificationState, last Cause, more bool, err error) {
 	// The lock comes before the list: whoever had it before has noted his causes by what he read before it.
 	if _, _, err := tx.lockAll(ctx, recipient, services.Categories); err != nil {
 		return nil, last, false, err
@@ -194,7 +194,7 @@ func (tx *Tx) ApplyCausesOf(ctx context.Context, recipient, actor services.UserN
 func (tx *Tx) lockBoxes(ctx context.Context, named []inbox) (*boxes, error) {
 	named = slices.Clone(named)
 	slices.SortFunc(named, inbox.compare)
-	b := &boxes{tx: tx, order: slices.Compact(named), heads: map[services.UserNumber]*head{}, marks: map[inbox]*mark{}}
+	b := &boxes{tx: tx, order: slices.Compact(named), heads: map[services.UserID]*head{}, marks: map[inbox]*mark{}}
 	if len(b.order) == 0 {
 		return b, nil
 	}
@@ -206,7 +206,7 @@ func (tx *Tx) lockBoxes(ctx context.Context, named []inbox) (*boxes, error) {
 		inboxes = append(inboxes, []any{i, box.recipient, box.category})
 	}
 	err := tx.each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {
-		var recipient services.UserNumber
+		var recipient services.UserID
 		var h head
 		err := scan(&recipient, &h.place, &h.gen, &h.undo, &h.undoAt)
 		b.heads[recipient] = &h

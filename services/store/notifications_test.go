@@ -15,7 +15,7 @@ import (
 const like = services.CategoryLike
 
 // like makes some users like a post.
-func (b *bundle) like(post services.PostID, likers ...services.UserNumber) {
+func (b *bundle) like(post services.PostID, likers ...services.UserID) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) error {
 		for _, liker := range likers {
@@ -27,7 +27,7 @@ func (b *bundle) like(post services.PostID, likers ...services.UserNumber) {
 	})
 }
 
-func (b *bundle) unlike(post services.PostID, liker services.UserNumber) {
+func (b *bundle) unlike(post services.PostID, liker services.UserID) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) error { _, err := tx.DeleteLike(b.ctx, post, liker); return err })
 }
@@ -57,7 +57,7 @@ func (b *bundle) see(upTo services.PostID) (state store.NotificationState) {
 }
 
 // cause is one of user 1.
-func cause(subject services.PostID, actor services.UserNumber) store.Cause {
+func cause(subject services.PostID, actor services.UserID) store.Cause {
 	return store.Cause{Recipient: 1, Category: like, Subject: subject, Actor: actor}
 }
 
@@ -189,7 +189,7 @@ func TestRaiseNotificationsSeen(t *testing.T) {
 func TestApplyCausesOfManyRecipients(t *testing.T) {
 	each(t, func(b *bundle) {
 		var causes []store.Cause
-		for n := services.UserNumber(300); n > 0; n-- {
+		for n := services.UserID(300); n > 0; n-- {
 			b.post(n, services.PostID(n))
 			b.like(services.PostID(n), 999)
 			causes = append(causes, store.Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: 999})
@@ -197,7 +197,7 @@ func TestApplyCausesOfManyRecipients(t *testing.T) {
 		states := b.apply(causes...)
 		equal(b.t, len(states), 300)
 		for i, state := range states {
-			if state.Recipient != services.UserNumber(i+1) || state.Version != 1 || state.Days[0] != 1 {
+			if state.Recipient != services.UserID(i+1) || state.Version != 1 || state.Days[0] != 1 {
 				b.t.Fatalf("state %d is %+v", i, state)
 			}
 		}
@@ -210,17 +210,17 @@ func TestApplyCausesOfManyRecipients(t *testing.T) {
 func TestApplyCausesAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		const recipients, workers, rounds = 5, 6, 15
-		for n := services.UserNumber(1); n <= recipients; n++ {
+		for n := services.UserID(1); n <= recipients; n++ {
 			b.post(n, services.PostID(n))
 		}
 		var all sync.WaitGroup
 		for worker := range workers {
 			all.Go(func() {
 				for round := range rounds {
-					actor := services.UserNumber(100 + worker*rounds + round)
+					actor := services.UserID(100 + worker*rounds + round)
 					var causes []store.Cause
-					for i := range services.UserNumber(recipients) {
-						n := (i*services.UserNumber(1+worker%4)+services.UserNumber(worker))%recipients + 1
+					for i := range services.UserID(recipients) {
+						n := (i*services.UserID(1+worker%4)+services.UserID(worker))%recipients + 1
 						causes = append(causes, store.Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: actor})
 					}
 					err := b.Write(b.ctx, func(tx *store.Tx) error {
@@ -239,7 +239,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		for n := services.UserNumber(1); n <= recipients; n++ {
+		for n := services.UserID(1); n <= recipients; n++ {
 			state := must(b.NotificationStates(b.ctx, n))(b.t)[0]
 			causes := must(b.Query(b.ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.t)
 			if state.Version != workers*rounds || len(causes) != workers*rounds || state.Days[0] != 1 {

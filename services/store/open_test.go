@@ -25,8 +25,8 @@ func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
 		if err := first.Close(); err != nil {
 			t.Fatalf("closing again: %v", err)
 		}
-		numbers, err := open().UserNumbers(t.Context(), []string{"bob", "alice", "carol"})
-		equal(t, must(numbers, err)(t), map[string]services.UserNumber{"alice": 1, "bob": 2})
+		numbers, err := open().UserIDs(t.Context(), []string{"bob", "alice", "carol"})
+		equal(t, must(numbers, err)(t), map[string]services.UserID{"alice": 1, "bob": 2})
 	})
 }
 
@@ -49,7 +49,7 @@ func TestAfterCloseEverythingIsUnavailable(t *testing.T) {
 		}
 		coded(t, s.Ping(t.Context()), services.Unavailable)
 		coded(t, s.Write(t.Context(), func(*store.Tx) error { return nil }), services.Unavailable)
-		_, err := s.Users(t.Context(), []services.UserNumber{1})
+		_, err := s.Users(t.Context(), []services.UserID{1})
 		coded(t, err, services.Unavailable)
 	})
 }
@@ -240,18 +240,18 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	b := newBundle(t, server.Database(t))
 	b.users("alice")
 	server.Stop()
-	err := b.Write(b.ctx, func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserNumber{1}) })
+	err := b.Write(b.ctx, func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserID{1}) })
 	coded(t, err, services.Unavailable)
-	_, err = b.Users(b.ctx, []services.UserNumber{1})
+	_, err = b.Users(b.ctx, []services.UserID{1})
 	coded(t, err, services.Unavailable)
 	_, err = b.Claim(b.ctx, []string{"any"}, 1, 1)
 	coded(t, err, services.Unavailable)
 	coded(t, b.Ping(b.ctx), services.Unavailable)
 	server.Start(t)
 	eventually(t, "a write passes again", func() bool {
-		return b.Write(b.ctx, func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserNumber{1}) }) == nil
+		return b.Write(b.ctx, func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserID{1}) }) == nil
 	})
-	equal(t, len(must(b.Users(b.ctx, []services.UserNumber{1}))(t)), 1)
+	equal(t, len(must(b.Users(b.ctx, []services.UserID{1}))(t)), 1)
 }
 
 // A file that is something else is refused before anything is written beside it.

@@ -13,9 +13,9 @@ import (
 
 func TestEnsureUsers(t *testing.T) {
 	each(t, func(b *bundle) {
-		equal(b.t, b.users("carol", "alice"), []services.UserNumber{1, 2})
-		equal(b.t, b.users("bob", "alice", "dave", "bob"), []services.UserNumber{3, 2, 4, 3})
-		equal(b.t, b.users("alice", "alice"), []services.UserNumber{2, 2})
+		equal(b.t, b.users("carol", "alice"), []services.UserID{1, 2})
+		equal(b.t, b.users("bob", "alice", "dave", "bob"), []services.UserID{3, 2, 4, 3})
+		equal(b.t, b.users("alice", "alice"), []services.UserID{2, 2})
 		b.write(func(tx *store.Tx) error {
 			numbers, err := tx.EnsureUsers(b.ctx, nil)
 			if len(numbers) != 0 {
@@ -26,7 +26,7 @@ func TestEnsureUsers(t *testing.T) {
 	})
 }
 
-func TestUserNumbersStayDenseWhenAWriteIsUndone(t *testing.T) {
+func TestUserIDsStayDenseWhenAWriteIsUndone(t *testing.T) {
 	each(t, func(b *bundle) {
 		err := b.Write(b.ctx, func(tx *store.Tx) error {
 			_, err := tx.EnsureUsers(b.ctx, []string{"a", "b", "c"})
@@ -35,11 +35,11 @@ func TestUserNumbersStayDenseWhenAWriteIsUndone(t *testing.T) {
 		if !errors.Is(err, errMine) {
 			b.t.Fatal(err)
 		}
-		equal(b.t, b.users("d"), []services.UserNumber{1})
+		equal(b.t, b.users("d"), []services.UserID{1})
 	})
 }
 
-func TestUserNumbersStayDenseUnderConcurrency(t *testing.T) {
+func TestUserIDsStayDenseUnderConcurrency(t *testing.T) {
 	each(t, func(b *bundle) {
 		const writers, people = 8, 40
 		var all sync.WaitGroup
@@ -60,8 +60,8 @@ func TestUserNumbersStayDenseUnderConcurrency(t *testing.T) {
 		for n := range people {
 			keys = append(keys, fmt.Sprint("u", n))
 		}
-		taken := make(map[services.UserNumber]string)
-		for key, number := range must(b.UserNumbers(b.ctx, keys))(b.t) {
+		taken := make(map[services.UserID]string)
+		for key, number := range must(b.UserIDs(b.ctx, keys))(b.t) {
 			if number < 1 || number > people || taken[number] != "" {
 				b.t.Errorf("%s has the number %d, as has %q", key, number, taken[number])
 			}
@@ -80,7 +80,7 @@ func TestProfiles(t *testing.T) {
 		} {
 			b.write(func(tx *store.Tx) error { return tx.SetProfile(b.ctx, 1, step.name, step.avatar) })
 		}
-		equal(b.t, must(b.Users(b.ctx, []services.UserNumber{1, 2, 9, 1}))(b.t), map[services.UserNumber]services.User{
+		equal(b.t, must(b.Users(b.ctx, []services.UserID{1, 2, 9, 1}))(b.t), map[services.UserID]services.User{
 			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond)},
 			2: {Number: 2, Key: "bob", UpdatedAt: time.UnixMicro(0).UTC()},
 		})
@@ -98,7 +98,7 @@ func TestFollows(t *testing.T) {
 			b.write(func(tx *store.Tx) (err error) { created, err = tx.InsertFollow(b.ctx, edge); return err })
 			return created
 		}
-		remove := func(follower, followee services.UserNumber) (deleted bool) {
+		remove := func(follower, followee services.UserID) (deleted bool) {
 			b.write(func(tx *store.Tx) (err error) { deleted, err = tx.DeleteFollow(b.ctx, follower, followee); return err })
 			return deleted
 		}
@@ -122,7 +122,7 @@ func TestEdgesOfManyFollowers(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.follow(services.Edge{Follower: 1, Followee: 9, Since: 5}, services.Edge{Follower: 2, Followee: 9, Since: services.MaxPostID},
 			services.Edge{Follower: 3, Followee: 8, Since: 7}, services.Edge{Follower: 1<<32 - 1, Followee: 9})
-		equal(b.t, must(b.Edges(b.ctx, []services.UserNumber{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserNumber]services.Edge{
+		equal(b.t, must(b.Edges(b.ctx, []services.UserID{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserID]services.Edge{
 			1:         {Follower: 1, Followee: 9, Since: 5},
 			2:         {Follower: 2, Followee: 9, Since: services.MaxPostID},
 			1<<32 - 1: {Follower: 1<<32 - 1, Followee: 9},
@@ -134,7 +134,7 @@ func TestEdgesOfManyFollowees(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.follow(services.Edge{Follower: 9, Followee: 1, Since: 5}, services.Edge{Follower: 9, Followee: 2, Since: services.MaxPostID},
 			services.Edge{Follower: 8, Followee: 3, Since: 7}, services.Edge{Follower: 9, Followee: 1<<32 - 1})
-		equal(b.t, must(b.EdgesFrom(b.ctx, 9, []services.UserNumber{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserNumber]services.Edge{
+		equal(b.t, must(b.EdgesFrom(b.ctx, 9, []services.UserID{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserID]services.Edge{
 			1:         {Follower: 9, Followee: 1, Since: 5},
 			2:         {Follower: 9, Followee: 2, Since: services.MaxPostID},
 			1<<32 - 1: {Follower: 9, Followee: 1<<32 - 1},
@@ -144,7 +144,7 @@ func TestEdgesOfManyFollowees(t *testing.T) {
 
 func TestCountFolloweesStopsAtTheLimit(t *testing.T) {
 	each(t, func(b *bundle) {
-		for n := services.UserNumber(2); n <= 6; n++ {
+		for n := services.UserID(2); n <= 6; n++ {
 			b.follow(services.Edge{Follower: 1, Followee: n})
 		}
 		for limit, want := range map[int]int{0: 0, 3: 3, 5: 5, 100: 5} {
@@ -163,7 +163,7 @@ func TestImportFollows(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 5})
 		var edges []services.Edge
-		for n := range services.UserNumber(700) {
+		for n := range services.UserID(700) {
 			edges = append(edges, services.Edge{Follower: 1, Followee: n + 2, Since: 9})
 		}
 		edges = append(edges, edges[10]) // twice in one call
@@ -187,10 +187,10 @@ func TestImportFollows(t *testing.T) {
 func TestFollowersByNumberAndActivity(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("alice", "bob", "carol", "dave", "erin")
-		for n := services.UserNumber(2); n <= 5; n++ {
+		for n := services.UserID(2); n <= 5; n++ {
 			b.follow(services.Edge{Follower: n, Followee: 1, Since: services.PostID(n)})
 		}
-		active := func(users ...services.UserNumber) {
+		active := func(users ...services.UserID) {
 			b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, users) })
 		}
 		active(5, 2, 3)
@@ -199,18 +199,18 @@ func TestFollowersByNumberAndActivity(t *testing.T) {
 		active(3)
 		b.clock.advance(-2 * time.Hour)
 		active(2) // a node whose clock is late takes nothing back
-		list := func(after services.UserNumber, limit int, since time.Time) (numbers []services.UserNumber) {
+		list := func(after services.UserID, limit int, since time.Time) (numbers []services.UserID) {
 			for _, edge := range must(b.Followers(b.ctx, 1, after, limit, since))(b.t) {
 				equal(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower)})
 				numbers = append(numbers, edge.Follower)
 			}
 			return numbers
 		}
-		equal(b.t, list(0, 10, time.Time{}), []services.UserNumber{2, 3, 4, 5})
-		equal(b.t, list(2, 2, time.Time{}), []services.UserNumber{3, 4})
-		equal(b.t, list(0, 10, first), []services.UserNumber{2, 3, 5})
-		equal(b.t, list(0, 10, first.Add(time.Microsecond)), []services.UserNumber{3})
-		equal(b.t, list(5, 10, time.Time{}), []services.UserNumber(nil))
+		equal(b.t, list(0, 10, time.Time{}), []services.UserID{2, 3, 4, 5})
+		equal(b.t, list(2, 2, time.Time{}), []services.UserID{3, 4})
+		equal(b.t, list(0, 10, first), []services.UserID{2, 3, 5})
+		equal(b.t, list(0, 10, first.Add(time.Microsecond)), []services.UserID{3})
+		equal(b.t, list(5, 10, time.Time{}), []services.UserID(nil))
 	})
 }
 
@@ -228,19 +228,19 @@ func TestImportProgress(t *testing.T) {
 func TestActiveUsers(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("alice", "bob", "carol", "dave")
-		mark := func(users ...services.UserNumber) {
+		mark := func(users ...services.UserID) {
 			b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, users) })
 		}
 		mark(1, 2)
 		b.clock.advance(time.Hour)
 		since := b.clock.Now()
 		mark(2, 4)
-		active := func(after services.UserNumber, limit int) []services.UserNumber {
+		active := func(after services.UserID, limit int) []services.UserID {
 			return must(b.ActiveUsers(b.ctx, after, limit, since))(b.t)
 		}
-		equal(b.t, active(0, 10), []services.UserNumber{2, 4})
-		equal(b.t, active(0, 1), []services.UserNumber{2})
-		equal(b.t, active(2, 10), []services.UserNumber{4})
+		equal(b.t, active(0, 10), []services.UserID{2, 4})
+		equal(b.t, active(0, 1), []services.UserID{2})
+		equal(b.t, active(2, 10), []services.UserID{4})
 		equal(b.t, len(active(4, 10)), 0)
 	})
 }
@@ -249,7 +249,7 @@ func TestActiveUsers(t *testing.T) {
 func TestVisitedBefore(t *testing.T) {
 	each(t, func(b *bundle) {
 		user := b.users("alice")[0]
-		seen := func() { b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserNumber{user}) }) }
+		seen := func() { b.write(func(tx *store.Tx) error { return tx.MarkActive(b.ctx, []services.UserID{user}) }) }
 		before := func(want time.Time) {
 			b.t.Helper()
 			got, err := b.VisitedBefore(b.ctx, user)

@@ -28,7 +28,7 @@ var (
 
 // ChangePolicy changes how a user wants his badges shown, one change after the other, and answers what stands. The
 // version rises by one with each. An error of change leaves all as it was.
-func (tx *Tx) ChangePolicy(ctx context.Context, user services.UserNumber, change func(*services.DisplayPolicy) error) (services.DisplayPolicy, error) {
+func (tx *Tx) ChangePolicy(ctx context.Context, user services.UserID, change func(*services.DisplayPolicy) error) (services.DisplayPolicy, error) {
 	if _, err := tx.run(ctx, bearPolicy, user); err != nil {
 		return services.DisplayPolicy{}, err
 	}
@@ -46,11 +46,11 @@ func (tx *Tx) ChangePolicy(ctx context.Context, user services.UserNumber, change
 }
 
 // Policy is how a user wants his badges shown; the standard, with version 0, when he never said.
-func (s *Store) Policy(ctx context.Context, user services.UserNumber) (services.DisplayPolicy, error) {
+func (s *Store) Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error) {
 	return s.policy(ctx, onePolicy, user)
 }
 
-func (r runner) policy(ctx context.Context, st statement, user services.UserNumber) (policy services.DisplayPolicy, err error) {
+func (r runner) policy(ctx context.Context, st statement, user services.UserID) (policy services.DisplayPolicy, err error) {
 	var out, dots int64
 	_, err = r.one(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
 	policy.OutOfTotal, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
@@ -58,14 +58,14 @@ func (r runner) policy(ctx context.Context, st statement, user services.UserNumb
 }
 
 // GroupPolicy is who may add a user to groups and rooms.
-func (s *Store) GroupPolicy(ctx context.Context, user services.UserNumber) (services.GroupPolicy, error) {
+func (s *Store) GroupPolicy(ctx context.Context, user services.UserID) (services.GroupPolicy, error) {
 	policy := services.AddedByEveryone
 	_, err := s.one(ctx, oneGroupPolicy, []any{user}, &policy)
 	return policy, err
 }
 
 // SetGroupPolicy sets who may add a user to groups and rooms.
-func (tx *Tx) SetGroupPolicy(ctx context.Context, user services.UserNumber, policy services.GroupPolicy) error {
+func (tx *Tx) SetGroupPolicy(ctx context.Context, user services.UserID, policy services.GroupPolicy) error {
 	_, err := tx.run(ctx, setGroupPolicy, user, policy)
 	return err
 }

@@ -27,21 +27,21 @@ var (
 
 // RaisePosition moves how far a user has looked in a view, never back, notes that he was there now, and answers
 // what stands.
-func (tx *Tx) RaisePosition(ctx context.Context, user services.UserNumber, viewCode, viewID string, position services.PostID) (services.PostID, error) {
+func (tx *Tx) RaisePosition(ctx context.Context, user services.UserID, viewCode, viewID string, position services.PostID) (services.PostID, error) {
 	var stands services.PostID
 	_, err := tx.one(ctx, raisePosition, []any{user, viewCode, viewID, position, tx.Now}, &stands)
 	return stands, err
 }
 
 // Position is how far a user has looked in a view; 0 when he never did.
-func (s *Store) Position(ctx context.Context, user services.UserNumber, viewCode, viewID string) (services.PostID, error) {
+func (s *Store) Position(ctx context.Context, user services.UserID, viewCode, viewID string) (services.PostID, error) {
 	var position services.PostID
 	_, err := s.one(ctx, onePosition, []any{user, viewCode, viewID}, &position)
 	return position, err
 }
 
 // Positions is how far a user has looked in some views whose id is ""; those that he never looked at are absent.
-func (s *Store) Positions(ctx context.Context, user services.UserNumber, viewCodes ...string) (map[string]services.PostID, error) {
+func (s *Store) Positions(ctx context.Context, user services.UserID, viewCodes ...string) (map[string]services.PostID, error) {
 	positions := make(map[string]services.PostID, len(viewCodes))
 	err := s.each(ctx, positionsOf, []any{user, viewCodes}, func(scan func(...any) error) error {
 		var code string

@@ -15,7 +15,7 @@ var (
 )
 
 // InsertPostMentions notes whom a new post names, each once.
-func (tx *Tx) InsertPostMentions(ctx context.Context, post services.PostID, mentioned []services.UserNumber) error {
+func (tx *Tx) InsertPostMentions(ctx context.Context, post services.PostID, mentioned []services.UserID) error {
 	all := make([][]any, len(mentioned))
 	for i, user := range mentioned {
 		all[i] = []any{post, user}
@@ -25,19 +25,19 @@ func (tx *Tx) InsertPostMentions(ctx context.Context, post services.PostID, ment
 }
 
 // PostMentions lists whom a post names, in the order of their numbers.
-func (s *Store) PostMentions(ctx context.Context, post services.PostID) ([]services.UserNumber, error) {
+func (s *Store) PostMentions(ctx context.Context, post services.PostID) ([]services.UserID, error) {
 	return s.mentions(ctx, post)
 }
 
 // PostMentions lists whom a post names, in the order of their numbers.
-func (tx *Tx) PostMentions(ctx context.Context, post services.PostID) ([]services.UserNumber, error) {
+func (tx *Tx) PostMentions(ctx context.Context, post services.PostID) ([]services.UserID, error) {
 	return tx.mentions(ctx, post)
 }
 
-func (r runner) mentions(ctx context.Context, post services.PostID) ([]services.UserNumber, error) {
-	var mentioned []services.UserNumber
+func (r runner) mentions(ctx context.Context, post services.PostID) ([]services.UserID, error) {
+	var mentioned []services.UserID
 	err := r.each(ctx, postMentions, []any{post}, func(scan func(...any) error) error {
-		var user services.UserNumber
+		var user services.UserID
 		err := scan(&user)
 		mentioned = append(mentioned, user)
 		return err

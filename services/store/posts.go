@@ -86,7 +86,7 @@ func (tx *Tx) PostForUpdate(ctx context.Context, id services.PostID) (services.P
 }
 
 // EditPost changes the body of a post, which stays in its place, and whom it mentions, and returns the post as it is now.
-func (tx *Tx) EditPost(ctx context.Context, id services.PostID, body string, mentioned []services.UserNumber) (services.Post, error) {
+func (tx *Tx) EditPost(ctx context.Context, id services.PostID, body string, mentioned []services.UserID) (services.Post, error) {
 	if _, err := tx.run(ctx, editPost, id, body, tx.Now); err != nil {
 		return services.Post{}, err
 	}
@@ -144,7 +144,7 @@ func scanPost(scan func(...any) error) (post services.Post, err error) {
 }
 
 // AuthorPosts lists an author's posts that are pushed into his followers' inboxes, the newest first, at most limit.
-func (s *Store) AuthorPosts(ctx context.Context, author services.UserNumber, limit int) ([]services.PostID, error) {
+func (s *Store) AuthorPosts(ctx context.Context, author services.UserID, limit int) ([]services.PostID, error) {
 	var ids []services.PostID
 	err := s.each(ctx, authorPosts, []any{author, limit}, func(scan func(...any) error) error {
 		var id services.PostID

@@ -161,8 +161,8 @@ func TestPositionsOnlyGrow(t *testing.T) {
 func TestEditPost(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.post(1, 5, 6)
-		b.write(func(tx *store.Tx) error { return tx.InsertPostMentions(b.ctx, 5, []services.UserNumber{2, 3}) })
-		edit := func(body string, mentioned ...services.UserNumber) (post services.Post) {
+		b.write(func(tx *store.Tx) error { return tx.InsertPostMentions(b.ctx, 5, []services.UserID{2, 3}) })
+		edit := func(body string, mentioned ...services.UserID) (post services.Post) {
 			b.write(func(tx *store.Tx) error {
 				before, err := tx.PostForUpdate(b.ctx, 5)
 				if err != nil {
@@ -177,7 +177,7 @@ func TestEditPost(t *testing.T) {
 		}
 		began := b.clock.Now()
 		edit("two", 3, 4) // in the moment in which it was published
-		equal(b.t, must(b.PostMentions(b.ctx, 5))(b.t), []services.UserNumber{3, 4})
+		equal(b.t, must(b.PostMentions(b.ctx, 5))(b.t), []services.UserID{3, 4})
 		b.clock.advance(time.Minute)
 		equal(b.t, edit("three").UpdatedAt, began.Add(time.Minute))
 		b.clock.advance(-time.Hour)

@@ -38,20 +38,20 @@ type PulledPosts struct {
 
 // SetPulledVersion notes the version of the log at which an author's pulled posts changed. The caller has appended it in this
 // transaction, so that versions only rise.
-func (tx *Tx) SetPulledVersion(ctx context.Context, author services.UserNumber, version uint64) error {
+func (tx *Tx) SetPulledVersion(ctx context.Context, author services.UserID, version uint64) error {
 	_, err := tx.run(ctx, setPulledVersion, author, int64(version))
 	return err
 }
 
 // PulledPosts gives the newest pulled posts of authors, at most limit of each. Who never had a mode other than small is absent.
-func (s *Store) PulledPosts(ctx context.Context, authors []services.UserNumber, limit int) (map[services.UserNumber]PulledPosts, error) {
+func (s *Store) PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
 	list := make(rows, len(authors))
 	for i, author := range authors {
 		list[i] = []any{author}
 	}
-	found := make(map[services.UserNumber]PulledPosts)
+	found := make(map[services.UserID]PulledPosts)
 	err := s.each(ctx, pulledPosts, []any{list, limit, authors}, func(scan func(...any) error) error {
-		var author services.UserNumber
+		var author services.UserID
 		var post services.PostID
 		var version uint64
 		err := scan(&author, &post, &version)
@@ -74,7 +74,7 @@ func (s *Store) PulledPosts(ctx context.Context, authors []services.UserNumber, 
 }
 
 // PulledBy lists the pull authors whom a reader follows and is shown, by their numbers: what his document names.
-func (s *Store) PulledBy(ctx context.Context, reader services.UserNumber) ([]services.Edge, error) {
+func (s *Store) PulledBy(ctx context.Context, reader services.UserID) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
 		edge := services.Edge{Follower: reader}
@@ -86,15 +86,15 @@ func (s *Store) PulledBy(ctx context.Context, reader services.UserNumber) ([]ser
 }
 
 // Pulls says whether an author is one whom his followers' documents name.
-func (s *Store) Pulls(ctx context.Context, author services.UserNumber) (pulls bool, err error) {
+func (s *Store) Pulls(ctx context.Context, author services.UserID) (pulls bool, err error) {
 	_, err = s.one(ctx, authorPulls, []any{author}, &pulls)
 	return pulls, err
 }
 
-// UnfinishedFanout is a post on its way to its followers in more than one chunk.
-type UnfinishedFanout struct {
-	Post   services.PostID     `json:"post"`
-	Author services.UserNumber `json:"author"`
+// InFlightFanout is a post on its way to its followers in more than one chunk.
+type InFlightFanout struct {
+	Post   services.PostID `json:"post"`
+	Author services.UserID `json:"author"`
 }
 
 var (
@@ -107,7 +107,7 @@ var (
 
 	deleteFanout = newStatement("end a fan-out", `DELETE FROM fanouts WHERE post = $1`)
 
-	unfinishedFanouts = newStatement("unfinished fan-outs", `SELECT post, author FROM fanouts ORDER BY post`)
+	inFlightFanouts = newStatement("unfinished fan-outs", `SELECT post, author FROM fanouts ORDER BY post`)
 
 	oldestFanout = newStatement("the oldest fan-out", `SELECT min(began_at) FROM fanouts`)
 
@@ -115,7 +115,7 @@ var (
 )
 
 // BeginFanout notes that a post is on its way in so many chunks. Said again it changes nothing.
-func (tx *Tx) BeginFanout(ctx context.Context, fanout UnfinishedFanout, chunks int) error {
+func (tx *Tx) BeginFanout(ctx context.Context, fanout InFlightFanout, chunks int) error {
 	_, err := tx.run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
 	return err
 }
@@ -139,11 +139,11 @@ func (tx *Tx) ResizeFanout(ctx context.Context, post services.PostID, chunks int
 	return err
 }
 
-// UnfinishedFanouts lists the posts that are on their way in more than one chunk, the oldest first.
-func (s *Store) UnfinishedFanouts(ctx context.Context) ([]UnfinishedFanout, error) {
-	var list []UnfinishedFanout
-	err := s.each(ctx, unfinishedFanouts, nil, func(scan func(...any) error) error {
-		var one UnfinishedFanout
+// InFlightFanouts lists the posts that are on their way in more than one chunk, the oldest first.
+func (s *Store) InFlightFanouts(ctx context.Context) ([]InFlightFanout, error) {
+	var list []InFlightFanout
+	err := s.each(ctx, inFlightFanouts, nil, func(scan func(...any) error) error {
+		var one InFlightFanout
 		err := scan(&one.Post, &one.Author)
 		list = append(list, one)
 		return err
@@ -160,7 +160,7 @@ func (s *Store) ForgetFanouts(ctx context.Context, before time.Time) (forgotten 
 	return forgotten, err
 }
 
-// OldestFanout is when the oldest of UnfinishedFanouts began; the zero time when there is none.
+// OldestFanout is when the oldest of InFlightFanouts began; the zero time when there is none.
 func (s *Store) OldestFanout(ctx context.Context) (began time.Time, err error) {
 	var at sql.NullInt64
 	if _, err = s.one(ctx, oldestFanout, nil, &at); err == nil && at.Valid {

@@ -75,7 +75,7 @@ func (s *Store) CheckWrites(ctx context.Context) error {
 
 // Watch looks each second whether writes that were refused are taken again, until ctx ends.
 func (s *Store) Watch(ctx context.Context) error {
-	return services.AtEach(ctx, watchEvery, func(ctx context.Context) {
+	return services.Every(ctx, watchEvery, func(ctx context.Context) {
 		if err := s.CheckWrites(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("the database takes no writes still", "error", err)
 		}

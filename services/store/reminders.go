@@ -29,32 +29,32 @@ const RemindersLooked = 4
 
 // AddReminder notes that a user wants to be told when a show starts; false when that is noted already. The caller has locked
 // the show, so that it has not started.
-func (tx *Tx) AddReminder(ctx context.Context, show services.PostID, user services.UserNumber) (added bool, err error) {
+func (tx *Tx) AddReminder(ctx context.Context, show services.PostID, user services.UserID) (added bool, err error) {
 	inserted, err := tx.run(ctx, insertReminder, show, user, tx.Now)
 	return inserted > 0, err
 }
 
 // DropReminder notes that a user does not want to be told any more; false when he did not.
-func (tx *Tx) DropReminder(ctx context.Context, show services.PostID, user services.UserNumber) (dropped bool, err error) {
+func (tx *Tx) DropReminder(ctx context.Context, show services.PostID, user services.UserID) (dropped bool, err error) {
 	deleted, err := tx.run(ctx, deleteReminder, show, user)
 	return deleted > 0, err
 }
 
 // CountReminders says of how many shows that are still upcoming a user wants to be told, counting no further than limit, and
 // among those that were made known last: the reminders of shows that are over stay, and a count must not grow with them.
-func (tx *Tx) CountReminders(ctx context.Context, user services.UserNumber, limit int) (count int, err error) {
+func (tx *Tx) CountReminders(ctx context.Context, user services.UserID, limit int) (count int, err error) {
 	_, err = tx.one(ctx, countReminders, []any{user, limit, limit * RemindersLooked}, &count)
 	return count, err
 }
 
 // Reminders lists who wants to be told of a show's start, by their numbers, those greater than after, at most limit. Whom its
 // host has blocked since is left out, as he could not ask for it now.
-func (s *Store) Reminders(ctx context.Context, show services.PostID, after services.UserNumber, limit int) ([]services.UserNumber, error) {
+func (s *Store) Reminders(ctx context.Context, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
 	return s.numbers(ctx, remindersOf, show, after, limit)
 }
 
 // RemindsOf says of which of some shows a user wants to be told.
-func (s *Store) RemindsOf(ctx context.Context, user services.UserNumber, shows []services.PostID) (map[services.PostID]bool, error) {
+func (s *Store) RemindsOf(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	reminds := make(map[services.PostID]bool)
 	err := s.each(ctx, remindsOf, []any{user, shows}, func(scan func(...any) error) error {
 		var show services.PostID

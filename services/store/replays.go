@@ -47,13 +47,13 @@ ORDER BY s.ended_at DESC, s.id DESC LIMIT $4`)
 )
 
 // HostReplays lists the replays of a host that are in his followers' lists, the newest end first, at most limit.
-func (s *Store) HostReplays(ctx context.Context, host services.UserNumber, limit int) ([]services.Show, error) {
+func (s *Store) HostReplays(ctx context.Context, host services.UserID, limit int) ([]services.Show, error) {
 	return s.shows(ctx, hostReplays, host, limit)
 }
 
 // PulledReplays lists the newest replays of hosts that are in nobody's list, at most limit of each host: by host, the newest
 // end first.
-func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserNumber, limit int) ([]services.Show, error) {
+func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]services.Show, error) {
 	list := make(rows, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
@@ -73,7 +73,7 @@ func (s *Store) PulledReplays(ctx context.Context, hosts []services.UserNumber, 
 
 // ReplaysFeed lists the newest replays of everyone whom a reader follows and is shown, those that are in lists: after a place
 // of a board, the zero value for its top, at most limit. What it costs grows with the hosts followed and with limit.
-func (s *Store) ReplaysFeed(ctx context.Context, reader services.UserNumber, before services.ShowPlace, limit int) ([]services.Show, error) {
+func (s *Store) ReplaysFeed(ctx context.Context, reader services.UserID, before services.ShowPlace, limit int) ([]services.Show, error) {
 	if limit <= 0 {
 		return nil, nil
 	}

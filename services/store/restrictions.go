@@ -58,7 +58,7 @@ var restrictionTables = map[services.RestrictionKind]restrictionTable{
 }
 
 // pair is a follow by its two ends.
-type pair struct{ follower, followee services.UserNumber }
+type pair struct{ follower, followee services.UserID }
 
 // standing is what stands against a follow.
 type standing struct {
@@ -68,7 +68,7 @@ type standing struct {
 
 // between reads what stands against follows, none of which changes until this transaction ends.
 func (tx *Tx) between(ctx context.Context, edges []services.Edge) (map[pair]standing, error) {
-	followers := make([]services.UserNumber, 0, len(edges))
+	followers := make([]services.UserID, 0, len(edges))
 	list := make(rows, len(edges))
 	for i, edge := range edges {
 		if len(followers) == 0 || followers[len(followers)-1] != edge.Follower {
@@ -93,7 +93,7 @@ func (tx *Tx) between(ctx context.Context, edges []services.Edge) (map[pair]stan
 }
 
 // lock locks users' rows, in the order of their numbers. SQLite has one writer.
-func (tx *Tx) lock(ctx context.Context, st statement, users []services.UserNumber) error {
+func (tx *Tx) lock(ctx context.Context, st statement, users []services.UserID) error {
 	if tx.dialect == sqlite {
 		return nil
 	}
@@ -103,13 +103,13 @@ func (tx *Tx) lock(ctx context.Context, st statement, users []services.UserNumbe
 
 // LockRestrictions keeps what two users have put between them, and their follows of each other, from being changed by
 // others until this transaction ends. What is read after it is what all before have left.
-func (tx *Tx) LockRestrictions(ctx context.Context, a, b services.UserNumber) error {
-	return tx.lock(ctx, lockUsers, []services.UserNumber{a, b})
+func (tx *Tx) LockRestrictions(ctx context.Context, a, b services.UserID) error {
+	return tx.lock(ctx, lockUsers, []services.UserID{a, b})
 }
 
 // HoldRestrictions keeps what stands between one user and others from being changed too, and lets others hold it.
-func (tx *Tx) HoldRestrictions(ctx context.Context, user services.UserNumber) error {
-	return tx.lock(ctx, holdUsers, []services.UserNumber{user})
+func (tx *Tx) HoldRestrictions(ctx context.Context, user services.UserID) error {
+	return tx.lock(ctx, holdUsers, []services.UserID{user})
 }
 
 // Restrict puts something between a user and another, under LockRestrictions. A mute that stands takes the new time of
@@ -166,7 +166,7 @@ func (tx *Tx) show(ctx context.Context, r services.Restriction, err error) error
 }
 
 // MuteUntil is when a mute ends, the zero time for one that lasts. found is false when there is none.
-func (tx *Tx) MuteUntil(ctx context.Context, muter, muted services.UserNumber) (until time.Time, found bool, err error) {
+func (tx *Tx) MuteUntil(ctx context.Context, muter, muted services.UserID) (until time.Time, found bool, err error) {
 	var us int64
 	if found, err = tx.one(ctx, oneMute, []any{muter, muted}, &us); us != 0 {
 		until = fromMicros(us)
@@ -175,15 +175,15 @@ func (tx *Tx) MuteUntil(ctx context.Context, muter, muted services.UserNumber) (
 }
 
 // CountRestrictions says how many of a kind a user has, counting no further than limit.
-func (tx *Tx) CountRestrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserNumber, limit int) (count int, err error) {
+func (tx *Tx) CountRestrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, limit int) (count int, err error) {
 	_, err = tx.one(ctx, restrictionTables[kind].count, []any{owner, limit}, &count)
 	return count, err
 }
 
 // Blocked says whether one of two users blocks the other, and whether it is the first.
-func (r runner) blocked(ctx context.Context, first, second services.UserNumber) (blocked, byFirst bool, err error) {
+func (r runner) blocked(ctx context.Context, first, second services.UserID) (blocked, byFirst bool, err error) {
 	err = r.each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
-		var blocker services.UserNumber
+		var blocker services.UserID
 		err := scan(&blocker)
 		blocked, byFirst = true, byFirst || blocker == first
 		return err
@@ -197,17 +197,17 @@ var blocksBetween = newStatement("blocks between two users", `SELECT blocker FRO
 	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
 
 // Blocked says whether one of two users blocks the other, and whether it is the first.
-func (tx *Tx) Blocked(ctx context.Context, first, second services.UserNumber) (blocked, byFirst bool, err error) {
+func (tx *Tx) Blocked(ctx context.Context, first, second services.UserID) (blocked, byFirst bool, err error) {
 	return tx.blocked(ctx, first, second)
 }
 
 // Blocked says whether one of two users blocks the other, and whether it is the first.
-func (s *Store) Blocked(ctx context.Context, first, second services.UserNumber) (blocked, byFirst bool, err error) {
+func (s *Store) Blocked(ctx context.Context, first, second services.UserID) (blocked, byFirst bool, err error) {
 	return s.blocked(ctx, first, second)
 }
 
 // BlockersOf lists those of some users who block one.
-func (tx *Tx) BlockersOf(ctx context.Context, blocked services.UserNumber, users []services.UserNumber) ([]services.UserNumber, error) {
+func (tx *Tx) BlockersOf(ctx context.Context, blocked services.UserID, users []services.UserID) ([]services.UserID, error) {
 	if len(users) == 0 {
 		return nil, nil
 	}
@@ -215,7 +215,7 @@ func (tx *Tx) BlockersOf(ctx context.Context, blocked services.UserNumber, users
 }
 
 // Restrictions lists what a user has of a kind, the newest first: those made before one, at most limit.
-func (s *Store) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserNumber, before services.PostID, limit int) ([]services.Restriction, error) {
+func (s *Store) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) ([]services.Restriction, error) {
 	var list []services.Restriction
 	err := s.each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {
 		r := services.Restriction{Kind: kind, Owner: owner}

@@ -34,10 +34,10 @@ func (b *bundle) unrestrict(r services.Restriction) (ended bool) {
 }
 
 // shown asks every statement that reads follows for feeds whether one is shown another's posts. They are of one mind.
-func (b *bundle) shown(reader, author services.UserNumber) bool {
+func (b *bundle) shown(reader, author services.UserID) bool {
 	b.t.Helper()
 	_, edge, err := b.Edge(b.ctx, reader, author)
-	edges := must(b.Edges(b.ctx, []services.UserNumber{reader}, author))(b.t)
+	edges := must(b.Edges(b.ctx, []services.UserID{reader}, author))(b.t)
 	followers := must(b.Followers(b.ctx, author, 0, 10, time.Time{}))(b.t)
 	listed := must(b.HomeFeed(b.ctx, reader, services.MaxPostID, 10))(b.t)
 	count := must(b.CountNew(b.ctx, reader, 0, 10))(b.t)
@@ -169,7 +169,7 @@ func TestRestrictionsAreListedAndCounted(t *testing.T) {
 	each(t, func(b *bundle) {
 		for _, kind := range []services.RestrictionKind{services.Mute, services.Block, services.Hide} {
 			var want []services.Restriction
-			for n := services.UserNumber(2); n <= 6; n++ {
+			for n := services.UserID(2); n <= 6; n++ {
 				r := services.Restriction{Kind: kind, Owner: 1, Other: n, Made: services.PostID(100 - n)}
 				b.restrict(r)
 				want = append(want, r)
@@ -226,10 +226,10 @@ func TestHiddenAuthors(t *testing.T) {
 			r.Made = services.PostID(i + 1)
 			b.restrict(r)
 		}
-		equal(b.t, must(b.Hidden(b.ctx, 1, []services.UserNumber{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserNumber]bool{2: true, 3: true})
-		equal(b.t, must(b.Hidden(b.ctx, 4, []services.UserNumber{1, 2, 3}))(b.t), map[services.UserNumber]bool{1: true})
-		equal(b.t, must(b.Hidden(b.ctx, 1, nil))(b.t), map[services.UserNumber]bool{})
+		equal(b.t, must(b.Hidden(b.ctx, 1, []services.UserID{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserID]bool{2: true, 3: true})
+		equal(b.t, must(b.Hidden(b.ctx, 4, []services.UserID{1, 2, 3}))(b.t), map[services.UserID]bool{1: true})
+		equal(b.t, must(b.Hidden(b.ctx, 1, nil))(b.t), map[services.UserID]bool{})
 		b.unrestrict(services.Restriction{Kind: services.Hide, Owner: 3, Other: 1})
-		equal(b.t, must(b.Hidden(b.ctx, 1, []services.UserNumber{3}))(b.t), map[services.UserNumber]bool{3: true})
+		equal(b.t, must(b.Hidden(b.ctx, 1, []services.UserID{3}))(b.t), map[services.UserID]bool{3: true})
 	})
 }

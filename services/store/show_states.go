@@ -9,7 +9,7 @@ import (
 // ShowFormer is where a show stood before: between two versions of the log.
 type ShowFormer struct {
 	Show    services.PostID
-	Host    services.UserNumber
+	Host    services.UserID
 	Version uint64    // from this version on
 	Until   uint64    // before this one
 	UntilAt time.Time // when that was
@@ -19,7 +19,7 @@ type ShowFormer struct {
 
 // HostVersion is how far the live shows of a host have changed.
 type HostVersion struct {
-	Host    services.UserNumber
+	Host    services.UserID
 	Version uint64 // of the log, at which other shows of the host were live than before; 0: never
 	Pulls   bool   // some of the host's replays are in nobody's list
 }

@@ -160,14 +160,14 @@ func (r runner) Shows(ctx context.Context, ids []services.PostID) (map[services.
 }
 
 // CountUpcoming says how many shows of a host are upcoming, counting no further than limit.
-func (tx *Tx) CountUpcoming(ctx context.Context, host services.UserNumber, limit int) (count int, err error) {
+func (tx *Tx) CountUpcoming(ctx context.Context, host services.UserID, limit int) (count int, err error) {
 	_, err = tx.one(ctx, countUpcoming, []any{host, limit}, &count)
 	return count, err
 }
 
 // ActiveShows lists the upcoming and live shows that boards have, of the next hosts after one by their numbers, at most limit
 // hosts: those of one host are together, by their ids. None are left when it answers none.
-func (s *Store) ActiveShows(ctx context.Context, after services.UserNumber, limit int) ([]services.Show, error) {
+func (s *Store) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]services.Show, error) {
 	return s.shows(ctx, activeShows, after, limit)
 }
 

@@ -20,7 +20,7 @@ func showTime(second int) time.Time {
 }
 
 // aShow is a show that boards have, of a status, with all its times made of one number.
-func aShow(id services.PostID, host services.UserNumber, status services.ShowStatus, second int) services.Show {
+func aShow(id services.PostID, host services.UserID, status services.ShowStatus, second int) services.Show {
 	show := services.Show{
 		ID: id, Host: host, Title: fmt.Sprint("show ", id), Status: status, PlannedAt: showTime(second), UpdatedAt: showTime(second), Version: uint64(id),
 	}
@@ -197,7 +197,7 @@ func TestReplaysOfHosts(t *testing.T) {
 		equal(b.t, idsOf(must(b.HostReplays(b.ctx, 2, 10))(b.t)), []services.PostID{2, 1, 3})
 		equal(b.t, idsOf(must(b.HostReplays(b.ctx, 2, 2))(b.t)), []services.PostID{2, 1})
 		equal(b.t, len(must(b.HostReplays(b.ctx, 3, 2))(b.t)), 0)
-		hosts := []services.UserNumber{2, 3, 4}
+		hosts := []services.UserID{2, 3, 4}
 		equal(b.t, idsOf(must(b.PulledReplays(b.ctx, hosts, 10))(b.t)), []services.PostID{4, 6, 5, 7})
 		equal(b.t, idsOf(must(b.PulledReplays(b.ctx, hosts, 2))(b.t)), []services.PostID{4, 6, 7})
 		equal(b.t, idsOf(must(b.PulledReplays(b.ctx, hosts, 1))(b.t)), []services.PostID{4, 7})
@@ -208,12 +208,12 @@ func TestReplaysOfHosts(t *testing.T) {
 func TestReplaysFeedIsASortedList(t *testing.T) {
 	each(t, func(b *bundle) {
 		next := services.PostID(0)
-		reader := services.UserNumber(0)
+		reader := services.UserID(0)
 		storetest.Fewer(b.t, 5)
 		rapid.Check(b.t, func(t *rapid.T) {
 			reader += 10
 			var want []services.Show
-			hosts := services.UserNumber(rapid.IntRange(0, 5).Draw(t, "hosts"))
+			hosts := services.UserID(rapid.IntRange(0, 5).Draw(t, "hosts"))
 			for host := reader + 1; host <= reader+hosts; host++ {
 				shown := rapid.IntRange(0, 4).Draw(t, "shown") > 0
 				var shows []services.Show

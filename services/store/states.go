@@ -11,7 +11,7 @@ import (
 // one. A group (one subject in one half day) is unseen while a standing cause of it lies after Seen and was not read.
 // Days[i] counts the unseen groups of the day Day-i, Older those before Day-7.
 type NotificationState struct {
-	Recipient  services.UserNumber
+	Recipient  services.UserID
 	Category   services.Category
 	Version    uint64
 	Head, Seen services.PostID // the greatest place given, the greatest seen
@@ -47,7 +47,7 @@ WITH boxes AS MATERIALIZED (
 
 // NotificationStates reads a user's states, one for each category in which there ever was anything, in the order
 // of the categories' names. A category that is absent has never had a notification nor a mark.
-func (s *Store) NotificationStates(ctx context.Context, user services.UserNumber) ([]NotificationState, error) {
+func (s *Store) NotificationStates(ctx context.Context, user services.UserID) ([]NotificationState, error) {
 	return s.states(ctx, statesByUser, user, s.now())
 }
 

@@ -128,7 +128,7 @@ func orNull(text string, nothing bool) any {
 // Export gives everything that SQL holds of a user, a JSON object in a line each, to emit, whose error ends it. Each type of
 // lines is of one moment, and what is held in memory does not grow with their number. The keys and ids of others are named
 // where he did something with them; what they did is not.
-func (s *Store) Export(ctx context.Context, user services.UserNumber, emit func(line []byte) error) error {
+func (s *Store) Export(ctx context.Context, user services.UserID, emit func(line []byte) error) error {
 	for _, table := range exports {
 		var refused error
 		err := s.each(ctx, table.statement, []any{user}, func(scan func(...any) error) error {

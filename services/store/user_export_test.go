@@ -87,7 +87,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"device","conversation":"conversation:5","device":"phone","insideUntil":"1970-01-01T00:00:01Z"}
 `
 
-func (b *bundle) export(user services.UserNumber) string {
+func (b *bundle) export(user services.UserID) string {
 	b.t.Helper()
 	var text strings.Builder
 	err := b.Export(b.ctx, user, func(line []byte) error {

@@ -59,13 +59,13 @@ UNION ALL SELECT 3, dot, seen, 0, 0 FROM user_dots WHERE user_number = $1`)
 
 // EnterNotices gives a user who has none a position, the present end of the list, and answers where he stands. Who has
 // neither been seen nor marked anything since dormantBefore is taken for new: call it before MarkActive.
-func (tx *Tx) EnterNotices(ctx context.Context, user services.UserNumber, dormantBefore time.Time) (UserNotices, error) {
+func (tx *Tx) EnterNotices(ctx context.Context, user services.UserID, dormantBefore time.Time) (UserNotices, error) {
 	reset, err := tx.run(ctx, resetDormant, user, tx.Now, dormantBefore)
 	if err != nil {
 		return UserNotices{}, err
 	}
 	if reset > 0 {
-		if _, err := tx.run(ctx, forgetDots, []services.UserNumber{user}); err != nil {
+		if _, err := tx.run(ctx, forgetDots, []services.UserID{user}); err != nil {
 			return UserNotices{}, err
 		}
 	}
@@ -77,7 +77,7 @@ func (tx *Tx) EnterNotices(ctx context.Context, user services.UserNumber, dorman
 
 // RaiseAnnouncementsRead moves a user's position in the list, never back, and answers where he stands. Who has no
 // position gets the present end of the list.
-func (tx *Tx) RaiseAnnouncementsRead(ctx context.Context, user services.UserNumber, position uint64) (UserNotices, error) {
+func (tx *Tx) RaiseAnnouncementsRead(ctx context.Context, user services.UserID, position uint64) (UserNotices, error) {
 	if _, err := tx.run(ctx, raiseRead, user, tx.Now, int64(position)); err != nil {
 		return UserNotices{}, err
 	}
@@ -85,16 +85,16 @@ func (tx *Tx) RaiseAnnouncementsRead(ctx context.Context, user services.UserNumb
 }
 
 // UserNotices reads where a user stands. Without a position its version is 0.
-func (s *Store) UserNotices(ctx context.Context, user services.UserNumber) (UserNotices, error) {
+func (s *Store) UserNotices(ctx context.Context, user services.UserID) (UserNotices, error) {
 	return s.userNotices(ctx, user)
 }
 
 // UserNotices reads where a user stands. Without a position its version is 0.
-func (tx *Tx) UserNotices(ctx context.Context, user services.UserNumber) (UserNotices, error) {
+func (tx *Tx) UserNotices(ctx context.Context, user services.UserID) (UserNotices, error) {
 	return tx.userNotices(ctx, user)
 }
 
-func (r runner) userNotices(ctx context.Context, user services.UserNumber) (UserNotices, error) {
+func (r runner) userNotices(ctx context.Context, user services.UserID) (UserNotices, error) {
 	n := UserNotices{Dots: map[string]uint64{}}
 	err := r.each(ctx, userNotices, []any{user}, func(scan func(...any) error) error {
 		var kind, a, b, c int64
@@ -118,9 +118,9 @@ func (r runner) userNotices(ctx context.Context, user services.UserNumber) (User
 // DropDormantNotices deletes the positions of users who were not seen since a time, among the first limit with numbers
 // greater than after. It answers the last number that it looked at, 0 when there is no further one, and how many it
 // dropped. What the host application said of their segments stays.
-func (s *Store) DropDormantNotices(ctx context.Context, before time.Time, after services.UserNumber, limit int) (last services.UserNumber, dropped int, err error) {
+func (s *Store) DropDormantNotices(ctx context.Context, before time.Time, after services.UserID, limit int) (last services.UserID, dropped int, err error) {
 	looked := 0
-	var dormant []services.UserNumber
+	var dormant []services.UserID
 	err = s.each(ctx, noticesAfter, []any{after, limit}, func(scan func(...any) error) error {
 		var seen int64
 		err := scan(&last, &seen)
@@ -139,9 +139,9 @@ func (s *Store) DropDormantNotices(ctx context.Context, before time.Time, after 
 		return last, 0, nil
 	}
 	err = s.Write(ctx, func(tx *Tx) error {
-		var gone []services.UserNumber
+		var gone []services.UserID
 		err := tx.each(ctx, dropNotices, []any{dormant, before}, func(scan func(...any) error) error {
-			var user services.UserNumber
+			var user services.UserID
 			err := scan(&user)
 			gone = append(gone, user)
 			return err

@@ -16,20 +16,20 @@ import (
 const dormancy = 30 * 24 * time.Hour
 
 // enter is the first thing that a user's visit does.
-func (b *bundle) enter(user services.UserNumber) (n store.UserNotices) {
+func (b *bundle) enter(user services.UserID) (n store.UserNotices) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
 		if n, err = tx.EnterNotices(b.ctx, user, b.clock.Now().Add(-dormancy)); err != nil {
 			return err
 		}
-		return tx.MarkActive(b.ctx, []services.UserNumber{user})
+		return tx.MarkActive(b.ctx, []services.UserID{user})
 	})
 	n.SeenAt = time.Time{} // of the visit before
 	return n
 }
 
 // standing is where a user stands, whenever he was seen.
-func (b *bundle) standing(user services.UserNumber) store.UserNotices {
+func (b *bundle) standing(user services.UserID) store.UserNotices {
 	b.t.Helper()
 	n := must(b.UserNotices(b.ctx, user))(b.t)
 	n.SeenAt = time.Time{}
@@ -40,7 +40,7 @@ func standsAt(version, position, dotsFrom uint64) services.NoticeState {
 	return services.NoticeState{Version: version, Position: position, DotsFrom: dotsFrom}
 }
 
-func (b *bundle) markAnnouncements(user services.UserNumber, position uint64) (n store.UserNotices) {
+func (b *bundle) markAnnouncements(user services.UserID, position uint64) (n store.UserNotices) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) { n, err = tx.RaiseAnnouncementsRead(b.ctx, user, position); return err })
 	return n
@@ -114,7 +114,7 @@ func TestDormantPositionsGo(t *testing.T) {
 // sweep is a whole round of the janitor's steps. It answers how many positions it dropped.
 func (b *bundle) sweep(limit int) (dropped int) {
 	b.t.Helper()
-	for last, first := services.UserNumber(0), true; first || last > 0; first = false {
+	for last, first := services.UserID(0), true; first || last > 0; first = false {
 		var n int
 		var err error
 		if last, n, err = b.DropDormantNotices(b.ctx, b.clock.Now().Add(-dormancy), last, limit); err != nil {
@@ -143,7 +143,7 @@ func TestTheSweepIsBoundedAndComplete(t *testing.T) {
 // A user comes back from two devices while the janitor sweeps: he has one position, which the sweep leaves alone.
 func TestReturningWhileTheSweepRuns(t *testing.T) {
 	each(t, func(b *bundle) {
-		var users []services.UserNumber
+		var users []services.UserID
 		for n := range 20 {
 			users = append(users, b.users(fmt.Sprint("user", n))[0])
 			b.enter(users[n])

@@ -36,8 +36,8 @@ var (
 
 // EnsureUsers gives the numbers of users, and a number to each that is mentioned for the first time: the next
 // ones from 1 on, in the order of the keys. The keys are taken as they are; see services.CheckUserKey.
-func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
-	numbers, err := tx.userNumbers(ctx, keys)
+func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+	numbers, err := tx.userIDs(ctx, keys)
 	if err != nil || len(numbers) == len(keys) {
 		return numbers, err
 	}
@@ -48,7 +48,7 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 		return nil, err
 	}
 	// Whoever had the lock before may have numbered some of them meanwhile.
-	if numbers, err = tx.userNumbers(ctx, keys); err != nil {
+	if numbers, err = tx.userIDs(ctx, keys); err != nil {
 		return nil, err
 	}
 	fresh, _ := lacking(keys, numbers)
@@ -64,7 +64,7 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 	for i, key := range fresh {
 		last++
 		newRows[i] = []any{last, key}
-		numbers[key] = services.UserNumber(last)
+		numbers[key] = services.UserID(last)
 	}
 	_, err = tx.insert(ctx, insertUsers, newRows)
 	return numbers, err
@@ -77,7 +77,7 @@ func (tx *Tx) raise(ctx context.Context, counter string, by int) (value int64, e
 }
 
 // lacking lists the keys that have no number yet, each once.
-func lacking(keys []string, numbers map[string]services.UserNumber) (missing []string, any bool) {
+func lacking(keys []string, numbers map[string]services.UserID) (missing []string, any bool) {
 	listed := make(map[string]bool)
 	for _, key := range keys {
 		if _, known := numbers[key]; !known && !listed[key] {
@@ -90,7 +90,7 @@ func lacking(keys []string, numbers map[string]services.UserNumber) (missing []s
 
 // SetProfile sets a user's name and the address of his picture; nil leaves either, "" removes it. NOT_FOUND for a
 // number that nobody has.
-func (tx *Tx) SetProfile(ctx context.Context, user services.UserNumber, name, avatarURL *string) error {
+func (tx *Tx) SetProfile(ctx context.Context, user services.UserID, name, avatarURL *string) error {
 	changed, err := tx.run(ctx, setProfile, user, optional(name), optional(avatarURL), tx.Now)
 	if err == nil && changed == 0 {
 		err = services.Errorf(services.NotFound, "there is no user with the number %d", user)
@@ -106,7 +106,7 @@ func optional(text *string) any {
 }
 
 // MarkActive notes that the users were seen now; a later time stays.
-func (tx *Tx) MarkActive(ctx context.Context, users []services.UserNumber) error {
+func (tx *Tx) MarkActive(ctx context.Context, users []services.UserID) error {
 	users = slices.Clone(users)
 	slices.Sort(users) // one order of locks, so that two of these do not block each other
 	_, err := tx.run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
@@ -118,7 +118,7 @@ const visitGap = 30 * time.Minute
 
 // VisitedBefore is when a user was noted as seen before his present visit; the zero time when that is his first. Users
 // are noted once a day, so that it is a moment of the day on which he was here last.
-func (s *Store) VisitedBefore(ctx context.Context, user services.UserNumber) (time.Time, error) {
+func (s *Store) VisitedBefore(ctx context.Context, user services.UserID) (time.Time, error) {
 	var at int64
 	if _, err := s.one(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
 		return time.Time{}, err
@@ -126,21 +126,21 @@ func (s *Store) VisitedBefore(ctx context.Context, user services.UserNumber) (ti
 	return fromMicros(at), nil
 }
 
-// UserNumbers gives the numbers of users by their keys. A key that was never mentioned is absent.
-func (s *Store) UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
-	return s.userNumbers(ctx, keys)
+// UserIDs gives the numbers of users by their keys. A key that was never mentioned is absent.
+func (s *Store) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+	return s.userIDs(ctx, keys)
 }
 
-// UserNumbers gives the numbers of users by their keys. A key that was never mentioned is absent.
-func (tx *Tx) UserNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
-	return tx.userNumbers(ctx, keys)
+// UserIDs gives the numbers of users by their keys. A key that was never mentioned is absent.
+func (tx *Tx) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+	return tx.userIDs(ctx, keys)
 }
 
-func (r runner) userNumbers(ctx context.Context, keys []string) (map[string]services.UserNumber, error) {
-	numbers := make(map[string]services.UserNumber, len(keys))
+func (r runner) userIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+	numbers := make(map[string]services.UserID, len(keys))
 	err := r.each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
 		var key string
-		var number services.UserNumber
+		var number services.UserID
 		err := scan(&key, &number)
 		numbers[key] = number
 		return err
@@ -149,12 +149,12 @@ func (r runner) userNumbers(ctx context.Context, keys []string) (map[string]serv
 }
 
 // Users gives users by their numbers. A number that nobody has is absent.
-func (s *Store) Users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
+func (s *Store) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	return s.users(ctx, numbers)
 }
 
-func (r runner) users(ctx context.Context, numbers []services.UserNumber) (map[services.UserNumber]services.User, error) {
-	users := make(map[services.UserNumber]services.User, len(numbers))
+func (r runner) users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
+	users := make(map[services.UserID]services.User, len(numbers))
 	err := r.each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
 		var user services.User
 		var updatedAt int64
@@ -167,10 +167,10 @@ func (r runner) users(ctx context.Context, numbers []services.UserNumber) (map[s
 }
 
 // ActiveUsers lists users by their numbers, those greater than after, at most limit: only who was seen at since or later.
-func (s *Store) ActiveUsers(ctx context.Context, after services.UserNumber, limit int, since time.Time) ([]services.UserNumber, error) {
-	var users []services.UserNumber
+func (s *Store) ActiveUsers(ctx context.Context, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
+	var users []services.UserID
 	err := s.each(ctx, activeUsers, []any{after, since, limit}, func(scan func(...any) error) error {
-		var user services.UserNumber
+		var user services.UserID
 		err := scan(&user)
 		users = append(users, user)
 		return err

@@ -69,7 +69,7 @@ func (tx *Tx) RemoveViewItem(ctx context.Context, view services.View, item strin
 // TouchView notes that a user looked at a view, up to a time, the zero time for the newest item that is in it: what a clock
 // says would hide what comes with an earlier time. The time never goes back; what stands is answered. INVALID for a time that
 // is after latest, the greatest that a clock can say by now, and beyond the newest item.
-func (tx *Tx) TouchView(ctx context.Context, user services.UserNumber, view services.View, upTo, latest time.Time) (services.ViewAccess, error) {
+func (tx *Tx) TouchView(ctx context.Context, user services.UserID, view services.View, upTo, latest time.Time) (services.ViewAccess, error) {
 	var newest int64
 	if _, err := tx.one(ctx, newestViewItem, []any{view.Code, view.ID}, &newest); err != nil {
 		return services.ViewAccess{}, err
@@ -87,7 +87,7 @@ func (tx *Tx) TouchView(ctx context.Context, user services.UserNumber, view serv
 
 // Views lists the views of some codes that a user has looked at, in the order of code and id, those after one, at most
 // limit.
-func (s *Store) Views(ctx context.Context, user services.UserNumber, codes []string, after services.View, limit int) (list []services.ViewAccess, err error) {
+func (s *Store) Views(ctx context.Context, user services.UserID, codes []string, after services.View, limit int) (list []services.ViewAccess, err error) {
 	err = s.each(ctx, viewsOf, []any{user, codes, after.Code, after.ID, limit}, func(scan func(...any) error) error {
 		var access services.ViewAccess
 		var upTo, last int64
@@ -100,7 +100,7 @@ func (s *Store) Views(ctx context.Context, user services.UserNumber, codes []str
 }
 
 // View is how far a user has looked at a view; false when he never did.
-func (s *Store) View(ctx context.Context, user services.UserNumber, view services.View) (access services.ViewAccess, found bool, err error) {
+func (s *Store) View(ctx context.Context, user services.UserID, view services.View) (access services.ViewAccess, found bool, err error) {
 	var upTo, last int64
 	found, err = s.one(ctx, oneView, []any{user, view.Code, view.ID}, &upTo, &last)
 	return services.ViewAccess{View: view, UpTo: fromMicros(upTo), LastAccessAt: fromMicros(last)}, found, err

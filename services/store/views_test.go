@@ -33,7 +33,7 @@ func (b *bundle) removeItem(view services.View, item string) {
 	b.write(func(tx *store.Tx) error { return tx.RemoveViewItem(b.ctx, view, item) })
 }
 
-func (b *bundle) touch(user services.UserNumber, view services.View, upTo time.Time) (access services.ViewAccess) {
+func (b *bundle) touch(user services.UserID, view services.View, upTo time.Time) (access services.ViewAccess) {
 	b.t.Helper()
 	b.write(func(tx *store.Tx) (err error) {
 		access, err = tx.TouchView(b.ctx, user, view, upTo, tx.Now)

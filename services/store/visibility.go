@@ -12,13 +12,13 @@ var hiddenAuthors = newStatement("authors hidden from a viewer", `
 SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
 
-func (r runner) hidden(ctx context.Context, viewer services.UserNumber, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
-	hidden := map[services.UserNumber]bool{}
+func (r runner) hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
+	hidden := map[services.UserID]bool{}
 	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {
 		return hidden, nil
 	}
 	err := r.each(ctx, hiddenAuthors, []any{viewer, authors}, func(scan func(...any) error) error {
-		var author services.UserNumber
+		var author services.UserID
 		err := scan(&author)
 		hidden[author] = true
 		return err
@@ -27,13 +27,13 @@ func (r runner) hidden(ctx context.Context, viewer services.UserNumber, authors 
 }
 
 // Hidden answers which of some authors hide what they publish from a viewer, in one statement; absent means shown.
-func (s *Store) Hidden(ctx context.Context, viewer services.UserNumber, authors []services.UserNumber) (map[services.UserNumber]bool, error) {
+func (s *Store) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	return s.hidden(ctx, viewer, authors)
 }
 
 // VisiblePost reads the post that a viewer names in an argument, and keeps it from being deleted until this transaction
 // ends. NOT_FOUND when there is none, when it is hidden from the viewer, and when it is deleted.
-func (tx *Tx) VisiblePost(ctx context.Context, viewer services.UserNumber, argument string, id services.PostID) (services.Post, error) {
+func (tx *Tx) VisiblePost(ctx context.Context, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
 	post, err := tx.PostForShare(ctx, id)
 	name := services.GlobalID(services.PostType, id.String())
 	if err = tx.visible(ctx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
@@ -44,23 +44,23 @@ func (tx *Tx) VisiblePost(ctx context.Context, viewer services.UserNumber, argum
 
 // VisibleShow reads the show that a viewer names in an argument, and keeps it from being changed until this transaction
 // ends. NOT_FOUND when there is none, and when it is hidden from the viewer.
-func (tx *Tx) VisibleShow(ctx context.Context, viewer services.UserNumber, argument string, id services.PostID) (services.Show, error) {
+func (tx *Tx) VisibleShow(ctx context.Context, viewer services.UserID, argument string, id services.PostID) (services.Show, error) {
 	show, err := tx.ShowForShare(ctx, id)
 	return show, tx.visible(ctx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
 }
 
 // OwnPost makes the error of an act on a post that only its author may do: err is that of reading the post. NOT_FOUND when
 // there is none, and when it is hidden from the actor; FORBIDDEN when it is another's.
-func (tx *Tx) OwnPost(ctx context.Context, actor services.UserNumber, argument string, id services.PostID, author services.UserNumber, err error) error {
+func (tx *Tx) OwnPost(ctx context.Context, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
 	return tx.own(ctx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
 // OwnShow is OwnPost for a show and its host.
-func (tx *Tx) OwnShow(ctx context.Context, actor services.UserNumber, argument string, id services.PostID, host services.UserNumber, err error) error {
+func (tx *Tx) OwnShow(ctx context.Context, actor services.UserID, argument string, id services.PostID, host services.UserID, err error) error {
 	return tx.own(ctx, actor, host, err, argument, services.GlobalID(services.ShowType, id.String()), "show")
 }
 
-func (tx *Tx) own(ctx context.Context, actor, author services.UserNumber, err error, argument, name, kind string) error {
+func (tx *Tx) own(ctx context.Context, actor, author services.UserID, err error, argument, name, kind string) error {
 	if err = tx.visible(ctx, actor, author, err, argument, name); err == nil && author != actor {
 		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
 	}
@@ -68,13 +68,13 @@ func (tx *Tx) own(ctx context.Context, actor, author services.UserNumber, err er
 }
 
 // visible is the error of reading what an author published, for a viewer: what is hidden is told like what never was.
-func (tx *Tx) visible(ctx context.Context, viewer, author services.UserNumber, err error, argument, name string) error {
+func (tx *Tx) visible(ctx context.Context, viewer, author services.UserID, err error, argument, name string) error {
 	missing := services.CodeOf(err) == services.NotFound
 	if err != nil && !missing {
 		return err
 	}
 	if !missing {
-		hidden, err := tx.hidden(ctx, viewer, []services.UserNumber{author})
+		hidden, err := tx.hidden(ctx, viewer, []services.UserID{author})
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 
 )
 
 // Apart lists those of some users between whom and one there is a block, whoever of the two made it.
-func (tx *Tx) Apart(ctx context.Context, user services.UserNumber, others []services.UserNumber) ([]services.UserNumber, error) {
+func (tx *Tx) Apart(ctx context.Context, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 	if len(others) == 0 {
 		return nil, nil
 	}
@@ -111,13 +111,13 @@ func (tx *Tx) Apart(ctx context.Context, user services.UserNumber, others []serv
 
 // RefuseAdder lists those of some users whom one cannot add to a GROUP or ROOM: because of a block, whoever of the two made it,
 // or because of their group policy. id is 0 for a conversation that is to be created; the policies of its members do not count.
-func (tx *Tx) RefuseAdder(ctx context.Context, adder services.UserNumber, id services.ConversationID, users []services.UserNumber) ([]services.UserNumber, error) {
+func (tx *Tx) RefuseAdder(ctx context.Context, adder services.UserID, id services.ConversationID, users []services.UserID) ([]services.UserID, error) {
 	return tx.numbers(ctx, refusesAdder, adder, users, id)
 }
 
 // NoUser is services.NoUser for a user whom the caller names and who is there.
-func (tx *Tx) NoUser(ctx context.Context, argument string, user services.UserNumber) error {
-	users, err := tx.users(ctx, []services.UserNumber{user})
+func (tx *Tx) NoUser(ctx context.Context, argument string, user services.UserID) error {
+	users, err := tx.users(ctx, []services.UserID{user})
 	if err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
 	var runs [2]int
-	take := func(me int, first, second services.UserNumber) error {
+	take := func(me int, first, second services.UserID) error {
 		return b.Write(b.ctx, func(tx *store.Tx) error {
 			runs[me]++
 			if err := tx.SetProfile(b.ctx, first, &name, nil); err != nil {

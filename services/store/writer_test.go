@@ -251,7 +251,7 @@ func TestFullDisk(t *testing.T) {
 	equal(t, b.published(), []services.PostID{3, 2, 1})
 }
 
-func TestReaderSeesNothingOfAnUnfinishedWrite(t *testing.T) {
+func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.write(func(tx *store.Tx) error {
 			if err := put(b.ctx, 1)(tx); err != nil {

@@ -100,7 +100,7 @@ func (s *Service) onItem(name string, view services.View, item string, change fu
 
 // Touch is the command by which a user looks at a view: what happened up to a time is no longer new for him, without one
 // everything that is in it now. INVALID for a time that is in the future and beyond the newest item.
-func (s *Service) Touch(user services.UserNumber, view services.View, upTo *time.Time) (*jobs.Command, error) {
+func (s *Service) Touch(user services.UserID, view services.View, upTo *time.Time) (*jobs.Command, error) {
 	if err := view.Check(); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ type Page struct {
 
 // List lists the views of some codes that a user has looked at, in the order of code and id, those after one, at most
 // size, each with what is new in it.
-func (s *Service) List(ctx context.Context, user services.UserNumber, codes []string, after services.View, size int) (Page, error) {
+func (s *Service) List(ctx context.Context, user services.UserID, codes []string, after services.View, size int) (Page, error) {
 	if n := len(codes); n == 0 || n > maxCodes {
 		return Page{}, services.Errorf(services.Invalid, "codes: 1 to %d are allowed, got %d", maxCodes, n)
 	}
@@ -147,7 +147,7 @@ func (s *Service) List(ctx context.Context, user services.UserNumber, codes []st
 }
 
 // Read is one view as a user has it; NOT_FOUND when he never looked at it.
-func (s *Service) Read(ctx context.Context, user services.UserNumber, view services.View) (services.ViewUnread, error) {
+func (s *Service) Read(ctx context.Context, user services.UserID, view services.View) (services.ViewUnread, error) {
 	access, found, err := s.store.View(ctx, user, view)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "id: the view %s %s was never looked at", view.Code, services.Quote(view.ID))

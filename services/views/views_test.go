@@ -46,7 +46,7 @@ func (n node) must(cmd *jobs.Command, err error) {
 	n.Must(n.do(cmd, err))
 }
 
-func (n node) list(user services.UserNumber, size int, codes ...string) Page {
+func (n node) list(user services.UserID, size int, codes ...string) Page {
 	n.TB.Helper()
 	page, err := n.service.List(n.TB.Context(), user, codes, services.View{}, size)
 	n.Must(err)
@@ -205,7 +205,7 @@ func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
 		number++
 		users := n.Strangers(2)
 		views := []services.View{{Code: "a", ID: fmt.Sprint(number)}, {Code: "b", ID: fmt.Sprint(number)}}
-		items, seen := map[services.View]map[string]time.Time{}, map[services.UserNumber]map[services.View]time.Time{}
+		items, seen := map[services.View]map[string]time.Time{}, map[services.UserID]map[services.View]time.Time{}
 		for _, view := range views {
 			items[view] = map[string]time.Time{}
 		}

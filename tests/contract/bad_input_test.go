@@ -57,7 +57,7 @@ func (c *crowd) facts() map[string]any {
 		head, _, err := c.Store.LogHead(ctx, kind)
 		put("log "+kind, head, err)
 	}
-	numbers, err := c.Store.UserNumbers(ctx, crowdMembers)
+	numbers, err := c.Store.UserIDs(ctx, crowdMembers)
 	put("numbers", numbers, err)
 	for key, number := range numbers {
 		feed, err := c.Store.HomeFeed(ctx, number, services.MaxPostID, 10)
@@ -66,7 +66,7 @@ func (c *crowd) facts() map[string]any {
 		put("mark of "+key, seen, err)
 		states, err := c.Store.NotificationStates(ctx, number)
 		put("notifications of "+key, states, err)
-		users, err := c.Store.Users(ctx, []services.UserNumber{number})
+		users, err := c.Store.Users(ctx, []services.UserID{number})
 		put("profile of "+key, users, err)
 		var shows []string
 		err = c.Store.Export(ctx, number, func(line []byte) error {

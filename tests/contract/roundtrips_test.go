@@ -23,7 +23,7 @@ func TestRoundTrips(t *testing.T) {
 		followees := n.NumbersOf(authors...)
 		n.MakeHuge(authors[:5]...) // and the others' posts are pushed
 		followed := []int{0, 10, 200, most}
-		var readers []services.UserNumber
+		var readers []services.UserID
 		for _, count := range followed {
 			reader := n.NumbersOf(fmt.Sprint("reader", count))[0]
 			readers = append(readers, reader)

@@ -83,7 +83,7 @@ func TestLateCounts(t *testing.T) {
 			t.Fatalf("%+v, want 1 like", want.Notifications.Like)
 		}
 		for i, old := range late {
-			if err := n.Fanout.CarryStates(t.Context(), old); err != nil {
+			if err := n.Fanout.ProjectStates(t.Context(), old); err != nil {
 				t.Fatal(err)
 			}
 			if got := n.Badges("author"); got.Notifications.Like != want.Notifications.Like || got.Version != want.Version {
@@ -116,7 +116,7 @@ func TestLateReadings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stamps, err := n.Redis.BeginRebuild(ctx, []services.UserNumber{reader}, false)
+		stamps, err := n.Redis.BeginRebuild(ctx, []services.UserID{reader}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

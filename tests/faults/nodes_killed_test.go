@@ -85,7 +85,7 @@ func (c *chatters) send(stop func() bool) (done func()) {
 // truths counts what is unread of each reader in SQL.
 func (c *chatters) truths() (unread []int) {
 	c.t.Helper()
-	numbers, err := c.facts.UserNumbers(c.t.Context(), c.readers)
+	numbers, err := c.facts.UserIDs(c.t.Context(), c.readers)
 	if err != nil {
 		c.t.Fatal(err)
 	}

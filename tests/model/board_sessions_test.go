@@ -15,12 +15,12 @@ import (
 )
 
 // boardOf is a node with a reader who follows a host of three shows.
-func boardOf(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserNumber) {
+func boardOf(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	return boardOn(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
 }
 
-func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserNumber) {
+func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	n = world.StartNode(t, options)
 	n.Follow("reader", "host")
@@ -109,7 +109,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 		return world.NodeOptions{Database: storetest.SQLite(t), Redis: rdbtest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}
 	// moved is a board whose last show has gone to its top since the session was made.
-	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserNumber, top live.Board, last services.PostID) {
+	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
 		t.Helper()
 		n, reader = boardOn(t, options)
 		top = n.BoardFor(reader, live.Ask{})

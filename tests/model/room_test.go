@@ -264,11 +264,11 @@ func (r *room) checkSome(day string, users []string) {
 	for i, user := range users {
 		names[i] = roomKey(user)
 	}
-	numbers, err := r.n.Store.UserNumbers(r.t.Context(), names)
+	numbers, err := r.n.Store.UserIDs(r.t.Context(), names)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	list := make([]services.UserNumber, len(users))
+	list := make([]services.UserID, len(users))
 	for i, name := range names {
 		list[i] = numbers[name]
 	}

@@ -12,7 +12,7 @@ import (
 	"tidings/services/live"
 )
 
-func (n *Node) BoardFor(reader services.UserNumber, ask live.Ask) live.Board {
+func (n *Node) BoardFor(reader services.UserID, ask live.Ask) live.Board {
 	n.TB.Helper()
 	ask.First = 1
 	board, err := n.Live.Board(n.TB.Context(), reader, ask)

@@ -13,8 +13,8 @@ import (
 )
 
 // number gives the number of a person who was mentioned.
-func (w *World) number(person string) services.UserNumber {
-	numbers, err := w.N.Store.UserNumbers(w.N.TB.Context(), []string{person})
+func (w *World) number(person string) services.UserID {
+	numbers, err := w.N.Store.UserIDs(w.N.TB.Context(), []string{person})
 	if err != nil || numbers[person] == 0 {
 		w.N.TB.Fatalf("the number of %s: %v, %v", person, numbers, err)
 	}

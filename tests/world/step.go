@@ -187,7 +187,7 @@ func (n *Node) Tail() {
 	}
 }
 
-func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserNumber, want int) {
+func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int) {
 	for _, first := range []int{1, 20, 100} {
 		var page live.Board
 		turn := func(ask live.Ask) int {
@@ -238,9 +238,9 @@ func measured(t *testing.T, do func(ctx context.Context) error) int {
 }
 
 // NumbersOf gives the numbers of users who need not have been mentioned yet.
-func (n *Node) NumbersOf(keys ...string) []services.UserNumber {
+func (n *Node) NumbersOf(keys ...string) []services.UserID {
 	n.TB.Helper()
-	numbers := make([]services.UserNumber, len(keys))
+	numbers := make([]services.UserID, len(keys))
 	err := n.Store.Write(n.TB.Context(), func(tx *store.Tx) error {
 		known, err := tx.EnsureUsers(n.TB.Context(), keys)
 		for i, key := range keys {
@@ -260,7 +260,7 @@ func (n *Node) cold() *feed.Service {
 	return feed.New(feed.Config{Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 
-func (n *Node) RoundTrips(t *testing.T, reader services.UserNumber, followed int) {
+func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	want := map[bool]int{true: 120}[followed > 0]
 	trips := measured(t, func(ctx context.Context) error {
 		got, err := n.Badge.Read(ctx, reader)
@@ -329,7 +329,7 @@ func (n *Node) RoundTripsOfPush(t *testing.T) {
 // There says whether there is a user with a key.
 func (n *Node) There(key string) bool {
 	n.TB.Helper()
-	numbers, err := n.Store.UserNumbers(n.TB.Context(), []string{key})
+	numbers, err := n.Store.UserIDs(n.TB.Context(), []string{key})
 	if err != nil {
 		n.TB.Fatal(err)
 	}

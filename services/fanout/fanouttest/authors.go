@@ -10,7 +10,7 @@ import (
 )
 
 // insert publishes a post the way its author's mode says.
-func insert(ctx context.Context, tx *store.Tx, author services.UserNumber, id services.PostID) error {
+func insert(ctx context.Context, tx *store.Tx, author services.UserID, id services.PostID) error {
 	mode, err := tx.AuthorMode(ctx, author)
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func insert(ctx context.Context, tx *store.Tx, author services.UserNumber, id se
 }
 
 // SetMode writes an author's mode down, as if his followers' documents named him where that is needed; see PutAuthor.
-func (w *World) SetMode(author services.UserNumber, mode services.AuthorMode) {
+func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		known, err := tx.AuthorForUpdate(ctx, author)
@@ -41,7 +41,7 @@ func (w *World) SetMode(author services.UserNumber, mode services.AuthorMode) {
 }
 
 // PostAs publishes under an id that was made before.
-func (w *World) PostAs(author services.UserNumber, id services.PostID) {
+func (w *World) PostAs(author services.UserID, id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		if err := insert(ctx, tx, author, id); err != nil {

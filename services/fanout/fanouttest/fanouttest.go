@@ -137,7 +137,7 @@ func (w *World) Write(fn func(ctx context.Context, tx *store.Tx) error) {
 }
 
 // Users makes that many active users, whose documents are there.
-func (w *World) Users(count int) []services.UserNumber {
+func (w *World) Users(count int) []services.UserID {
 	w.TB.Helper()
 	users := w.Strangers(count)
 	for _, user := range users {
@@ -147,7 +147,7 @@ func (w *World) Users(count int) []services.UserNumber {
 }
 
 // Strangers makes users who were never seen: SQL knows their numbers, and Redis nothing.
-func (w *World) Strangers(count int) []services.UserNumber {
+func (w *World) Strangers(count int) []services.UserID {
 	w.TB.Helper()
 	keys := make([]string, count)
 	for i := range keys {
@@ -158,9 +158,9 @@ func (w *World) Strangers(count int) []services.UserNumber {
 }
 
 // Named makes users with these keys, as the host application does by naming them.
-func (w *World) Named(keys ...string) []services.UserNumber {
+func (w *World) Named(keys ...string) []services.UserID {
 	w.TB.Helper()
-	users := make([]services.UserNumber, len(keys))
+	users := make([]services.UserID, len(keys))
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		numbers, err := tx.EnsureUsers(ctx, keys)
 		for i, key := range keys {
@@ -172,7 +172,7 @@ func (w *World) Named(keys ...string) []services.UserNumber {
 }
 
 // Follow writes edges from now on, each with its job.
-func (w *World) Follow(author services.UserNumber, readers ...services.UserNumber) {
+func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for _, reader := range readers {
@@ -189,7 +189,7 @@ func (w *World) Follow(author services.UserNumber, readers ...services.UserNumbe
 }
 
 // Unfollow takes edges away, each with its job.
-func (w *World) Unfollow(author services.UserNumber, readers ...services.UserNumber) {
+func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		for _, reader := range readers {
@@ -205,7 +205,7 @@ func (w *World) Unfollow(author services.UserNumber, readers ...services.UserNum
 }
 
 // Post publishes, with the job that carries it.
-func (w *World) Post(author services.UserNumber) services.PostID {
+func (w *World) Post(author services.UserID) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
 	w.PostAs(author, id)
@@ -213,7 +213,7 @@ func (w *World) Post(author services.UserNumber) services.PostID {
 }
 
 // Posts publishes many at once, without a job: what a rebuild or a follow finds.
-func (w *World) Posts(author services.UserNumber, count int) []services.PostID {
+func (w *World) Posts(author services.UserID, count int) []services.PostID {
 	w.TB.Helper()
 	ids := make([]services.PostID, count)
 	for i := range ids {
@@ -246,7 +246,7 @@ func (w *World) Delete(id services.PostID) {
 }
 
 // Like writes a like and its job.
-func (w *World) Like(post services.PostID, author, liker services.UserNumber) {
+func (w *World) Like(post services.PostID, author, liker services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
 		if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
@@ -299,15 +299,15 @@ func (w *World) Jobs() (waiting, dead int) {
 }
 
 // Document reads one user's document.
-func (w *World) Document(user services.UserNumber) rdb.Document {
+func (w *World) Document(user services.UserID) rdb.Document {
 	w.TB.Helper()
-	documents, err := w.Redis.Documents(w.TB.Context(), []services.UserNumber{user})
+	documents, err := w.Redis.Documents(w.TB.Context(), []services.UserID{user})
 	w.Must(err)
 	return documents[0]
 }
 
 // Inbox reads what one user's inbox lists.
-func (w *World) Inbox(user services.UserNumber) []services.FeedEntry {
+func (w *World) Inbox(user services.UserID) []services.FeedEntry {
 	w.TB.Helper()
 	page, err := w.Redis.Inbox(w.TB.Context(), user, services.MaxPostID, services.Retention)
 	w.Must(err)
@@ -315,7 +315,7 @@ func (w *World) Inbox(user services.UserNumber) []services.FeedEntry {
 }
 
 // Agree compares what the users are shown with the facts: document and inbox are there, list and count are SQL's.
-func (w *World) Agree(users ...services.UserNumber) {
+func (w *World) Agree(users ...services.UserID) {
 	w.TB.Helper()
 	for _, user := range users {
 		if difference := w.Difference(user); difference != "" {
@@ -336,7 +336,7 @@ type shown struct {
 }
 
 // Difference is what a user is shown against the facts, "" when there is none: the pushed part, and whose posts are pulled.
-func (w *World) Difference(user services.UserNumber) string {
+func (w *World) Difference(user services.UserID) string {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	document := w.Document(user)

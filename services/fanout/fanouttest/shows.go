@@ -13,7 +13,7 @@ import (
 )
 
 // Schedule plans a show, with the job that lets his followers' documents name who had none before.
-func (w *World) Schedule(host services.UserNumber, in time.Duration) services.PostID {
+func (w *World) Schedule(host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
 	w.Write(func(ctx context.Context, tx *store.Tx) error {
@@ -43,7 +43,7 @@ func (w *World) End(ids ...services.PostID) {
 }
 
 // Replay is a show that has run and is over.
-func (w *World) Replay(host services.UserNumber) services.PostID {
+func (w *World) Replay(host services.UserID) services.PostID {
 	w.TB.Helper()
 	id := w.Schedule(host, time.Minute)
 	w.Start(id)
@@ -76,7 +76,7 @@ func (w *World) MoveShows(ids []services.PostID, move func(show services.Show, n
 }
 
 // Board is what Redis has of a user's board; its list of replays is made when it is missing and he has hosts.
-func (w *World) Board(user services.UserNumber) rdb.BoardRead {
+func (w *World) Board(user services.UserID) rdb.BoardRead {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	for range 3 {
@@ -104,7 +104,7 @@ type boardShown struct {
 }
 
 // boards are what is shown of a board and what the facts have. A list that is not there shows nothing wrong.
-func (w *World) boards(user services.UserNumber, document rdb.Document) (got, want boardShown) {
+func (w *World) boards(user services.UserID, document rdb.Document) (got, want boardShown) {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	got.Hosts = sorted(document.Hosts)
