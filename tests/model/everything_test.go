@@ -116,7 +116,7 @@ func (e *everything) comment(t *rapid.T) {
 		return
 	}
 	e.N.Must(author, `mutation($p:ID,$b:String!){publishPost(input:{parentId:$p,body:$b}){post{id}}}`,
-		map[string]any{"p": post.Id, "b": "so says @" + mentioned}, nil)
+		map[string]any{"p": post.ID, "b": "so says @" + mentioned}, nil)
 	e.Pending = true
 }
 

@@ -25,7 +25,7 @@ func (w *World) number(person string) services.UserID {
 func (w *World) Again(t *rapid.T) {
 	var jobs []store.NewJob
 	if post := w.SomePost(t); post != nil {
-		id, err := services.ParsePostGlobalID("post", post.Id)
+		id, err := services.ParsePostGlobalID("post", post.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func (w *World) Again(t *rapid.T) {
 		if post.Deleted {
 			jobs = append(jobs, fanout.RemoveJob(id))
 		}
-		for liker := range w.liked[post.Id] {
+		for liker := range w.liked[post.ID] {
 			cause := store.Cause{Recipient: w.number(post.author), Category: services.CategoryLike, Subject: id, Actor: w.number(liker)}
 			job, err := fanout.NotifyJob(cause)
 			if err != nil {
@@ -64,8 +64,8 @@ func (w *World) Early(t *rapid.T) {
 			continue
 		}
 		w.Look(t, reader) // he is here, and has a document
-		w.N.MarkFeedSeen(reader, newest.Id)
-		w.N.MarkFeedSeen(reader, w.posts[rapid.IntRange(0, len(w.posts)-1).Draw(t, "late")].Id)
+		w.N.MarkFeedSeen(reader, newest.ID)
+		w.N.MarkFeedSeen(reader, w.posts[rapid.IntRange(0, len(w.posts)-1).Draw(t, "late")].ID)
 		w.seen[reader] = len(w.posts)
 	}
 }
@@ -124,7 +124,7 @@ func (w *World) feed(reader string) []string {
 	ids := []string{}
 	for _, post := range slices.Backward(w.posts) {
 		if _, follows := w.Followed(reader, post.author); !post.Deleted && (follows || post.author == reader) {
-			ids = append(ids, post.Id)
+			ids = append(ids, post.ID)
 		}
 	}
 	return ids
@@ -145,8 +145,8 @@ func (w *World) unread(reader string) (count int) {
 func (w *World) likes(person string) (count int) {
 	for _, post := range w.posts {
 		newest := 0
-		for liker, at := range w.liked[post.Id] {
-			if w.stands[post.Id][liker] {
+		for liker, at := range w.liked[post.ID] {
+			if w.stands[post.ID][liker] {
 				newest = max(newest, at)
 			}
 		}
@@ -213,7 +213,7 @@ func (w *World) Publish(t *rapid.T) {
 }
 
 func (w *World) PublishAs(author string) {
-	w.posts = append(w.posts, &worldPost{Id: w.N.Publish(author, "post"), author: author})
+	w.posts = append(w.posts, &worldPost{ID: w.N.Publish(author, "post"), author: author})
 	w.Pending = true
 }
 
@@ -222,7 +222,7 @@ func (w *World) Delete(t *rapid.T) {
 	if post == nil {
 		return
 	}
-	got := w.N.Ask(post.author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": post.Id})
+	got := w.N.Ask(post.author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": post.ID})
 	if want := map[bool]string{true: "CONFLICT"}[post.Deleted]; got.ErrorCode() != want {
 		t.Fatalf("delete: code %q, want %q", got.ErrorCode(), want)
 	}
@@ -274,11 +274,11 @@ func (w *World) MarkSeen(t *rapid.T) {
 	place, upTo := 0, ""
 	if !w.Pending && rapid.Bool().Draw(t, "all") {
 		if feed := w.feed(reader); len(feed) > 0 {
-			place = slices.IndexFunc(w.posts, func(p *worldPost) bool { return p.Id == feed[0] }) + 1
+			place = slices.IndexFunc(w.posts, func(p *worldPost) bool { return p.ID == feed[0] }) + 1
 		}
 	} else if len(w.posts) > 0 {
 		place = rapid.IntRange(1, len(w.posts)).Draw(t, "place")
-		upTo = w.posts[place-1].Id
+		upTo = w.posts[place-1].ID
 	} else {
 		return
 	}
@@ -295,11 +295,11 @@ func (w *World) Like(t *rapid.T) {
 	if post == nil {
 		return
 	}
-	verb, standing := "likePost", w.stands[post.Id][liker]
+	verb, standing := "likePost", w.stands[post.ID][liker]
 	if standing {
 		verb = "unlikePost"
 	}
-	got := w.N.Ask(liker, `mutation($p:ID!){r:`+verb+`(input:{postId:$p}){post{id}}}`, map[string]any{"p": post.Id})
+	got := w.N.Ask(liker, `mutation($p:ID!){r:`+verb+`(input:{postId:$p}){post{id}}}`, map[string]any{"p": post.ID})
 	if want := map[bool]string{true: "NOT_FOUND"}[post.Deleted]; got.ErrorCode() != want {
 		t.Fatalf("%s: code %q, want %q", verb, got.ErrorCode(), want)
 	}
@@ -307,17 +307,17 @@ func (w *World) Like(t *rapid.T) {
 	w.Pending = false
 	if post.Deleted || liker == post.author {
 		if liker == post.author && !post.Deleted {
-			w.stand(post.Id, liker, !standing)
+			w.stand(post.ID, liker, !standing)
 		}
 		return
 	}
-	w.stand(post.Id, liker, !standing)
-	if _, before := w.liked[post.Id][liker]; !before {
+	w.stand(post.ID, liker, !standing)
+	if _, before := w.liked[post.ID][liker]; !before {
 		w.Clock++
-		if w.liked[post.Id] == nil {
-			w.liked[post.Id] = map[string]int{}
+		if w.liked[post.ID] == nil {
+			w.liked[post.ID] = map[string]int{}
 		}
-		w.liked[post.Id][liker] = w.Clock
+		w.liked[post.ID][liker] = w.Clock
 	}
 }
 

@@ -44,7 +44,7 @@ func (n *Node) Metric(name string) (value float64) {
 	return value
 }
 
-// shows waits until somebody has so many new posts, exactly.
+// ShowsNew waits until somebody has so many new posts, exactly.
 func (n *Node) ShowsNew(as string, want int) {
 	n.TB.Helper()
 	var got Count
