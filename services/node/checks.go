@@ -132,6 +132,7 @@ func checkRedis(c Config) string {
 	return when(!known, "auto, private, embedded or an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// is needed")
 }
 
+// CheckNode returns why the name of a node cannot be, or "".
 func CheckNode(c Config) string {
 	return when(c.Node != "" && services.CheckUserKey(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }

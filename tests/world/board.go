@@ -12,6 +12,7 @@ import (
 	"tidings/services/live"
 )
 
+// BoardFor reads a page of one show through the service, and fails when it is not whole.
 func (n *Node) BoardFor(reader services.UserID, ask live.Ask) live.Board {
 	n.TB.Helper()
 	ask.First = 1
@@ -47,6 +48,7 @@ type BoardShow struct {
 	PlannedAt, StartedAt, EndedAt *time.Time
 }
 
+// Ids are the IDs of the shows on the page, in order.
 func (p BoardPage) Ids() []string {
 	ids := make([]string, len(p.Edges))
 	for i, edge := range p.Edges {
@@ -66,12 +68,14 @@ func (p BoardPage) Lines() []string {
 
 const showFields = `id title status host{key} plannedAt startedAt endedAt`
 
+// BoardQuery asks for a page of the viewer's live board.
 const BoardQuery = `query($first:Int,$after:String,$session:String,$last:ID){viewer{liveBoard(first:$first,after:$after,sessionId:$session,lastId:$last){
 	edges{cursor node{` + showFields + `}} pageInfo{hasNextPage endCursor} sessionId lastId newSession end building}}}`
 
 // BoardPlace is where a page of a board starts; what is "" is left out.
 type BoardPlace struct{ After, Session, Last string }
 
+// Variables are those of BoardQuery for a page that starts here.
 func (p BoardPlace) Variables(first int) map[string]any {
 	variables := map[string]any{"first": first}
 	for name, value := range map[string]string{"after": p.After, "session": p.Session, "last": p.Last} {
@@ -145,6 +149,7 @@ func (e BoardEvent) Says() string {
 	return fmt.Sprintf("live%v ended%v moved%v gone%v above:%d", titles(e.WentLive), titles(e.Ended), titles(e.Rescheduled), titles(e.Cancelled), e.NewAbove)
 }
 
+// WatchBoard subscribes to a person's live board.
 func (n *Node) WatchBoard(t *testing.T, as, session, since string) boardWatch {
 	t.Helper()
 	conn := n.Dial(t)

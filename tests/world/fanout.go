@@ -1,12 +1,15 @@
 package world
 
+// AudienceFields are the fields of an Audience.
 const AudienceFields = `user{id} followers mode pinned`
 
+// FanoutFields are the fields of admin.fanout.
 const FanoutFields = `bigFollowers hugeFollowers waiting lagMs`
 
 // fanoutState is admin.fanout as a client sees it.
 type fanoutState struct{ BigFollowers, HugeFollowers, Waiting, LagMs int }
 
+// FanoutState reads admin.fanout as an operator.
 func (n *Node) FanoutState() fanoutState {
 	n.TB.Helper()
 	var data struct{ Admin struct{ Fanout fanoutState } }
@@ -22,6 +25,7 @@ type Audience struct {
 	Pinned    *string
 }
 
+// Audience reads admin.author of the user with the key as an operator.
 func (n *Node) Audience(key string) Audience {
 	n.TB.Helper()
 	var data struct{ Admin struct{ Author Audience } }

@@ -97,6 +97,7 @@ type World struct {
 	version map[string]string // reader -> last version of his badges
 }
 
+// NewWorld makes the model of people on a node. flush drops all of Redis; nil when a history has no such step.
 func NewWorld(n *Node, flush func()) *World {
 	w := &World{
 		N: n, Flush: flush, Follows: map[string]map[string]int{}, seen: map[string]int{}, liked: map[string]map[string]int{},
@@ -167,6 +168,7 @@ func (w *World) followers(person string) int {
 	return 0
 }
 
+// Person draws one of the people.
 func (w *World) Person(t *rapid.T, name string) string {
 	return rapid.SampledFrom(w.People).Draw(t, name)
 }
@@ -208,36 +210,10 @@ func (w *World) CompareFeed(t *rapid.T, person string) Badges {
 	return got
 }
 
-func (w *World) Publish(t *rapid.T) {
-	w.PublishAs(w.Person(t, "author"))
-}
-
-func (w *World) PublishAs(author string) {
-	w.posts = append(w.posts, &worldPost{ID: w.N.Publish(author, "post"), author: author})
-	w.Pending = true
-}
-
-func (w *World) Delete(t *rapid.T) {
-	post := w.SomePost(t)
-	if post == nil {
-		return
-	}
-	got := w.N.Ask(post.author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": post.ID})
-	if want := map[bool]string{true: "CONFLICT"}[post.Deleted]; got.ErrorCode() != want {
-		t.Fatalf("delete: code %q, want %q", got.ErrorCode(), want)
-	}
-	post.Deleted, w.Pending = true, true
-}
-
-func (w *World) SomePost(t *rapid.T) *worldPost {
-	if len(w.posts) == 0 {
-		return nil
-	}
-	return rapid.SampledFrom(w.posts).Draw(t, "post")
-}
-
+// Follow lets a drawn person follow another.
 func (w *World) Follow(t *rapid.T) { w.FollowOne(t, w.Person(t, "reader"), w.Person(t, "author")) }
 
+// FollowOne lets one person follow another, and fails unless the answer is that of the model.
 func (w *World) FollowOne(t *rapid.T, reader, author string) {
 	got := w.N.Ask(reader, `mutation($u:ID!){follow(input:{userId:$u}){badges{`+BadgeFields+`}}}`, map[string]any{"u": "user:" + author})
 	_, already := w.Follows[reader][author]
@@ -253,6 +229,7 @@ func (w *World) FollowOne(t *rapid.T, reader, author string) {
 	}
 }
 
+// Unfollow lets a drawn person unfollow another.
 func (w *World) Unfollow(t *rapid.T) {
 	reader, author := w.Person(t, "reader"), w.Person(t, "author")
 	got := w.N.Ask(reader, `mutation($u:ID!){unfollow(input:{userId:$u}){user{id}}}`, map[string]any{"u": "user:" + author})
@@ -344,6 +321,7 @@ func (w *World) Work(t *rapid.T) {
 	w.N.Work(rapid.SampledFrom(w.N.Workers).Draw(t, "worker"))
 }
 
+// Actions are the steps of a random history, by name.
 func (w *World) Actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"publish": w.Publish, "publish again": w.Publish, "delete": w.Delete, "follow": w.Follow, "follow again": w.Follow,

@@ -1,6 +1,10 @@
 package world
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"pgregory.net/rapid"
+)
 
 // worldPost is a post as the model knows it.
 type worldPost struct {
@@ -10,3 +14,35 @@ type worldPost struct {
 
 // Worlds counts the worlds of a test binary, so that the people of each have names of their own.
 var Worlds atomic.Int64
+
+// Publish lets a drawn person post.
+func (w *World) Publish(t *rapid.T) {
+	w.PublishAs(w.Person(t, "author"))
+}
+
+// PublishAs lets one person post.
+func (w *World) PublishAs(author string) {
+	w.posts = append(w.posts, &worldPost{ID: w.N.Publish(author, "post"), author: author})
+	w.Pending = true
+}
+
+// Delete removes a drawn post. A second time it is a CONFLICT.
+func (w *World) Delete(t *rapid.T) {
+	post := w.SomePost(t)
+	if post == nil {
+		return
+	}
+	got := w.N.Ask(post.author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": post.ID})
+	if want := map[bool]string{true: "CONFLICT"}[post.Deleted]; got.ErrorCode() != want {
+		t.Fatalf("delete: code %q, want %q", got.ErrorCode(), want)
+	}
+	post.Deleted, w.Pending = true, true
+}
+
+// SomePost draws a post, deleted ones too; nil while there is none.
+func (w *World) SomePost(t *rapid.T) *worldPost {
+	if len(w.posts) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(w.posts).Draw(t, "post")
+}

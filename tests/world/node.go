@@ -180,6 +180,7 @@ func (n *Node) Ask(as, query string, variables map[string]any) Answer {
 	return n.Post(token, body)
 }
 
+// Post sends the body of a GraphQL request and reads the answer. An empty authorization sends no header.
 func (n *Node) Post(authorization string, body []byte) (result Answer) {
 	n.TB.Helper()
 	request, err := http.NewRequestWithContext(n.TB.Context(), http.MethodPost, n.URL+"/graphql", bytes.NewReader(body))
@@ -252,6 +253,7 @@ type Badges struct {
 	}
 }
 
+// Count is a count of the badges as a client sees it.
 type Count struct {
 	Value     int
 	Display   string
@@ -291,6 +293,7 @@ func (b Badges) check() error {
 	return nil
 }
 
+// Badges reads a person's badges and checks that each total is the sum of its parts.
 func (n *Node) Badges(as string) Badges {
 	n.TB.Helper()
 	var data struct{ Viewer struct{ Badges Badges } }
@@ -311,6 +314,7 @@ func (n *Node) Publish(as, body string) string {
 	return data.PublishPost.Post.ID
 }
 
+// MarkFeedSeen marks the home feed as seen up to a post, or as a whole with "", and returns the badges after it.
 func (n *Node) MarkFeedSeen(as, upTo string) Badges {
 	n.TB.Helper()
 	var place any
@@ -335,6 +339,7 @@ type FeedPage struct {
 	LastID, End *string
 }
 
+// Ids are the IDs of the posts on the page, in order.
 func (p FeedPage) Ids() []string {
 	ids := make([]string, len(p.Edges))
 	for i, edge := range p.Edges {

@@ -32,6 +32,7 @@ type pair struct {
 	A, B *Node
 }
 
+// StartPair starts two nodes on one new PostgreSQL database and one Redis.
 func StartPair(t *testing.T, redis string, change func(*node.Config)) pair {
 	t.Helper()
 	database := storetest.Postgres(t)

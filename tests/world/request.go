@@ -57,6 +57,7 @@ func Request(ctx context.Context, url, as, query string, variables map[string]an
 	return result, nil
 }
 
+// Quoted is a text as a JSON string.
 func Quoted(text string) string {
 	quoted, _ := json.Marshal(text) // a string is always JSON
 	return string(quoted)
@@ -70,4 +71,5 @@ func Decode(tb testing.TB, text []byte, into any) {
 	}
 }
 
+// TestSecret signs the tokens of tests in production mode.
 const TestSecret = "0123456789-0123456789-0123456789"

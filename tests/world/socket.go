@@ -22,6 +22,7 @@ func (n *Node) ClosedAtInit(t *testing.T, token string) int {
 	return frame.Code
 }
 
+// Dial opens a WebSocket to the node. The test's end closes it.
 func (n *Node) Dial(t *testing.T) *websocket.Conn {
 	t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}}
@@ -33,6 +34,7 @@ func (n *Node) Dial(t *testing.T) *websocket.Conn {
 	return conn
 }
 
+// Send writes a text message.
 func Send(t *testing.T, conn *websocket.Conn, message string) {
 	t.Helper()
 	if err := conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {

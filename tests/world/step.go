@@ -98,6 +98,7 @@ func (n *Node) Announce(input map[string]any) string {
 	return data.PublishAnnouncement.Announcement.ID
 }
 
+// RaiseDot raises a dot as the host application.
 func (n *Node) RaiseDot(input map[string]any) {
 	n.TB.Helper()
 	n.Must("host:ingest", `mutation($i:RaiseDotInput!){raiseDot(input:$i){name}}`, map[string]any{"i": input}, nil)
@@ -127,6 +128,7 @@ type feedWatch struct {
 	conn *websocket.Conn
 }
 
+// WatchFeed subscribes to a person's home feed.
 func (n *Node) WatchFeed(t *testing.T, as string) feedWatch {
 	t.Helper()
 	conn := n.Dial(t)
@@ -187,6 +189,8 @@ func (n *Node) Tail() {
 	}
 }
 
+// RoundTripsOfBoard pages through a reader's board of want shows, and fails unless each page takes the round trips to Redis that
+// are allowed.
 func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int) {
 	for _, first := range []int{1, 20, 100} {
 		var page live.Board
@@ -260,6 +264,7 @@ func (n *Node) cold() *feed.Service {
 	return feed.New(feed.Config{Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 
+// RoundTrips fails unless reads of badges and feeds take the round trips to Redis that are allowed.
 func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	want := map[bool]int{true: 120}[followed > 0]
 	trips := measured(t, func(ctx context.Context) error {
@@ -293,6 +298,7 @@ func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 	}
 }
 
+// RoundTripsOfPush fails unless a push to 100 people takes the round trips to Redis that are allowed.
 func (n *Node) RoundTripsOfPush(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
