@@ -134,11 +134,10 @@ func sameAuthors(named, facts []services.FollowedAuthor) bool {
 }
 
 func (f *Fanout) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
-	facts, err := f.registers(ctx, user)
+	facts, err := f.registerFacts(ctx, user)
 	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(facts, func(a, b rdb.Register) int { return cmp.Compare(a.Field, b.Field) })
 	want := map[string]string{}
 	for _, register := range facts {
 		want[register.Field] = register.Value

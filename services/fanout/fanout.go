@@ -63,6 +63,7 @@ type Fanout struct {
 	rebuilds  singleflight.Group
 	slots     chan struct{} // of rebuilds
 	rebuilt   rebuildCounts
+	readers   []namedReader // of registers
 	skew      skew
 	throttles throttles
 	aged      agedMessages
@@ -106,6 +107,11 @@ func New(cfg Config) *Fanout {
 	} {
 		f.Register(kinds...)
 	}
+	f.RegisterRegisters("notifications", f.notificationRegisters)
+	f.RegisterRegisters("site messages", f.messageRegisters)
+	f.RegisterRegisters("display policy", f.policyRegisters)
+	f.RegisterRegisters("announcements and dots", f.noticeRegisters)
+	f.RegisterRegisters("live board", f.liveRegisters)
 	f.OnBeat(f.followClocks)
 	return f
 }

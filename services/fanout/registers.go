@@ -2,20 +2,38 @@ package fanout
 
 import (
 	"context"
+	"fmt"
 
 	"tidings/services"
 	"tidings/services/rdb"
 )
 
-// registerSource says what one source's registers of a user are, as the facts have them.
-type registerSource func(ctx context.Context, user services.UserID) ([]rdb.Register, error)
+// RegisterReader reads one source's registers of a user from the facts.
+type RegisterReader func(ctx context.Context, user services.UserID) ([]rdb.Register, error)
 
-// registers are all of a user's registers: each source adds its own.
+// namedReader is a registered reader.
+type namedReader struct {
+	name string
+	read RegisterReader
+}
+
+// RegisterRegisters adds a source's reader: a rebuild writes what all of them read. It comes before the first rebuild. It panics
+// when the name is taken.
+func (f *Fanout) RegisterRegisters(name string, read RegisterReader) {
+	for _, reader := range f.readers {
+		if reader.name == name {
+			panic(fmt.Sprintf("fanout: the reader %q is registered twice", name))
+		}
+	}
+	f.readers = append(f.readers, namedReader{name, read})
+}
+
+// registers are all of a user's registers.
 func (f *Fanout) registers(ctx context.Context, user services.UserID) (all []rdb.Register, err error) {
-	for _, source := range []registerSource{f.notificationRegisters, f.messageRegisters, f.policyRegisters, f.noticeRegisters, f.liveRegisters} {
-		registers, err := source(ctx, user)
+	for _, reader := range f.readers {
+		registers, err := reader.read(ctx, user)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("registers of %s: %w", reader.name, err)
 		}
 		all = append(all, registers...)
 	}
@@ -23,8 +41,8 @@ func (f *Fanout) registers(ctx context.Context, user services.UserID) (all []rdb
 }
 
 // carry brings what one source says of a user into his document.
-func (f *Fanout) carry(ctx context.Context, user services.UserID, source registerSource) error {
-	registers, err := source(ctx, user)
+func (f *Fanout) carry(ctx context.Context, user services.UserID, read RegisterReader) error {
+	registers, err := read(ctx, user)
 	if err != nil || len(registers) == 0 {
 		return err
 	}
