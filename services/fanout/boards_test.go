@@ -198,7 +198,8 @@ func (b *boards) work(count, looks int) {
 	}
 }
 
-// named holds documents to the rule by which no board has a hole: who follows a host whose shows are on boards is told so.
+// named holds documents to the rule by which no board has a hole: each follower of a host whose shows are on boards has the host
+// named in their document.
 func (b *boards) named() {
 	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
@@ -207,8 +208,42 @@ func (b *boards) named() {
 		published[host] = named
 	}
 	for pair := range b.follows {
-		if reader, host := pair[0], pair[1]; published[host] && !b.unsure[pair] && b.Document(reader).Ready && !hosted(b.World, reader, host) {
-			b.t.Fatalf("host %d is on boards, and the document of his follower %d does not name him", host, reader)
+		if reader, host := pair[0], pair[1]; published[host] && !b.unsure[pair] && hides(b.World, reader, host) {
+			b.t.Fatalf("host %d is on boards, and the document of their follower %d does not name them", host, reader)
 		}
 	}
+}
+
+// hides says whether a reader's document would be shown as it stands, and does not name a host. A document that is away may lack
+// hosts: it is rebuilt before it is shown.
+func hides(w *fanouttest.World, reader, host services.UserID) bool {
+	w.TB.Helper()
+	document := w.Document(reader)
+	return document.Ready && !w.Fanout.Away(document) && !hosted(w, reader, host)
+}
+
+// A dormant follower can still have a document, where its keys outlive the thresholds. It is not told of a new host, counts as
+// away, and names the host when it is next read.
+func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(3)
+		host, dormant, active := users[0], users[1], users[2]
+		w.Follow(host, dormant, active)
+		w.Quiet(w.Fanout)
+		w.Clock.Advance(w.Fanout.Activity().DormantAfter + 48*time.Hour)
+		w.Must(w.Fanout.Rebuild(t.Context(), active))
+		show := w.Replay(host)
+		w.Quiet(w.Fanout)
+		if !hosted(w, active, host) || version(w, show) == 0 {
+			t.Fatalf("the active follower's document names the host: %v; the show has version %d", hosted(w, active, host), version(w, show))
+		}
+		if document := w.Document(dormant); !document.Ready || hosted(w, dormant, host) || hides(w, dormant, host) {
+			t.Errorf("the dormant follower's document: ready %v, names the host %v, would be shown without it %v",
+				document.Ready, hosted(w, dormant, host), hides(w, dormant, host))
+		}
+		if read := w.Board(dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !hosted(w, dormant, host) {
+			t.Errorf("the board that is read has %+v, and the document names the host: %v", read.Replays, hosted(w, dormant, host))
+		}
+		w.Agree(dormant, active)
+	})
 }
