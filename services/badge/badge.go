@@ -229,14 +229,14 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 // guess renders what SQL says. Its version follows the last one that was shown here; where none was, its own half is of this
 // node's clock, as that of a document would be of Redis'.
 func (s *Service) guess(user services.UserID, document rdb.Document, at moment, failed []Source, earlier known) *services.Badges {
-	document.N = uint64(at.now.UnixMicro())
+	document.N = uint64(at.risen.UnixMicro())
 	if earlier.badges != nil {
 		document.N = services.OwnHalf(earlier.badges.Version)
 	}
 	s.fallbacks.note(user, document.N)
 	v := s.view(document, at)
 	badges := v.render()
-	badges.Version = services.StaleVersion(document.N, at.now)
+	badges.Version = services.StaleVersion(document.N, s.fallbacks.after(at.risen))
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
 			count.Precision, count.AsOf = services.Stale, at.now

@@ -3,9 +3,9 @@ package badge
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tidings/services"
 	"tidings/services/rdb"
@@ -18,10 +18,24 @@ type fallbackVersions struct {
 	mu       sync.Mutex
 	versions map[services.UserID]uint64
 	count    atomic.Int64 // of versions: a read that finds none takes no lock
+	latest   atomic.Int64 // the latest moment that a version has, in microseconds
 }
 
 // maxFallbackVersions bounds the memory. Beyond it a document is news again with its next change.
 const maxFallbackVersions = 100_000
+
+// after is the moment for the version of an answer that is made now: later than those of all answers before, also where the clock
+// was set back, or stands still.
+func (f *fallbackVersions) after(now time.Time) time.Time {
+	const apart = 10 // microseconds that versions tell apart
+	for {
+		latest := f.latest.Load()
+		next := max(now.UnixMicro(), latest+apart)
+		if f.latest.CompareAndSwap(latest, next) {
+			return time.UnixMicro(next)
+		}
+	}
+}
 
 func (f *fallbackVersions) note(user services.UserID, version uint64) {
 	f.mu.Lock()
@@ -89,11 +103,21 @@ func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 // documents reads documents, none of which is older than what this node has answered from SQL: a further round trip for users
 // of whom that is so, once. A document that cannot be raised is not there.
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
+	// What was answered is looked up before the documents are read as well: a version that is passed while they are on their way
+	// is forgotten when they arrive, and they may be from before.
+	before := s.answered(users)
 	documents, err := s.redis.Documents(ctx, users)
-	if err != nil || s.fallbacks.none() {
-		return documents, err
+	if err != nil {
+		return nil, err
 	}
-	answered, newer, older := s.fallbacks.list(users), []services.UserID{}, []services.UserID{}
+	answered := s.answered(users)
+	if answered == nil {
+		answered = before
+	}
+	for user, version := range before {
+		answered[user] = max(version, answered[user])
+	}
+	var newer, older []services.UserID
 	for i, user := range users {
 		switch version, known := answered[user]; {
 		case !known || !documents[i].Ready:
@@ -108,12 +132,24 @@ func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb
 		return documents, nil
 	}
 	if _, err := s.pass(ctx, older); err == nil {
-		return s.redis.Documents(ctx, users)
+		if documents, err = s.redis.Documents(ctx, users); err != nil {
+			return nil, err
+		}
 	}
 	for i, user := range users {
-		documents[i].Ready = documents[i].Ready && !slices.Contains(older, user)
+		if version, known := answered[user]; known && documents[i].N <= version {
+			documents[i].Ready = false
+		}
 	}
 	return documents, nil
+}
+
+// answered is which of some users were answered from SQL, and on which own half their versions rest; nil while nobody was.
+func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
+	if s.fallbacks.none() {
+		return nil
+	}
+	return s.fallbacks.list(users)
 }
 
 // Raise makes the documents of users newer than versions under which they were shown.

@@ -2,6 +2,7 @@ package badge
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/rdb/rdbtest"
+	"tidings/services/store"
 )
 
 // What is answered from SQL is newer than the document that Redis has, and older than the document when it is read again: a
@@ -41,6 +45,71 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A document that is on its way while another one raises it is from before, and is not shown: it is older than what was answered
+// from SQL, of which nothing is remembered any more when it arrives.
+func TestADocumentThatIsRaisedOnItsWayIsReadAgain(t *testing.T) {
+	server := rdbtest.NewServer(t)
+	proxy := rdbtest.NewProxy(t, server.URL())
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: proxy.URL()}))
+	_, reader := n.fan(1)
+	n.read(reader)
+	fallback, err := n.ReadFacts(t.Context(), reader)
+	n.Must(err)
+	arrived, release := proxy.HoldReply()
+	defer release()
+	read := make(chan *services.Badges, 1)
+	go func() {
+		badges, err := n.Read(t.Context(), reader)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- badges
+	}()
+	<-arrived
+	if passed, err := n.PassFallbacks(t.Context()); passed != 1 || err != nil {
+		t.Errorf("%d documents were raised, %v; want 1", passed, err)
+	}
+	release()
+	if got := <-read; got.Version <= fallback.Version || got.Total.Precision != services.Exact {
+		t.Errorf("after %s, %s, comes %s, %s", fallback.Version, fallback.Total.Precision, got.Version, got.Total.Precision)
+	}
+}
+
+// A document that lacks what this node has acknowledged is not raised, and so not shown either: not even to a reader who began
+// before the update of the actor's views failed.
+func TestADocumentThatOwesAnUpdateIsNotShown(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(1)
+	n.read(reader)
+	fallback, err := n.ReadFacts(t.Context(), reader)
+	n.Must(err)
+	failure := errors.New("missed")
+	n.owe(reader, func(context.Context) error { return failure })
+	documents, err := n.documents(t.Context(), []services.UserID{reader})
+	n.Must(err)
+	if documents[0].Ready {
+		t.Errorf("the document of %d is shown after %s", documents[0].N, fallback.Version)
+	}
+	if got := n.read(reader); got.Version < fallback.Version || got.Total.Precision != services.Stale {
+		t.Errorf("after %s comes %s, %s", fallback.Version, got.Version, got.Total.Precision)
+	}
+	failure = nil
+	if left := n.World.Fanout.UpdateStaleViews(t.Context()); left != 0 {
+		t.Errorf("%d updates are still owed", left)
+	}
+	if got := n.read(reader); got.Version <= fallback.Version || got.Total.Precision != services.Exact {
+		t.Errorf("after %s comes %s, %s", fallback.Version, got.Version, got.Total.Precision)
+	}
+}
+
+// owe lets the update of a user's own views fail after a command.
+func (n node) owe(user services.UserID, update func(context.Context) error) {
+	n.TB.Helper()
+	apply := func(context.Context, *store.Tx) ([]string, error) { return nil, nil }
+	errs := n.World.Fanout.Commit(n.TB.Context(), &jobs.Command{Actor: user, Name: "mark", Apply: apply, AfterCommit: update})
+	n.Must(errs[0])
 }
 
 // Without a read the documents are raised each second, so that who is watched is shown the exact numbers; a client that comes
@@ -115,7 +184,7 @@ func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
 				n.Quiet(n.World.Fanout)
 				posts++
 			case 1:
-				n.Clock.Advance(time.Millisecond)
+				n.Clock.Advance(time.Duration(rapid.IntRange(-2, 3).Draw(t, "ms")) * time.Millisecond) // a clock may be set back
 				got, err := n.ReadFacts(context.Background(), reader)
 				n.Must(err)
 				take(got, services.Stale)

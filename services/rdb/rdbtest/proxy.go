@@ -20,6 +20,7 @@ type Proxy struct {
 	delay       time.Duration
 	dropReplies int
 	blackHole   bool
+	hold        *hold // of the next reply; nil: none is held
 	closed      bool
 }
 
@@ -53,6 +54,17 @@ func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 // DropReplies loses the next n pieces of answers, with their connections: what was asked has been done, and the
 // client does not learn it.
 func (p *Proxy) DropReplies(n int) { p.set(func() { p.dropReplies = n }) }
+
+// hold is a piece of an answer that waits.
+type hold struct{ arrived, released chan struct{} }
+
+// HoldReply holds the next piece of answers until release is called, which the caller must do. What was asked has been done when
+// arrived is closed. Other connections go on.
+func (p *Proxy) HoldReply() (arrived <-chan struct{}, release func()) {
+	h := &hold{make(chan struct{}), make(chan struct{})}
+	p.set(func() { p.hold = h })
+	return h.arrived, sync.OnceFunc(func() { close(h.released) })
+}
 
 // BlackHole swallows everything, in both directions, and closes nothing. What was swallowed does not come back.
 func (p *Proxy) BlackHole(on bool) { p.set(func() { p.blackHole = on }) }
@@ -116,12 +128,25 @@ func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 		if delay > 0 {
 			time.Sleep(delay)
 		}
+		if replies {
+			p.awaitRelease()
+		}
 		if swallow {
 			continue
 		}
 		if _, err := to.Write(piece[:n]); err != nil {
 			return
 		}
+	}
+}
+
+// awaitRelease waits where this reply is to be held.
+func (p *Proxy) awaitRelease() {
+	var held *hold
+	p.set(func() { held, p.hold = p.hold, nil })
+	if held != nil {
+		close(held.arrived)
+		<-held.released
 	}
 }
 

@@ -36,6 +36,32 @@ func TestADroppedReplyWasAppliedAndIsNotAnswered(t *testing.T) {
 	}
 }
 
+func TestAHeldReplyIsGivenWhenItIsReleased(t *testing.T) {
+	server := NewServer(t)
+	proxy := NewProxy(t, server.Addr())
+	client, other := dial(t, proxy.URL()), dial(t, proxy.URL())
+	if err := errors.Join(client.Ping(t.Context()).Err(), other.Ping(t.Context()).Err()); err != nil {
+		t.Fatal(err)
+	}
+	arrived, release := proxy.HoldReply()
+	defer release()
+	held := make(chan int64, 1)
+	go func() { held <- client.Incr(t.Context(), "n").Val() }()
+	<-arrived
+	if n, err := other.Incr(t.Context(), "n").Result(); n != 2 || err != nil {
+		t.Errorf("meanwhile another connection has %d, %v, want 2", n, err)
+	}
+	select {
+	case n := <-held:
+		t.Errorf("the held reply %d was given before it was released", n)
+	default:
+	}
+	release()
+	if n := <-held; n != 1 {
+		t.Errorf("the held reply is %d, want 1", n)
+	}
+}
+
 func TestABlackHoleSwallowsAndKeepsConnections(t *testing.T) {
 	server := NewServer(t)
 	proxy := NewProxy(t, server.Addr())
