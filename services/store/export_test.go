@@ -14,6 +14,11 @@ func (tx *Tx) Exec(ctx context.Context, text string, args ...any) error {
 	return err
 }
 
+// Change runs any SQL within a transaction and says how many rows it changed.
+func (tx *Tx) Change(ctx context.Context, text string, args ...any) (int, error) {
+	return tx.run(ctx, newStatement("test", text), args...)
+}
+
 // Dialect is "sqlite" or "postgres".
 func (s *Store) Dialect() string { return s.dialect.String() }
 

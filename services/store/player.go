@@ -47,14 +47,15 @@ type player struct {
 
 func (p *player) note(name string) { p.name = name }
 
-// believes says that the function did what it did last, with answers of the last pass alone.
+// believes says that the function did what it did last, with answers of the last pass alone. A statement that is not that of
+// the last run is never believed, nor is one after it.
 func (p *player) believes() bool {
 	for _, step := range p.steps {
 		if !step.believed {
 			return false
 		}
 	}
-	return p.follows
+	return true
 }
 
 // next answers a statement. One whose rows nobody knows ends the run of the function.

@@ -195,7 +195,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 	if now.failed == nil {
 		now.grouped = t.tx.grouped
 	}
-	sent := t.begun && !before.waits && (before.failed == nil) == (now.failed == nil) && len(before.steps) == len(now.steps)
+	sent := t.begun && (before.failed == nil) == (now.failed == nil) && len(before.steps) == len(now.steps)
 	now.settled = sent && !now.waits && p.believes()
 	return now
 }
@@ -222,7 +222,8 @@ func (t *together) id(function, call int, next func() services.PostID) services.
 	return t.ids[call][function]
 }
 
-// settle lets those functions stand that are settled and have a savepoint behind them, and says whether all are settled.
+// settle lets those functions stand that are settled and have a savepoint behind them, and says whether all are settled in
+// a transaction that can be committed: one that the last pass aborted needs a pass more, without the statement that did it.
 func (t *together) settle() bool {
 	first := t.base
 	for first < len(t.scripts) && t.scripts[first].settled {
@@ -232,7 +233,7 @@ func (t *together) settle() bool {
 		t.base, t.passes, t.placed = t.cut, 0, false
 	}
 	t.cut = first
-	return first == len(t.scripts)
+	return first == len(t.scripts) && !t.aborted
 }
 
 // undo is what undoes the last pass, as far as it does not stand.
