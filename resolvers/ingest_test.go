@@ -9,7 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"tidings/dataloader"
+	"tidings/graph"
 	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/store/storetest"
 )
 
 type event = map[string]any
@@ -254,6 +258,24 @@ func TestTheTimeOfABatchGrows(t *testing.T) {
 	}
 	if err := sendFewer(over, 500, errOther); err != errOther {
 		t.Errorf("another error: %v", err)
+	}
+}
+
+// A batch that waits in vain for a SQLite file that another process has locked is told what helps, event by event.
+func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
+	url := storetest.SQLite(t)
+	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}), 3, 5)
+	storetest.LockFile(t, url)
+	viewer := services.Viewer{Key: "host", Scopes: []services.Scope{services.ScopeIngest}}
+	ctx, cancel := context.WithTimeout(services.WithViewer(t.Context(), viewer), 20*time.Millisecond)
+	defer cancel()
+	events := []graph.IngestEvent{{RaiseDot: &graph.IngestRaiseDot{Name: "shop"}}, {RaiseDot: &graph.IngestRaiseDot{Name: "news"}}}
+	got, err := a.resolver.ingest(dataloader.With(ctx, a.resolver.Sources), events)
+	a.Must(err)
+	for i, result := range got.Results {
+		if result.Error == nil || result.Error.Code != string(services.Unavailable) || !strings.Contains(result.Error.Message, "send fewer at once") {
+			t.Errorf("event %d: %+v", i, result.Error)
+		}
 	}
 }
 

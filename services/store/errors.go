@@ -85,6 +85,12 @@ func unavailableResult(code int) bool {
 	return false
 }
 
+// busy says that another process holds the lock of the SQLite file.
+func busy(err error) bool {
+	file, ok := errors.AsType[*sqlitedriver.Error](err)
+	return ok && file.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
 // conflicting says that PostgreSQL gave way to another transaction: the same work may well pass when repeated.
 func conflicting(err error) bool {
 	server, ok := errors.AsType[*pgconn.PgError](err)

@@ -13,6 +13,13 @@ import (
 // groupSize is how many functions share a transaction at most. A WriteAll is never divided.
 const groupSize = 256
 
+// Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry, so that between
+// two of them a caller whose time is over is answered; one whose time has no end is answered after so many as lockTries: 5 s.
+const (
+	lockTry   = "PRAGMA busy_timeout = 50" // milliseconds
+	lockTries = 100
+)
+
 // writer is the only one who writes to a SQLite file. It takes whatever waits into one transaction, each caller
 // in savepoints of his own, so that many callers share the wait for the disk. It never waits for more to come:
 // while one group is being written the next one gathers.
@@ -31,6 +38,7 @@ type request struct {
 	errs  []error
 	taken atomic.Bool   // by the writer, or by its own caller who has given up
 	done  chan struct{} // closed when errs stands
+	over  bool          // done is closed; only the writer looks
 }
 
 func openWriter(ctx context.Context, s *Store, dsn string) (*writer, error) {
@@ -51,6 +59,9 @@ func openWriter(ctx context.Context, s *Store, dsn string) (*writer, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	w.conn = &preparedConn{conn: conn, prepared: map[string]*sql.Stmt{}}
+	if err := w.control(lockTry); err != nil {
+		return nil, errors.Join(err, conn.Close(), db.Close())
+	}
 	go w.run()
 	return w, nil
 }
@@ -65,8 +76,9 @@ func (w *writer) close() error {
 	return errors.Join(w.conn.conn.Close(), w.db.Close())
 }
 
-// write queues the functions and waits for them. A caller whose ctx ends before his turn is answered at once and
-// his functions never run; after that he waits, since only the commit can tell.
+// write queues the functions and waits for them. A caller whose ctx ends before their turn is answered at once, and one whose
+// ctx ends while another process locks the file soon; their functions never run. After that they wait, since only the
+// commit can tell.
 func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	r := &request{ctx: ctx, fns: fns, done: make(chan struct{})}
 	select {
@@ -140,21 +152,64 @@ func (w *writer) commit(group []*request) {
 		_ = w.control("ROLLBACK")
 		for _, r := range group {
 			r.fail(services.Errorf(services.Internal, "the write failed"))
-			close(r.done)
+			r.end()
 		}
 	}()
 	if broken := w.attempt(group); broken && len(group) > 1 {
 		for _, r := range group {
-			w.attempt([]*request{r})
+			if !r.over {
+				w.attempt([]*request{r})
+			}
 		}
 	}
 	answered = true
 	for _, r := range group {
+		r.end()
+	}
+}
+
+// fail gives the error to a caller who is not answered yet.
+func (r *request) fail(err error) {
+	if !r.over {
+		r.errs = repeat(err, len(r.fns))
+	}
+}
+
+// end answers the caller, once.
+func (r *request) end() {
+	if !r.over {
+		r.over = true
 		close(r.done)
 	}
 }
 
-func (r *request) fail(err error) { r.errs = repeat(err, len(r.fns)) }
+// begin begins a transaction and answers those of the group that it is for. Whoever has no time left while another process
+// locks the file is answered at once.
+func (w *writer) begin(group []*request) (left []*request, err error) {
+	for try := 1; ; try++ {
+		err := w.control("BEGIN IMMEDIATE")
+		if !busy(err) {
+			return group, err
+		}
+		left = nil
+		for _, r := range group {
+			_, timed := r.ctx.Deadline()
+			switch over := r.ctx.Err(); {
+			case over != nil:
+				r.fail(fault("wait for the write lock", over))
+				r.end()
+			case try >= lockTries && !timed:
+				r.fail(services.Wrapf(services.Unavailable, err, "another process holds the write lock of the database file"))
+				r.end()
+			default:
+				left = append(left, r)
+			}
+		}
+		if group = left; len(group) == 0 {
+			return nil, nil
+		}
+	}
+}
 
 // attempt runs one transaction. broken says that it was given up before its end and nothing of it stands.
 func (w *writer) attempt(group []*request) (broken bool) {
@@ -164,8 +219,11 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			r.fail(err)
 		}
 	}
-	if err := w.control("BEGIN IMMEDIATE"); err != nil {
+	group, err := w.begin(group)
+	if err != nil {
 		fail(err)
+	}
+	if err != nil || len(group) == 0 {
 		return false
 	}
 	logged := false

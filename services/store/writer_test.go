@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tidings/services"
 	"tidings/services/store"
@@ -249,6 +250,32 @@ func TestFullDisk(t *testing.T) {
 	limit("1000000")
 	b.write(big(2))
 	equal(t, b.published(), []services.PostID{3, 2, 1})
+}
+
+// While another process has the file's write lock, a caller whose time is over hears that it is, and is not in the way of who
+// can wait.
+func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
+	url := storetest.SQLite(t)
+	b := newBundle(t, url)
+	letGo := storetest.LockFile(t, url)
+	timely := func(id services.PostID) {
+		ctx, cancel := context.WithTimeout(b.ctx, 20*time.Millisecond)
+		defer cancel()
+		err := b.Write(ctx, put(ctx, id))
+		coded(t, err, services.Unavailable)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "used up its time") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	timely(1)
+	patient := make(chan error, 1)
+	go func() { patient <- b.Write(b.ctx, put(b.ctx, 2)) }()
+	timely(3)
+	letGo()
+	if err := <-patient; err != nil {
+		t.Error(err)
+	}
+	equal(t, b.published(), []services.PostID{2})
 }
 
 func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {

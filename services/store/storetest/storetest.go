@@ -6,9 +6,12 @@
 package storetest
 
 import (
+	"database/sql"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"tidings/services/store"
@@ -42,6 +45,22 @@ func SQLite(tb testing.TB) (url string) {
 		tb.Fatal(err)
 	}
 	return "sqlite:" + path
+}
+
+// LockFile takes the write lock of a SQLite file, as another process does, until release or the test's end.
+func LockFile(tb testing.TB, url string) (release func()) {
+	tb.Helper()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
+	if err == nil {
+		db.SetMaxOpenConns(1)
+		_, err = db.ExecContext(tb.Context(), "BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		tb.Fatalf("storetest: lock %s: %v", url, err)
+	}
+	release = sync.OnceFunc(func() { _ = db.Close() }) // which ends the transaction
+	tb.Cleanup(release)
+	return release
 }
 
 // Open opens a store that the test's end closes. What it logs goes to the test's output.
