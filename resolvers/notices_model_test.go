@@ -16,6 +16,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/notice"
 	"tidings/services/store"
+	"tidings/tests/histories"
 )
 
 const dormancy = 30 * 24 * time.Hour
@@ -253,7 +254,7 @@ func TestNoticesAgainstModel(t *testing.T) {
 		w.Must(w.Fanout.Commit(t.Context(), cmd)[0])
 	}
 	former := first
-	fanouttest.Fewer(t, 3)
+	histories.Fewer(t, 3)
 	rapid.Check(t, func(rt *rapid.T) {
 		w.Clock.Advance(time.Hour) // past whatever the former history set back
 		if former.setBack {        // and with nodes that saw nothing of it: those have numbers of their own until they restart

@@ -13,6 +13,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
+	"tidings/tests/histories"
 )
 
 // What is answered from SQL is newer than the document that Redis has, and older than the document when it is read again: a
@@ -165,7 +166,7 @@ func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 // version than the one before, and none has the version of another one.
 func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
 	n := served(t)
-	fanouttest.Fewer(t, 4)
+	histories.Fewer(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
 		author, reader := n.fan(1)
 		last, posts := n.read(reader), 1

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/store"
+	"tidings/tests/histories"
 )
 
 func (n node) board(user services.UserID, want int) *services.Badges {
@@ -219,7 +220,7 @@ func (m *boardModel) count() (count int) {
 // the number is a greater version.
 func TestTheBoardsNumberEqualsAModel(t *testing.T) {
 	n := served(t)
-	fanouttest.Fewer(t, 4)
+	histories.Fewer(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(3)
 		reader, hosts := users[0], users[1:]

@@ -13,9 +13,9 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/mirror"
 	"tidings/services/store"
+	"tidings/tests/histories"
 )
 
 // The streams that a badge shows beside its own document.
@@ -218,7 +218,7 @@ func (n node) notice(t *rapid.T, a *audience) {
 // that has just started too.
 func TestEveryDeviceIsRightAfterQuiet(t *testing.T) {
 	n := served(t)
-	fanouttest.Fewer(t, 2)
+	histories.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		a := n.audience()
 		nodes := []*learner{n.learner(), n.learner(), n.learner()}

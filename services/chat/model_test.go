@@ -13,6 +13,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 )
 
 // world is the slow, independent model: what a few people said in two rooms and where each of them is, in lists.
@@ -290,7 +291,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 // Badges and lists equal a straight count after every history, on each pair of engines, while the way of counting changes
 // with the traffic.
 func TestConversationsEqualTheModel(t *testing.T) {
-	fanouttest.Fewer(t, 3)
+	histories.Fewer(t, 3)
 	small := func(c *Config) { c.MaxWriteLoad = 9 }
 	check := func(t *testing.T, n node, flush func(*world, *rapid.T)) {
 		rapid.Check(t, func(t *rapid.T) {

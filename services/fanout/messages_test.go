@@ -16,6 +16,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/store"
+	"tidings/tests/histories"
 )
 
 // general is the only type of site messages that a world's Redis is set up for.
@@ -308,7 +309,7 @@ func (m *mailbox) rest(t *rapid.T) {
 // Whatever is sent, marked on two devices, repeated, late and lost: the number is the list, no document ever shows what
 // was not so at its version, and at rest all is as a few lines say.
 func TestSiteMessagesAgreeWithTheModel(t *testing.T) {
-	fanouttest.Fewer(t, 6)
+	histories.Fewer(t, 6)
 	w := served(t, nil)
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMailbox(w)

@@ -14,6 +14,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/store"
+	"tidings/tests/histories"
 )
 
 // second is a moment in the life of a view.
@@ -258,7 +259,7 @@ func TestAViewIsRefilledAfterTheLastTry(t *testing.T) {
 
 // A history of one view, whose steps of Redis lag behind those of SQL, happen twice, or in another order.
 func TestViewsAgreeWithTheFacts(t *testing.T) {
-	fanouttest.Fewer(t, 10)
+	histories.Fewer(t, 10)
 	w, number := served(t, nil), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++

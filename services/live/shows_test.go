@@ -16,6 +16,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
+	"tidings/tests/histories"
 )
 
 // stage is the shows of one node on real engines.
@@ -231,7 +232,7 @@ func TestABatchInAnyOrder(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newStage(w)
 	host := w.Users(1)[0]
-	fanouttest.Fewer(t, 5)
+	histories.Fewer(t, 5)
 	rapid.Check(t, func(rt *rapid.T) {
 		id := s.schedule(host)
 		w.Clock.Advance(time.Minute)

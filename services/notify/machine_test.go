@@ -15,6 +15,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/store"
+	"tidings/tests/histories"
 )
 
 // panel is one person's notifications on a node whose jobs come late and doubled, and whose Redis is lost.
@@ -234,7 +235,7 @@ func (p *panel) agree() {
 func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	n := node{w, New(Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs})}
-	fanouttest.Fewer(t, 2)
+	histories.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(4)
 		p := &panel{node: n, t: t, me: users[0], others: users[1:], stands: map[store.Cause]bool{}, blocks: map[services.UserID]bool{}, hides: map[services.Restriction]bool{}}

@@ -1,7 +1,6 @@
 package rdb
 
 import (
-	"strings"
 	"testing"
 
 	"tidings/services"
@@ -68,11 +67,11 @@ func TestANumberBelowNoughtIsSaid(t *testing.T) {
 }
 
 func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
-	test := func(t *testing.T, url string, number int) {
+	test := func(t *testing.T, url string, full int) {
 		client := connect(t, Options{URL: url, ReadTimeout: patience})
-		for seed := range uint64(number) {
-			if err := newTalks(t.Context(), client, seed).run(40); err != nil {
-				t.Fatalf("history %d: %v", seed, err)
+		for i := range chosen(t, full, talkBugs()) {
+			if err := newTalks(t.Context(), client, uint64(i)).run(40); err != nil {
+				t.Fatalf("history %d: %v", i, err)
 			}
 		}
 	}
@@ -81,9 +80,10 @@ func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 10) })
 }
 
-func TestTheHistoriesOfTalksFindEveryInjectedBug(t *testing.T) {
+// talkBugs are what these histories must find, each by itself.
+func talkBugs() map[string]injectedBug {
 	put := &conversationsPut
-	bugs := map[string]injectedBug{
+	return map[string]injectedBug{
 		"the older row wins":         {scripts: []replacement{{put, "return a.version > b.version end", "return true end"}}},
 		"a head that falls":          {scripts: []replacement{{put, "math.max(old.head, new.head)", "new.head"}}},
 		"the older way wins":         {scripts: []replacement{{put, "new.way > old.way", "true"}}},
@@ -97,20 +97,19 @@ func TestTheHistoriesOfTalksFindEveryInjectedBug(t *testing.T) {
 		"inside and counted":         {scripts: []replacement{{put, " or flagged(f, 'i')", ""}}},
 		"left and counted":           {scripts: []replacement{{put, "flagged(f, 'l') or ", ""}}},
 		"no correction":              {scripts: []replacement{{put, "f.head - f.base + f.k,", "f.head - f.base,"}}},
-		"read and then marked":       {},
-		"what was left forgotten":    {},
-		"a place that ignores k":     {scripts: []replacement{{put, "f.base - f.k", "f.base"}}},
+		"read and then marked":       {talks: func(w *talks) { w.readsFirst = true }},
+		"what was left forgotten":    {talks: func(w *talks) { w.forgetsLeft = true }, known: 65},
+		"a place that ignores k":     {scripts: []replacement{{put, "f.base - f.k", "f.base"}}, known: 17},
 		"a second entry of one name": {scripts: []replacement{{put, "until not at or at % 8 == 1", "until true"}, {put, "if not at then", "if true then"}}},
 	}
-	plant(t, bugs, func(t *testing.T, client *Client, bug injectedBug) (number int, err error) {
-		for number = range 500 {
-			w := newTalks(t.Context(), client, uint64(number))
-			w.readsFirst = strings.HasSuffix(t.Name(), "read_and_then_marked")
-			w.forgetsLeft = strings.HasSuffix(t.Name(), "what_was_left_forgotten")
-			if err = w.run(40); err != nil {
-				break
-			}
+}
+
+func TestTheHistoriesOfTalksFindEveryInjectedBug(t *testing.T) {
+	plant(t, talkBugs(), 500, func(client *Client, number int, bug injectedBug) error {
+		w := newTalks(t.Context(), client, uint64(number))
+		if bug.talks != nil {
+			bug.talks(w)
 		}
-		return number, err
+		return w.run(40)
 	})
 }

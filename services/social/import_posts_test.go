@@ -16,6 +16,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 )
 
 func (im *importer) posts(db PostStore, opts ImportOptions) (ImportReport, error) {
@@ -302,7 +303,7 @@ func TestPostsArePublishedMeanwhile(t *testing.T) {
 // However posts are spread over files, batches and milliseconds: each has its time, no two are one, and of one millisecond
 // the later line is the newer one.
 func TestOrderOfImportedPosts(t *testing.T) {
-	storetest.Fewer(t, 5)
+	histories.Fewer(t, 5)
 	rapid.Check(t, func(r *rapid.T) {
 		im := sqliteImporter(t)
 		defer func() { _ = im.db.Close() }()

@@ -16,6 +16,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 )
 
 // couple is a reader and an author.
@@ -252,11 +253,11 @@ func (c *crowd) agree() {
 // readers look.
 func TestPeopleAgainstModel(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		fanouttest.Fewer(t, 6) // the race detector makes it slow
+		histories.Fewer(t, 6) // the race detector makes it slow
 		checkPeople(t, fanouttest.Options{})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		fanouttest.Fewer(t, 3)
+		histories.Fewer(t, 3)
 		checkPeople(t, fanouttest.Options{SQL: storetest.Postgres(t)})
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 )
 
 // device is a screen that shows a list as it was: what it reports comes later than what happened since.
@@ -272,7 +272,7 @@ func (p *panel) walk(filter store.NotificationFilter) []services.Notification {
 // in any order, days pass, and two devices mark what they showed a while ago. After every step the number is the
 // list; in the end, when everything has come, what stands is what the facts say.
 func TestNotificationsAgainstModel(t *testing.T) {
-	storetest.Fewer(t, 4)
+	histories.Fewer(t, 4)
 	each(t, func(b *bundle) {
 		history := services.UserID(0)
 		rapid.Check(b.t, func(t *rapid.T) {

@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 )
 
 // showTime is a whole second of the day of these tests.
@@ -209,7 +210,7 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 	each(t, func(b *bundle) {
 		next := services.PostID(0)
 		reader := services.UserID(0)
-		storetest.Fewer(b.t, 5)
+		histories.Fewer(b.t, 5)
 		rapid.Check(b.t, func(t *rapid.T) {
 			reader += 10
 			var want []services.Show

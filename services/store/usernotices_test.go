@@ -10,7 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/store"
-	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 )
 
 const dormancy = 30 * 24 * time.Hour
@@ -171,7 +171,7 @@ func TestReturningWhileTheSweepRuns(t *testing.T) {
 
 // TestUserNoticesAgainstModel visits, marks, clears, goes away and sweeps at random.
 func TestUserNoticesAgainstModel(t *testing.T) {
-	storetest.Fewer(t, 3)
+	histories.Fewer(t, 3)
 	each(t, func(b *bundle) {
 		history := 0
 		rapid.Check(b.t, func(t *rapid.T) {

@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 )
 
 var news = services.View{Code: "news", ID: "town"}
@@ -148,7 +149,7 @@ func TestNewestViewItems(t *testing.T) {
 
 // Whatever is reported in whatever order, an item stands at its latest time unless it was removed after that.
 func TestViewItemsAreWhatWasReported(t *testing.T) {
-	storetest.Fewer(t, 3)
+	histories.Fewer(t, 3)
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		b, run := newBundle(t, url), 0
 		rapid.Check(t, func(rt *rapid.T) {

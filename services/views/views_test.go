@@ -12,6 +12,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/tests/histories"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -199,7 +200,7 @@ func TestBadViews(t *testing.T) {
 
 // Readers on two devices, and items that come, move and go: what is new is what a few lines say.
 func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
-	fanouttest.Fewer(t, 5)
+	histories.Fewer(t, 5)
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++

@@ -8,11 +8,11 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 	"tidings/tests/world"
 )
 
@@ -25,7 +25,7 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 	if got := server.Do("KEYS", "{u*}:b"); len(got.([]any)) == 0 {
 		t.Fatal("documents are not at {u<number>}:b: losing them would prove nothing")
 	}
-	fanouttest.Fewer(t, 5)
+	histories.Fewer(t, 5)
 	rapid.Check(t, func(t *rapid.T) {
 		w := world.NewWorld(n, nil)
 		// Everybody follows the next two, so that what is done reaches somebody.

@@ -58,6 +58,7 @@ var testHelpers = map[string]string{
 	"services/fanout/fanouttest": "services/fanout",
 	"services/live/livetest":     "services/live",
 	"web/browsertest":            "web",
+	"tests/histories":            "services",
 	"tests/world":                "services/command",
 }
 

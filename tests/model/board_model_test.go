@@ -11,13 +11,13 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/node"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 	"tidings/tests/world"
 )
 
@@ -158,7 +158,7 @@ func (b boardModel) above(other boardModel) bool {
 // readers, lost memories and nodes that lag.
 func TestBoardsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, nodes []*world.Node, flush func()) {
-		fanouttest.Fewer(t, 4)
+		histories.Fewer(t, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			b := newBoards(nodes, flush)
 			t.Repeat(b.actions())

@@ -7,9 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 	"tidings/tests/world"
 )
 
@@ -216,7 +216,7 @@ func (e *everything) actions() map[string]func(*rapid.T) {
 }
 
 func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
-	fanouttest.Fewer(t, 8)
+	histories.Fewer(t, 8)
 	rapid.Check(t, func(t *rapid.T) {
 		e := newEverything(n, flush, lose)
 		t.Repeat(e.actions())

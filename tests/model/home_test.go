@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services/fanout"
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 	"tidings/tests/world"
 )
 
@@ -216,7 +216,7 @@ func smallChunks(cfg *fanout.Config) { cfg.Chunk = 1 }
 // authors become small, big and huge.
 func TestHomeFeedsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, n *world.Node, flush, lose func()) {
-		fanouttest.Fewer(t, 3)
+		histories.Fewer(t, 3)
 		rapid.Check(t, func(t *rapid.T) {
 			h := newHome(n, flush, lose)
 			t.Repeat(h.actions())

@@ -5,14 +5,14 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb/rdbtest"
 	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 	"tidings/tests/world"
 )
 
 func checkWorlds(t *testing.T, n *world.Node, flush func()) {
-	fanouttest.Fewer(t, 5) // on three pairs of engines
+	histories.Fewer(t, 5) // on three pairs of engines
 	rapid.Check(t, func(t *rapid.T) {
 		w := world.NewWorld(n, flush)
 		t.Repeat(w.Actions())

@@ -3,21 +3,15 @@ package fanouttest
 import (
 	"testing"
 
-	"tidings/services/store/storetest"
+	"tidings/tests/histories"
 )
 
-// Fewer lets rapid try one part of the histories that it would; see storetest.
-func Fewer(t *testing.T, part int) {
-	t.Helper()
-	storetest.Fewer(t, part)
-}
-
-// FewerOn is Fewer for histories that run on both engine pairs. On the embedded one, which the race detector makes slow, it
-// is half of them: what it does otherwise than production is statements and scripts, of which few histories meet all.
+// FewerOn is histories.Fewer for histories that run on both engine pairs. On the embedded one, which the race detector makes
+// slow, it is half of them: what it does otherwise than production is statements and scripts, of which few histories meet all.
 func FewerOn(t *testing.T, w *World, part int) {
 	t.Helper()
 	if w.Server == nil {
 		part *= 2
 	}
-	Fewer(t, part)
+	histories.Fewer(t, part)
 }

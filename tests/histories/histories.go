@@ -1,0 +1,52 @@
+// Package histories says how many histories a test tries. Each commit is tested with the shorter set, which still finds every
+// injected bug; make nightly tries the full one.
+package histories
+
+import (
+	"flag"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// variable set to full asks for the full set. It is read while a test runs, so that Go's test cache knows of it.
+const variable = "TIDINGS_TEST_HISTORIES"
+
+// Full reports whether the full set is asked for.
+func Full(tb testing.TB) bool {
+	tb.Helper()
+	switch value := os.Getenv(variable); value {
+	case "":
+		return false
+	case "full":
+		return true
+	default:
+		tb.Fatalf("%s is %q: it may be full, or not set", variable, value)
+		return false
+	}
+}
+
+// Number is short, or full where the full set is asked for.
+func Number(tb testing.TB, short, full int) int {
+	tb.Helper()
+	if Full(tb) {
+		return full
+	}
+	return short
+}
+
+// Fewer lets rapid try one part of the histories that it would, until the end of the test. The full set is what
+// -rapid.checks says, 100 unless it is given.
+func Fewer(tb testing.TB, part int) {
+	tb.Helper()
+	checks := flag.Lookup("rapid.checks").Value
+	before := checks.String()
+	number, err := strconv.Atoi(before)
+	if err == nil {
+		err = checks.Set(strconv.Itoa(max(number/Number(tb, part, 1), 1)))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = checks.Set(before) }) // it was good before
+}
