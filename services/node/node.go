@@ -205,7 +205,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.Memory.Log.OnShared(s.Hub.HintShared)
 	s.Memory.Log.OnMoved(s.Hub.HintSharedOf)
-	s.Store.OnLog(func() {
+	s.Store.OnSignal(func() {
 		s.Memory.Log.Wake() // a job's change is nobody's own
 		s.Redis.HintLog()
 	})

@@ -58,12 +58,20 @@ var (
 
 // Enqueue adds jobs, in the transaction of the fact that causes them: those with a group at its end, the others now.
 func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
-	all := make([][]any, 0, len(jobs))
+	single := make([]NewJob, 0, len(jobs))
 	for _, job := range jobs {
 		if job.Group != "" {
-			tx.grouped = append(tx.grouped, job)
+			tx.Keep(groupedJobs, job)
 			continue
 		}
+		single = append(single, job)
+	}
+	return tx.addJobs(ctx, single)
+}
+
+func (tx *Tx) addJobs(ctx context.Context, jobs []NewJob) error {
+	all := make([][]any, 0, len(jobs))
+	for _, job := range jobs {
 		due := job.NotBefore
 		if due.IsZero() {
 			due = tx.began
@@ -83,12 +91,13 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...NewJob) error {
 	return err
 }
 
-// enqueueGrouped adds the jobs that have a group, one for each, in the order in which the groups came.
-func (tx *Tx) enqueueGrouped(ctx context.Context) error {
+// groupedJobs are the jobs of a transaction that have a group: one is added for each, in the order in which the groups came.
+var groupedJobs = NewEnd(func(ctx context.Context, tx *Tx, grouped []any) error {
 	type group struct{ kind, name string }
 	places := map[group]int{}
 	var jobs []NewJob
-	for _, job := range tx.grouped {
+	for _, value := range grouped {
+		job := value.(NewJob)
 		of := group{job.Kind, job.Group}
 		place, known := places[of]
 		if !known {
@@ -100,9 +109,8 @@ func (tx *Tx) enqueueGrouped(ctx context.Context) error {
 		}
 		jobs[place].Payload = append(jobs[place].Payload, job.Payload...)
 	}
-	tx.grouped = nil
-	return tx.Enqueue(ctx, jobs...)
-}
+	return tx.addJobs(ctx, jobs)
+})
 
 // Extend renews the leases from now on. Jobs that this process no longer holds are left alone.
 func (s *Store) Extend(ctx context.Context, jobs []Job, lease time.Duration) error {
@@ -157,15 +165,6 @@ func (tx *Tx) ofJobs(ctx context.Context, st statement, jobs []Job, more ...any)
 		changed += n
 	}
 	return changed, nil
-}
-
-// freeJobs ends every lease. It is for a process that has the database to itself: what held them is no more.
-func (s *Store) freeJobs(ctx context.Context) (freed int, err error) {
-	err = s.Write(ctx, func(tx *Tx) error {
-		freed, err = tx.run(ctx, freeJobs, tx.Now)
-		return err
-	})
-	return freed, err
 }
 
 // Fail notes that a job's own error stopped it. It is tried again from retryAt on, unless this was the last of

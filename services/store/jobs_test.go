@@ -146,7 +146,7 @@ func TestLeaseEndsAndTheLateHolderHasNoEffect(t *testing.T) {
 	})
 }
 
-// SQLite serves one process: when a file is opened, whoever held leases is dead. On PostgreSQL he may be another node.
+// SQLite serves one process: when it begins, every lease is of a dead one. On PostgreSQL it may be another node's.
 func TestLeasesOfADeadProcess(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		before := newBundle(t, url)
@@ -161,6 +161,7 @@ func TestLeasesOfADeadProcess(t *testing.T) {
 		if after.Dialect() == "sqlite" {
 			want = 1
 		}
+		equal(t, must(after.FreeOwnJobs(after.ctx))(t), want)
 		equal(t, len(after.claim(1, "a")), want)
 		equal(t, must(after.Finish(after.ctx, held))(t), 1-want)
 	})

@@ -53,22 +53,12 @@ func (tx *Tx) AppendLog(ctx context.Context, kind, key string, payload []byte) (
 	if payload == nil {
 		payload = []byte{}
 	}
-	tx.logged = true
+	tx.Signal()
 	added, err := tx.run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
 	if err == nil && added == 0 {
 		err = fmt.Errorf("append to the log %s: it has an entry %d", kind, version)
 	}
 	return version, err
-}
-
-// OnLog registers what is called after each commit that has appended to the log. It is for the time before the first write,
-// and what it calls must not block.
-func (s *Store) OnLog(call func()) { s.onLog = append(s.onLog, call) }
-
-func (s *Store) tellLogged() {
-	for _, call := range s.onLog {
-		call()
-	}
 }
 
 // LockLog lets others wait who append to a kind until this transaction ends, before it has appended anything: whoever takes

@@ -55,7 +55,7 @@ func TestLog(t *testing.T) {
 func TestTheGrowthOfTheLogIsTold(t *testing.T) {
 	each(t, func(b *bundle) {
 		told := 0
-		b.OnLog(func() {
+		b.OnSignal(func() {
 			head, _, err := b.LogHead(b.ctx, "mode")
 			if err != nil || head == 0 {
 				b.t.Errorf("told before the commit: head %d, %v", head, err)

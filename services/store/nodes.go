@@ -127,11 +127,18 @@ func (s *Store) FreeJobsOf(ctx context.Context, nodes []string, silent time.Dura
 	return freed, err
 }
 
-// FreeOwnJobs ends the leases that this node's name holds from an earlier life: it is for a process that has claimed nothing
-// yet. On SQLite opening the file has done it.
+// FreeOwnJobs ends the leases that an earlier process of this node's name holds, and says how many. Call it before the first
+// claim. On SQLite the lock of the file says that whoever held leases is dead: all of them end.
 func (s *Store) FreeOwnJobs(ctx context.Context) (freed int, err error) {
-	if s.node == "" {
+	switch {
+	case s.node != "":
+		return s.FreeJobsOf(ctx, []string{s.node}, -keepNodes) // however lately it was heard of
+	case s.dialect != sqlite:
 		return 0, nil
 	}
-	return s.FreeJobsOf(ctx, []string{s.node}, -keepNodes) // however lately it was heard of
+	err = s.Write(ctx, func(tx *Tx) error {
+		freed, err = tx.run(ctx, freeJobs, tx.Now)
+		return err
+	})
+	return freed, err
 }

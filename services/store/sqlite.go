@@ -55,12 +55,6 @@ func (s *Store) openSQLite(ctx context.Context, file string) (err error) {
 	if err != nil {
 		return openFault(path, err)
 	}
-	// The lock says that whoever held leases is dead: nobody has to wait for their end.
-	if freed, err := s.freeJobs(ctx); err != nil {
-		s.log.Warn("jobs of the process before may wait until their leases end", "error", err)
-	} else if freed > 0 {
-		s.log.Info("the process before did not end well: its jobs are done again", "jobs", freed)
-	}
 	s.db, err = sql.Open("sqlite", sqliteDSN(path, "ro", readerPragmas))
 	if err != nil {
 		return openFault(path, err)

@@ -54,7 +54,7 @@ type Store struct {
 
 	refusals refusals
 	given    atomic.Int64 // the latest time that a transaction had, in microseconds
-	onLog    []func()     // called after a commit that has appended to the log
+	onSignal []func()     // called after a commit that is signalled
 
 	mu      sync.RWMutex // guards closed against writes that are starting
 	closed  bool

@@ -38,7 +38,7 @@ type script struct {
 	waits   bool // for the answer of its last step
 	failed  error
 	settled bool // it did what was sent for it, with the answers that this brought
-	grouped []NewJob
+	kept    []kept
 }
 
 // together is a batch on one connection.
@@ -73,7 +73,7 @@ func (s *Store) tryTogether(ctx context.Context, fns []func(*Tx) error, last boo
 	err = conn.Raw(func(raw any) error {
 		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
 		t.first = t.tx.Now
-		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.enqueueGrouped(ctx) })
+		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.runEnds(ctx) })
 		var err error
 		if errs, err = t.run(ctx, last); err != nil && t.rollback() != nil {
 			return errors.Join(err, driver.ErrBadConn) // the pool drops the connection
@@ -127,8 +127,8 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 	if err != nil {
 		return nil, fault("commit", err)
 	}
-	if t.tx.logged {
-		t.store.tellLogged()
+	if t.tx.signal {
+		t.store.signal()
 	}
 	errs = make([]error, end)
 	for i, script := range t.scripts {
@@ -156,18 +156,18 @@ func (t *together) conflict() error {
 
 // play runs the functions that do not stand yet with the answers that there are.
 func (t *together) play() {
-	var grouped []NewJob
+	var all []kept
 	sure := true // all that is before stands or is settled
 	for i := range t.scripts {
 		if i >= t.base {
-			t.tx.grouped = nil
-			if i == len(t.scripts)-1 { // it adds the jobs of all others
-				t.tx.grouped = grouped
+			t.tx.kept = nil
+			if i == len(t.scripts)-1 { // it runs the ends of all others
+				t.tx.kept = all
 			}
 			t.scripts[i] = t.playOne(i, &player{before: t.scripts[i].steps, sure: sure, follows: true})
 			sure = sure && t.scripts[i].settled
 		}
-		grouped = append(grouped, t.scripts[i].grouped...)
+		all = append(all, t.scripts[i].kept...)
 	}
 }
 
@@ -193,7 +193,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 		now.failed = nil
 	}
 	if now.failed == nil {
-		now.grouped = t.tx.grouped
+		now.kept = t.tx.kept
 	}
 	sent := t.begun && (before.failed == nil) == (now.failed == nil) && len(before.steps) == len(now.steps)
 	now.settled = sent && !now.waits && p.believes()
@@ -345,10 +345,10 @@ func (t *together) alone(ctx context.Context) error {
 		}
 		return got
 	}}
-	t.tx.grouped = nil
+	t.tx.kept = nil
 	if i == len(t.scripts)-1 {
 		for _, before := range t.scripts[:i] {
-			t.tx.grouped = append(t.tx.grouped, before.grouped...)
+			t.tx.kept = append(t.tx.kept, before.kept...)
 		}
 	}
 	now := t.playOne(i, p)

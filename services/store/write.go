@@ -18,11 +18,11 @@ type Tx struct {
 	// is one microsecond later, so that what happens in a batch sorts in the order in which it was told.
 	Now time.Time
 
-	newID   func(next func() services.PostID) services.PostID // nil: each is a new one
-	moment  func(read func() time.Time) time.Time             // nil: each is read anew
-	began   time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
-	grouped []NewJob                                          // to be added at its end
-	logged  bool                                              // something was appended to the log
+	newID  func(next func() services.PostID) services.PostID // nil: each is a new one
+	moment func(read func() time.Time) time.Time             // nil: each is read anew
+	began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
+	kept   []kept                                            // for its end
+	signal bool                                              // its commit is signalled
 	runner
 }
 
@@ -152,12 +152,12 @@ func (s *Store) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) 
 	if err := s.call(fn, tx); err != nil {
 		return end(err)
 	}
-	if err := tx.enqueueGrouped(ctx); err != nil {
+	if err := tx.runEnds(ctx); err != nil {
 		return end(err)
 	}
 	err = dbTx.Commit()
-	if err == nil && tx.logged {
-		s.tellLogged()
+	if err == nil && tx.signal {
+		s.signal()
 	}
 	return end(fault("commit", err))
 }
@@ -174,10 +174,10 @@ func (s *Store) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, e
 	if err := tx.control(ctx, savepoint); err != nil {
 		return nil, err
 	}
-	before := len(tx.grouped)
+	before := len(tx.kept)
 	failed = s.call(fn, tx)
 	if failed != nil {
-		tx.grouped = tx.grouped[:before]
+		tx.kept = tx.kept[:before]
 		if err := tx.control(ctx, undo); err != nil {
 			return failed, err
 		}
@@ -191,9 +191,9 @@ func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) 
 	if err := tx.control(ctx, "SAVEPOINT attempt"); err != nil {
 		return nil, err
 	}
-	before := len(tx.grouped)
+	before := len(tx.kept)
 	if failed = fn(); failed != nil {
-		tx.grouped = tx.grouped[:before]
+		tx.kept = tx.kept[:before]
 		if err := tx.control(ctx, "ROLLBACK TO SAVEPOINT attempt"); err != nil {
 			if services.IsUnavailable(failed) {
 				err = failed // the engine gave the transaction up, and this is why

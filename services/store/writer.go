@@ -226,7 +226,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	if err != nil || len(group) == 0 {
 		return false
 	}
-	logged := false
+	signal := false
 	for _, r := range group {
 		tx := w.store.newTx(len(r.fns), w.conn)
 		r.errs = make([]error, len(r.fns))
@@ -239,18 +239,18 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			r.errs[i] = failed
 			tx.Now = tx.Now.Add(time.Microsecond)
 		}
-		if err := tx.enqueueGrouped(context.WithoutCancel(r.ctx)); err != nil {
+		if err := tx.runEnds(context.WithoutCancel(r.ctx)); err != nil {
 			fail(err)
 			return true
 		}
-		logged = logged || tx.logged
+		signal = signal || tx.signal
 	}
 	if err := w.control("COMMIT"); err != nil {
 		fail(err)
 		return false
 	}
-	if logged {
-		w.store.tellLogged()
+	if signal {
+		w.store.signal()
 	}
 	return false
 }

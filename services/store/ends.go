@@ -1,0 +1,53 @@
+package store
+
+import "context"
+
+// End is work that a transaction does once, at its end, with all the values that its functions kept for it: many small
+// additions become one statement.
+type End struct {
+	run func(ctx context.Context, tx *Tx, values []any) error
+}
+
+// NewEnd declares what is done with the values. It is called in the transaction and may run more than once, as its functions may.
+func NewEnd(run func(ctx context.Context, tx *Tx, values []any) error) *End { return &End{run} }
+
+// kept is a value that waits for the end of its transaction.
+type kept struct {
+	end   *End
+	value any
+}
+
+// Keep keeps a value for the end of the transaction. What an undone part kept is forgotten with it.
+func (tx *Tx) Keep(end *End, value any) { tx.kept = append(tx.kept, kept{end, value}) }
+
+// runEnds does what was kept, the ends in the order in which they were first kept for.
+func (tx *Tx) runEnds(ctx context.Context) error {
+	var ends []*End
+	values := map[*End][]any{}
+	for _, k := range tx.kept {
+		if values[k.end] == nil {
+			ends = append(ends, k.end)
+		}
+		values[k.end] = append(values[k.end], k.value)
+	}
+	tx.kept = nil
+	for _, end := range ends {
+		if err := end.run(ctx, tx, values[end]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Signal has the commit of this transaction signalled to those who registered with OnSignal.
+func (tx *Tx) Signal() { tx.signal = true }
+
+// OnSignal registers a function that is called after each commit with a signal. Register before the first write. The function
+// must not block.
+func (s *Store) OnSignal(call func()) { s.onSignal = append(s.onSignal, call) }
+
+func (s *Store) signal() {
+	for _, call := range s.onSignal {
+		call()
+	}
+}
