@@ -3,7 +3,7 @@
 // An item and the job that carries it are one transaction. How far a user has looked is a row of SQL and never goes back;
 // what is new is counted from the newest items of the view, which Redis keeps once for all users, so that reporting an
 // item costs the same whoever looks. A page of views is one query and one round trip, whatever their number. A view that
-// is not in Redis is rebuilt by its next reader; when Redis does not answer, SQL counts, to the same bound.
+// is not in Redis is rebuilt by its next reader, whom SQL answers; when Redis does not answer, SQL counts, to the same bound.
 package views
 
 import (
@@ -162,20 +162,20 @@ func (s *Service) Read(ctx context.Context, user services.UserID, view services.
 	return list[0], nil
 }
 
-// unread counts what is new for each access, in one round trip where the views are there.
+// unread counts what is new for each access: in one round trip where the views are there, else in the three that it takes to
+// find that some are not, to mark them as being built before their facts are read, and to write them.
 func (s *Service) unread(ctx context.Context, accesses []services.ViewAccess) ([]services.ViewUnread, error) {
 	if len(accesses) == 0 {
 		return nil, nil
 	}
 	counts, err := s.redis.CountViews(ctx, accesses)
-	if err == nil {
-		counts, err = s.rebuilt(ctx, accesses, counts)
-	}
 	if err != nil {
-		if !services.IsUnavailable(err) {
-			s.log.Error("views were not rebuilt; counting in SQL", "error", err)
-		}
 		counts = make([]rdb.ViewCount, len(accesses))
+	} else {
+		err = s.rebuild(ctx, accesses, counts)
+	}
+	if err != nil && !services.IsUnavailable(err) {
+		s.log.Error("views were not rebuilt; counting in SQL", "error", err)
 	}
 	if err := s.countFacts(ctx, accesses, counts); err != nil {
 		return nil, err
@@ -203,27 +203,18 @@ func missing(counts []rdb.ViewCount) (places []int) {
 	return places
 }
 
-// rebuilt makes the views that are not there, and counts them again.
-func (s *Service) rebuilt(ctx context.Context, accesses []services.ViewAccess, counts []rdb.ViewCount) ([]rdb.ViewCount, error) {
+// rebuild makes the views that are not there, for the next reader. It does not read them again, which would be one round
+// trip more: SQL counts them for this one.
+func (s *Service) rebuild(ctx context.Context, accesses []services.ViewAccess, counts []rdb.ViewCount) error {
 	places := missing(counts)
 	if len(places) == 0 {
-		return counts, nil
+		return nil
 	}
-	views, again := make([]services.View, len(places)), make([]services.ViewAccess, len(places))
+	views := make([]services.View, len(places))
 	for k, i := range places {
-		views[k], again[k] = accesses[i].View, accesses[i]
+		views[k] = accesses[i].View
 	}
-	if err := s.fanout.RebuildViews(ctx, views); err != nil {
-		return counts, err
-	}
-	recounted, err := s.redis.CountViews(ctx, again)
-	if err != nil {
-		return counts, err
-	}
-	for k, i := range places {
-		counts[i] = recounted[k]
-	}
-	return counts, nil
+	return s.fanout.RebuildViews(ctx, views)
 }
 
 // countFacts counts in SQL what is not ready.
