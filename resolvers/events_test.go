@@ -1,0 +1,188 @@
+package resolvers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/push"
+	"tidings/services/rdb"
+)
+
+// stream is an open subscription of the reader, whose hub tells what the test says and reads nothing itself. What an event
+// costs is then its own.
+type stream struct {
+	c      *counted
+	t      *testing.T
+	hub    *push.Hub
+	reader services.UserID
+	badges atomic.Pointer[services.Badges]
+	n      uint64
+	ctx    context.Context
+	trips  *rdb.RoundTrips
+	next   graphql.ResponseHandler
+}
+
+// subscribe opens a subscription on a node, takes its first event, and answers what that took with all that opening takes.
+func (c *counted) subscribe(t *testing.T, query string) (s *stream, trips int, asked map[string]int) {
+	t.Helper()
+	s = &stream{c: c, t: t, n: 9_000_000_000_000_000}
+	numbers, err := c.Store.UserIDs(t.Context(), []string{"reader"})
+	c.Must(err)
+	s.reader = numbers["reader"]
+	badges, err := c.resolver.Badge.Read(t.Context(), s.reader)
+	c.Must(err)
+	s.badges.Store(badges)
+	s.move()
+	s.hub = push.New(push.Config{
+		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
+			return make([]uint64, len(users)), nil
+		},
+		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },
+		Leave: func(context.Context, []services.UserID) error { return nil },
+		Render: func(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
+			shown := make([]*services.Badges, len(users))
+			for i := range shown {
+				shown[i] = s.badges.Load()
+			}
+			return shown, make([]error, len(users))
+		},
+		MinInterval: time.Millisecond, Sweep: time.Hour,
+	})
+	c.resolver.Hub = s.hub
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.hub.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		c.Must(<-ended)
+	})
+	exec := executor.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: c.resolver}), c.resolver))
+	exec.SetErrorPresenter(ErrorPresenter(c.Log))
+	exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+		return next(dataloader.With(ctx, c.resolver.Sources))
+	})
+	ctx = services.WithViewer(ctx, services.Viewer{Key: "reader", Scopes: []services.Scope{services.ScopeViewer}})
+	c.sql.take()
+	ctx, s.trips = rdb.WithRoundTrips(graphql.StartOperationTrace(ctx))
+	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query})
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	s.next, s.ctx = exec.DispatchOperation(graphql.WithOperationContext(ctx, operation), operation)
+	s.event()
+	return s, s.trips.Count(), c.sql.take()
+}
+
+// move makes badges that differ in what subscriptions are woken by.
+func (s *stream) move() {
+	badges := *s.badges.Load()
+	s.n++
+	badges.Version = fmt.Sprintf("%016d.%016d", s.n, 0)
+	badges.HomeFeed.Value, badges.LiveBoard.Value = int(s.n%1000), int(s.n%1000)
+	badges.LiveSequence = math.MaxUint64
+	s.badges.Store(&badges)
+}
+
+// event takes the next event.
+func (s *stream) event() map[string]any {
+	s.t.Helper()
+	response := s.next(s.ctx)
+	if response == nil || len(response.Errors) > 0 {
+		s.t.Fatalf("an event is %+v", response)
+	}
+	var data map[string]any
+	s.c.Must(json.Unmarshal(response.Data, &data))
+	return data
+}
+
+// costs makes events until one takes no more than a response may, and fails where none of some does: a look that the opening of
+// the subscription has asked for may come between two of them.
+func (s *stream) costs(t *testing.T, when string) (data map[string]any) {
+	t.Helper()
+	const events = 5
+	var trips int
+	var asked map[string]int
+	for range events {
+		before := s.trips.Count()
+		s.c.sql.take()
+		s.move()
+		s.hub.Hint(s.reader, s.n)
+		data = s.event()
+		trips, asked = s.trips.Count()-before, s.c.sql.take()
+		if trips <= mostTrips && (len(asked) == 0 || slices.Max(slices.Collect(maps.Values(asked))) <= 1) {
+			return data
+		}
+	}
+	t.Errorf("%s takes %d round trips to Redis and the statements %v; %d round trips are allowed, and one of each statement", when, trips, asked, mostTrips)
+	return data
+}
+
+// An event asks no more for many things than for one, on a node that knows nothing and on one that knows it all, and once a
+// subscription is open no event reads a thing twice.
+func TestAnEventOfASubscriptionIsReadInBatches(t *testing.T) {
+	eachCounted(t, func(t *testing.T, c *counted) {
+		for _, field := range c.all.schema.Subscription.Fields {
+			t.Run(field.Name, func(t *testing.T) {
+				for _, copies := range []bool{false, true} {
+					trips, asked := c.eventCosts(t, field, 1, copies)
+					moreTrips, more := c.eventCosts(t, field, 25, copies)
+					if moreTrips > trips+anotherLook {
+						t.Errorf("copies in Redis: %v: the first event takes %d round trips with 1 thing and %d with 25", copies, trips, moreTrips)
+					}
+					for name, times := range more {
+						if times > max(asked[name], 1)+anotherLook {
+							t.Errorf("copies in Redis: %v: the first event runs %q %d times with 1 thing and %d times with 25", copies, name, asked[name], times)
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// anotherLook is what a first event may take more: opening a subscription asks for a look that may come before it is taken.
+const anotherLook = 1
+
+// eventCosts lets so many things happen, and answers what the first event of them takes on a new node. The next must not take
+// more than a response may.
+func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things int, copies bool) (trips int, asked map[string]int) {
+	t.Helper()
+	conversation := c.ids("Conversation")[0]
+	before := c.must("reader", "{ viewer { liveBoard { sessionId } } }", nil)
+	arguments := map[string]string{
+		"conversationChanged": fmt.Sprintf("(conversationId: %q)", conversation),
+		"liveBoardChanged":    fmt.Sprintf("(sessionId: %q)", before.at("viewer", "liveBoard", "sessionId")),
+	}
+	c.Clock.Advance(time.Second)
+	var events []event
+	for i := range things {
+		events = append(events,
+			event{"scheduleShow": event{"as": person(i), "title": "another", "plannedAt": c.Clock.Now().Add(2 * time.Hour)}},
+			event{"publishPost": event{"as": person(i), "body": "another"}},
+			event{"sendMessage": event{"as": "user:reader", "conversationId": conversation, "body": "hello"}})
+	}
+	c.told(events...)
+	c.Quiet(c.Fanout)
+	c.restart(copies)
+	c.must("reader", "{ viewer { __typename } }", nil)
+	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.all.below(c.all.schema.Types[field.Type.Name()])+" }")
+	data := s.costs(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
+	if shows, given := (answer{Data: data}).at(field.Name, "scheduled").([]any); given && len(shows) != things {
+		t.Errorf("the event has %d shows, want %d", len(shows), things)
+	}
+	return trips, asked
+}
