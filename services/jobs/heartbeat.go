@@ -109,11 +109,26 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 			dead = append(dead, node.Name)
 		}
 	}
-	held, err := h.held(ctx, silent, hanging)
-	if err != nil {
+	if err := h.takeOver(ctx, silent, dead, hanging); err != nil {
 		return err
 	}
-	if err := e.inFlight.look(ctx, e, held); err != nil {
+	// It comes last: the jobs of dead nodes must not wait for a list that grows with all that is behind.
+	if hanging {
+		return e.inFlight.lookAtOverdue(ctx, e)
+	}
+	return nil
+}
+
+// takeOver notes what silent nodes hold, and frees what dead ones do.
+func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, hanging bool) (err error) {
+	e := h.engine
+	var held []store.Job
+	if len(silent) > 0 {
+		if held, err = e.store.HeldBy(ctx, silent, heldAtOnce); err != nil {
+			return err
+		}
+	}
+	if err := e.inFlight.look(ctx, e, held, hanging); err != nil {
 		return err
 	}
 	if len(dead) == 0 || len(held) == 0 {
@@ -125,20 +140,6 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 		e.Wake()
 	}
 	return err
-}
-
-// held lists the jobs that silent nodes hold. A node that hangs in the middle of a claim has locked jobs that do not show as
-// claimed yet: while it may, all overdue jobs are listed.
-func (h *Heartbeat) held(ctx context.Context, silent []string, hanging bool) (held []store.Job, err error) {
-	e := h.engine
-	if len(silent) > 0 {
-		held, err = e.store.HeldBy(ctx, silent, heldAtOnce)
-	}
-	if err != nil || !hanging {
-		return held, err
-	}
-	overdue, err := e.store.Overdue(ctx, e.Kinds(), e.clock.Now().Add(-silentAfter), heldAtOnce)
-	return append(held, overdue...), err
 }
 
 // inDoubt are jobs that this node may hold although nobody works on them: SQL did not answer when they were claimed or

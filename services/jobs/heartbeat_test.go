@@ -85,6 +85,54 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	}
 }
 
+// Jobs that are overdue and cannot be looked into do not hold up the takeover of what a dead node holds. While they cannot, any
+// count may lack something, and no longer.
+func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
+	url := storetest.Postgres(t)
+	answers := false
+	unknown := func(context.Context, store.Job) ([]services.UserID, bool, error) {
+		if answers {
+			return []services.UserID{7}, false, nil
+		}
+		return nil, false, services.Errorf(services.Unavailable, "the database does not answer")
+	}
+	kinds := []jobs.Kind{
+		{Name: "paint", Each: nothing, Changes: jobs.CountsOf(userOfKey, "RED")},
+		{Name: "slow", Class: jobs.Bulk, Each: nothing, Changes: jobs.CountsOf(unknown, "BLUE")},
+	}
+	n, other := newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
+	heart := n.Heartbeat()
+	n.must(heart.Begin(t.Context()))
+	n.enqueue(jobs.Keyed("paint", "1"))
+	if held := other.takes(); len(held) != 1 {
+		t.Fatalf("the other node claimed %v", held)
+	}
+	n.enqueue(jobs.Keyed("slow", ""))
+	n.clock.advance(time.Second)
+	var freed []store.Job
+	until(t, "the job of the dead node is freed", func() bool {
+		_ = heart.RunOnce(t.Context()) // fails while the overdue job cannot be looked into
+		var err error
+		freed, err = n.store.Claim(t.Context(), []string{"paint"}, 10, 30*time.Second)
+		n.must(err)
+		return len(freed) == 1
+	})
+	for user := range services.UserID(3) {
+		if got := n.Behind(user); len(got) != len(services.Sources)+map[bool]int{true: 1}[user == 1] {
+			t.Errorf("of user %d %v are behind, want all", user, got)
+		}
+	}
+	answers = true
+	n.must(n.RunJobs(t.Context(), freed))
+	n.must(heart.RunOnce(t.Context()))
+	if got := n.Behind(7); len(got) != 1 || got["BLUE"].IsZero() {
+		t.Errorf("of the user of the overdue job %v are behind, want BLUE alone", got)
+	}
+	if got := n.Behind(1); got != nil {
+		t.Errorf("of the user of the job that is done %v are behind", got)
+	}
+}
+
 // A job that may reach anyone puts its counts behind for everyone: by its kind, because its key cannot be read, or because its
 // kind is another version's.
 func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {

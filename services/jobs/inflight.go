@@ -44,7 +44,7 @@ func (e *Engine) SomeBehind() bool { return e.inFlight.shown.Load() != nil }
 
 // inFlight are the jobs that nodes held when they fell silent, until they are done. The heartbeat alone changes it.
 type inFlight struct {
-	jobs  map[int64]affected
+	jobs  affectedJobs
 	shown atomic.Pointer[behind]
 }
 
@@ -62,12 +62,21 @@ type affected struct {
 	since     time.Time
 }
 
-// look takes in the jobs that silent nodes hold, or may hold, now, and forgets what has been done.
-func (i *inFlight) look(ctx context.Context, e *Engine, held []store.Job) error {
+// Places in inFlight.jobs, which no job has, of the jobs that are not known yet: they may change any count.
+const (
+	moreHeld    = 0
+	moreOverdue = -1
+)
+
+// overdueAtOnce is how many overdue jobs are read at once.
+const overdueAtOnce = 500
+
+// look takes in the jobs that silent nodes hold now, and forgets what has been done. What it has found stays when it fails.
+func (i *inFlight) look(ctx context.Context, e *Engine, held []store.Job, hanging bool) error {
 	if len(held) == 0 && len(i.jobs) == 0 {
 		return nil
 	}
-	next := make(map[int64]affected, len(held))
+	next := make(affectedJobs, len(held))
 	if len(i.jobs) > 0 {
 		remaining, err := e.store.Remaining(ctx, slices.Collect(maps.Keys(i.jobs)))
 		if err != nil {
@@ -77,22 +86,73 @@ func (i *inFlight) look(ctx context.Context, e *Engine, held []store.Job) error 
 			next[id] = i.jobs[id]
 		}
 	}
-	for _, job := range held {
-		if _, known := next[job.ID]; known {
+	if more, some := i.jobs[moreOverdue]; some && hanging {
+		next[moreOverdue] = more
+	}
+	err := next.add(ctx, e, held)
+	if err != nil || len(held) >= heldAtOnce { // there may be more
+		next[moreHeld] = anything(held[0].CreatedAt)
+	}
+	i.show(next)
+	return err
+}
+
+// lookAtOverdue takes in all overdue jobs, a part at a time: a node that hangs in the middle of a claim has locked jobs that do
+// not show as claimed yet. Until all are known every count may lack one of them.
+func (i *inFlight) lookAtOverdue(ctx context.Context, e *Engine) error {
+	dueBy := e.clock.Now().Add(-silentAfter)
+	next := affectedJobs(maps.Clone(i.jobs))
+	if next == nil {
+		next = affectedJobs{}
+	}
+	ids, err := e.store.Overdue(ctx, e.Kinds(), dueBy, heldAtOnce)
+	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
+		_, known := next[id]
+		return known
+	})
+	for part := range slices.Chunk(unknown, overdueAtOnce) {
+		var overdue []store.Job
+		if overdue, err = e.store.Jobs(ctx, part); err == nil {
+			err = next.add(ctx, e, overdue)
+		}
+		if err != nil {
+			break
+		}
+	}
+	delete(next, moreOverdue)
+	if err != nil || len(ids) >= heldAtOnce {
+		next[moreOverdue] = anything(dueBy)
+	}
+	i.show(next)
+	return err
+}
+
+func (i *inFlight) show(jobs affectedJobs) {
+	i.jobs = jobs
+	i.shown.Store(i.behind())
+}
+
+// affectedJobs are the counts that jobs change, by the jobs' ids.
+type affectedJobs map[int64]affected
+
+// add takes in those of some jobs that are not known yet.
+func (a affectedJobs) add(ctx context.Context, e *Engine, some []store.Job) error {
+	for _, job := range some {
+		if _, known := a[job.ID]; known {
 			continue
 		}
 		change, err := e.affectedBy(ctx, job)
 		if err != nil {
 			return err
 		}
-		next[job.ID] = change
+		a[job.ID] = change
 	}
-	if len(held) >= heldAtOnce { // there may be more
-		next[0] = affected{everybody: true, sources: services.Sources, since: held[0].CreatedAt}
-	}
-	i.jobs = next
-	i.shown.Store(i.behind())
 	return nil
+}
+
+// anything are all counts of everybody.
+func anything(since time.Time) affected {
+	return affected{everybody: true, sources: services.Sources, since: since}
 }
 
 // behind sums up; nil for nobody.

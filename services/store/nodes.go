@@ -22,8 +22,10 @@ var (
 	heldJobs = newStatement("jobs held by nodes", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' ORDER BY id LIMIT $2`)
 
-	overdueJobs = newStatement("overdue jobs", `SELECT j.id, j.kind, j.key, j.payload, j.created_at FROM {rows $1 kind TEXT} AS k CROSS JOIN jobs j
+	overdueJobs = newStatement("overdue jobs", `SELECT j.id FROM {rows $1 kind TEXT} AS k CROSS JOIN jobs j
 		WHERE j.kind = k.kind AND j.due_at <= $2 ORDER BY j.id LIMIT $3`)
+
+	jobsByID = newStatement("jobs by id", `SELECT id, kind, key, payload, created_at FROM jobs WHERE {in id $1 BIGINT} ORDER BY id`)
 
 	remainingJobs = newStatement("jobs not done yet", `SELECT id FROM jobs WHERE {in id $1 BIGINT}`)
 
@@ -84,14 +86,19 @@ func (s *Store) HeldBy(ctx context.Context, nodes []string, limit int) ([]Job, e
 	return s.jobsOf(ctx, heldJobs, nodes, limit)
 }
 
-// Overdue lists jobs of some kinds that were due at a moment and nobody has claimed, at most limit, the first made first: the
-// workers are behind, or a node that hangs has locked them.
-func (s *Store) Overdue(ctx context.Context, kinds []string, dueBy time.Time, limit int) ([]Job, error) {
+// Overdue lists the ids of jobs of some kinds that were due at a moment and nobody has claimed, at most limit, the first made
+// first: the workers are behind, or a node that hangs has locked them.
+func (s *Store) Overdue(ctx context.Context, kinds []string, dueBy time.Time, limit int) ([]int64, error) {
 	list := make(rows, len(kinds))
 	for i, kind := range kinds {
 		list[i] = []any{kind}
 	}
-	return s.jobsOf(ctx, overdueJobs, list, dueBy, limit)
+	return s.jobIDs(ctx, overdueJobs, list, dueBy, limit)
+}
+
+// Jobs reads those of some jobs that are not done yet, the first made first. They are not claimed by it.
+func (s *Store) Jobs(ctx context.Context, ids []int64) ([]Job, error) {
+	return s.jobsOf(ctx, jobsByID, ids)
 }
 
 func (s *Store) jobsOf(ctx context.Context, st statement, args ...any) (jobs []Job, err error) {
@@ -107,14 +114,18 @@ func (s *Store) jobsOf(ctx context.Context, st statement, args ...any) (jobs []J
 }
 
 // Remaining lists those of some jobs that are not done yet.
-func (s *Store) Remaining(ctx context.Context, ids []int64) (remaining []int64, err error) {
-	err = s.each(ctx, remainingJobs, []any{ids}, func(scan func(...any) error) error {
+func (s *Store) Remaining(ctx context.Context, ids []int64) ([]int64, error) {
+	return s.jobIDs(ctx, remainingJobs, ids)
+}
+
+func (s *Store) jobIDs(ctx context.Context, st statement, args ...any) (ids []int64, err error) {
+	err = s.each(ctx, st, args, func(scan func(...any) error) error {
 		var id int64
 		err := scan(&id)
-		remaining = append(remaining, id)
+		ids = append(ids, id)
 		return err
 	})
-	return remaining, err
+	return ids, err
 }
 
 // FreeJobsOf ends the leases of nodes that have been silent for so long, and says how many. What they still do with those
