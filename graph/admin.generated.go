@@ -184,11 +184,11 @@ func (ec *executionContext) _CleanNowPayload_cleaner(ctx context.Context, field 
 			return obj.Cleaner, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Cleaner) graphql.Marshaler {
-			return ec.marshalNCleaner2tidingsᚋgraphᚐCleaner(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Cleaner) graphql.Marshaler {
+			return ec.marshalOCleaner2ᚖtidingsᚋgraphᚐCleaner(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_CleanNowPayload_cleaner(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -547,11 +547,11 @@ func (ec *executionContext) _PinAuthorModePayload_author(ctx context.Context, fi
 			return obj.Author, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v AuthorAudience) graphql.Marshaler {
-			return ec.marshalNAuthorAudience2tidingsᚋgraphᚐAuthorAudience(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *AuthorAudience) graphql.Marshaler {
+			return ec.marshalOAuthorAudience2ᚖtidingsᚋgraphᚐAuthorAudience(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_PinAuthorModePayload_author(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -666,11 +666,11 @@ func (ec *executionContext) _SetFanoutThresholdsPayload_fanout(ctx context.Conte
 			return obj.Fanout, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v FanoutState) graphql.Marshaler {
-			return ec.marshalNFanoutState2tidingsᚋgraphᚐFanoutState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *FanoutState) graphql.Marshaler {
+			return ec.marshalOFanoutState2ᚖtidingsᚋgraphᚐFanoutState(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SetFanoutThresholdsPayload_fanout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -949,7 +949,7 @@ func (ec *executionContext) _CleanNowPayload(ctx context.Context, sel ast.Select
 			out.Values[i] = graphql.MarshalString("CleanNowPayload")
 		case "cleaner":
 			out.Values[i] = ec._CleanNowPayload_cleaner(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1156,7 +1156,7 @@ func (ec *executionContext) _PinAuthorModePayload(ctx context.Context, sel ast.S
 			out.Values[i] = graphql.MarshalString("PinAuthorModePayload")
 		case "author":
 			out.Values[i] = ec._PinAuthorModePayload_author(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1275,7 +1275,7 @@ func (ec *executionContext) _SetFanoutThresholdsPayload(ctx context.Context, sel
 			out.Values[i] = graphql.MarshalString("SetFanoutThresholdsPayload")
 		case "fanout":
 			out.Values[i] = ec._SetFanoutThresholdsPayload_fanout(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1307,20 +1307,6 @@ func (ec *executionContext) marshalNActivityThresholds2tidingsᚋgraphᚐActivit
 	return ec._ActivityThresholds(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAuthorAudience2tidingsᚋgraphᚐAuthorAudience(ctx context.Context, sel ast.SelectionSet, v AuthorAudience) graphql.Marshaler {
-	return ec._AuthorAudience(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNAuthorAudience2ᚖtidingsᚋgraphᚐAuthorAudience(ctx context.Context, sel ast.SelectionSet, v *AuthorAudience) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._AuthorAudience(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNAuthorMode2tidingsᚋgraphᚐAuthorMode(ctx context.Context, v any) (AuthorMode, error) {
 	var res AuthorMode
 	err := res.UnmarshalGQL(v)
@@ -1331,46 +1317,8 @@ func (ec *executionContext) marshalNAuthorMode2tidingsᚋgraphᚐAuthorMode(ctx 
 	return v
 }
 
-func (ec *executionContext) marshalNCleanNowPayload2ᚖtidingsᚋgraphᚐCleanNowPayload(ctx context.Context, sel ast.SelectionSet, v *CleanNowPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._CleanNowPayload(ctx, sel, v)
-}
-
-func (ec *executionContext) marshalNCleaner2tidingsᚋgraphᚐCleaner(ctx context.Context, sel ast.SelectionSet, v Cleaner) graphql.Marshaler {
-	return ec._Cleaner(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNCleaner2ᚖtidingsᚋgraphᚐCleaner(ctx context.Context, sel ast.SelectionSet, v *Cleaner) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._Cleaner(ctx, sel, v)
-}
-
 func (ec *executionContext) marshalNCleanerFreed2tidingsᚋgraphᚐCleanerFreed(ctx context.Context, sel ast.SelectionSet, v CleanerFreed) graphql.Marshaler {
 	return ec._CleanerFreed(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNFanoutState2tidingsᚋgraphᚐFanoutState(ctx context.Context, sel ast.SelectionSet, v FanoutState) graphql.Marshaler {
-	return ec._FanoutState(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNFanoutState2ᚖtidingsᚋgraphᚐFanoutState(ctx context.Context, sel ast.SelectionSet, v *FanoutState) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._FanoutState(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNPinAuthorModeInput2tidingsᚋgraphᚐPinAuthorModeInput(ctx context.Context, v any) (PinAuthorModeInput, error) {
@@ -1378,29 +1326,9 @@ func (ec *executionContext) unmarshalNPinAuthorModeInput2tidingsᚋgraphᚐPinAu
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNPinAuthorModePayload2ᚖtidingsᚋgraphᚐPinAuthorModePayload(ctx context.Context, sel ast.SelectionSet, v *PinAuthorModePayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._PinAuthorModePayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNRecountBadgesInput2tidingsᚋgraphᚐRecountBadgesInput(ctx context.Context, v any) (RecountBadgesInput, error) {
 	res, err := ec.unmarshalInputRecountBadgesInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNRecountBadgesPayload2ᚖtidingsᚋgraphᚐRecountBadgesPayload(ctx context.Context, sel ast.SelectionSet, v *RecountBadgesPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._RecountBadgesPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNSetActivityThresholdsInput2tidingsᚋgraphᚐSetActivityThresholdsInput(ctx context.Context, v any) (SetActivityThresholdsInput, error) {
@@ -1408,29 +1336,16 @@ func (ec *executionContext) unmarshalNSetActivityThresholdsInput2tidingsᚋgraph
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNSetActivityThresholdsPayload2ᚖtidingsᚋgraphᚐSetActivityThresholdsPayload(ctx context.Context, sel ast.SelectionSet, v *SetActivityThresholdsPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._SetActivityThresholdsPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNSetFanoutThresholdsInput2tidingsᚋgraphᚐSetFanoutThresholdsInput(ctx context.Context, v any) (SetFanoutThresholdsInput, error) {
 	res, err := ec.unmarshalInputSetFanoutThresholdsInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNSetFanoutThresholdsPayload2ᚖtidingsᚋgraphᚐSetFanoutThresholdsPayload(ctx context.Context, sel ast.SelectionSet, v *SetFanoutThresholdsPayload) graphql.Marshaler {
+func (ec *executionContext) marshalOAuthorAudience2ᚖtidingsᚋgraphᚐAuthorAudience(ctx context.Context, sel ast.SelectionSet, v *AuthorAudience) graphql.Marshaler {
 	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
 		return graphql.Null
 	}
-	return ec._SetFanoutThresholdsPayload(ctx, sel, v)
+	return ec._AuthorAudience(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOAuthorMode2ᚖtidingsᚋgraphᚐAuthorMode(ctx context.Context, v any) (*AuthorMode, error) {
@@ -1447,6 +1362,55 @@ func (ec *executionContext) marshalOAuthorMode2ᚖtidingsᚋgraphᚐAuthorMode(c
 		return graphql.Null
 	}
 	return v
+}
+
+func (ec *executionContext) marshalOCleanNowPayload2ᚖtidingsᚋgraphᚐCleanNowPayload(ctx context.Context, sel ast.SelectionSet, v *CleanNowPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CleanNowPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOCleaner2ᚖtidingsᚋgraphᚐCleaner(ctx context.Context, sel ast.SelectionSet, v *Cleaner) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Cleaner(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOFanoutState2ᚖtidingsᚋgraphᚐFanoutState(ctx context.Context, sel ast.SelectionSet, v *FanoutState) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._FanoutState(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOPinAuthorModePayload2ᚖtidingsᚋgraphᚐPinAuthorModePayload(ctx context.Context, sel ast.SelectionSet, v *PinAuthorModePayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PinAuthorModePayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalORecountBadgesPayload2ᚖtidingsᚋgraphᚐRecountBadgesPayload(ctx context.Context, sel ast.SelectionSet, v *RecountBadgesPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RecountBadgesPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOSetActivityThresholdsPayload2ᚖtidingsᚋgraphᚐSetActivityThresholdsPayload(ctx context.Context, sel ast.SelectionSet, v *SetActivityThresholdsPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SetActivityThresholdsPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOSetFanoutThresholdsPayload2ᚖtidingsᚋgraphᚐSetFanoutThresholdsPayload(ctx context.Context, sel ast.SelectionSet, v *SetFanoutThresholdsPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SetFanoutThresholdsPayload(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

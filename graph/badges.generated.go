@@ -17,6 +17,9 @@ import (
 
 // region    ************************** generated!.gotpl **************************
 
+type BadgesResolver interface {
+	ID(ctx context.Context, obj *services.Badges) (string, error)
+}
 type NotificationBadgesResolver interface {
 	Newest(ctx context.Context, obj *services.NotificationCounts) (*string, error)
 }
@@ -38,18 +41,18 @@ func (ec *executionContext) _BadgeCount_value(ctx context.Context, field graphql
 			return ec.fieldContext_BadgeCount_value(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Value, nil
+			return obj.Known(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_BadgeCount_value(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("BadgeCount", field, false, false, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("BadgeCount", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _BadgeCount_display(ctx context.Context, field graphql.CollectedField, obj *services.Count) (ret graphql.Marshaler) {
@@ -142,6 +145,29 @@ func (ec *executionContext) _BadgeCount_asOf(ctx context.Context, field graphql.
 }
 func (ec *executionContext) fieldContext_BadgeCount_asOf(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("BadgeCount", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Badges_id(ctx context.Context, field graphql.CollectedField, obj *services.Badges) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Badges_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Badges().ID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Badges_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Badges", field, true, true, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Badges_version(ctx context.Context, field graphql.CollectedField, obj *services.Badges) (ret graphql.Marshaler) {
@@ -1063,7 +1089,7 @@ func (ec *executionContext) _BadgeCount(ctx context.Context, sel ast.SelectionSe
 			out.Values[i] = graphql.MarshalString("BadgeCount")
 		case "value":
 			out.Values[i] = ec._BadgeCount_value(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "display":
@@ -1107,7 +1133,7 @@ func (ec *executionContext) _BadgeCount(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
-var badgesImplementors = []string{"Badges"}
+var badgesImplementors = []string{"Badges", "Node"}
 
 func (ec *executionContext) _Badges(ctx context.Context, sel ast.SelectionSet, obj *services.Badges) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, badgesImplementors)
@@ -1119,55 +1145,93 @@ func (ec *executionContext) _Badges(ctx context.Context, sel ast.SelectionSet, o
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("Badges")
+		case "id":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Badges_id(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "version":
 			out.Values[i] = ec._Badges_version(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "total":
 			out.Values[i] = ec._Badges_total(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "homeFeed":
 			out.Values[i] = ec._Badges_homeFeed(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "notifications":
 			out.Values[i] = ec._Badges_notifications(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "siteMessages":
 			out.Values[i] = ec._Badges_siteMessages(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "announcements":
 			out.Values[i] = ec._Badges_announcements(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "conversations":
 			out.Values[i] = ec._Badges_conversations(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "liveBoard":
 			out.Values[i] = ec._Badges_liveBoard(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "dots":
 			out.Values[i] = ec._Badges_dots(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "quiet":
 			out.Values[i] = ec._Badges_quiet(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -1619,6 +1683,20 @@ func (ec *executionContext) marshalNSiteMessageTypeBadge2ᚕtidingsᚋservices�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx context.Context, sel ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Badges(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalODot2ᚖtidingsᚋservicesᚐDot(ctx context.Context, sel ast.SelectionSet, v *services.Dot) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Dot(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -586,11 +586,11 @@ func (ec *executionContext) _MarkLiveBoardSeenPayload_badges(ctx context.Context
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkLiveBoardSeenPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -601,6 +601,38 @@ func (ec *executionContext) fieldContext_MarkLiveBoardSeenPayload_badges(_ conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkLiveBoardSeenPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkLiveBoardSeenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkLiveBoardSeenPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkLiveBoardSeenPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkLiveBoardSeenPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -912,7 +944,12 @@ func (ec *executionContext) _MarkLiveBoardSeenPayload(ctx context.Context, sel a
 			out.Values[i] = graphql.MarshalString("MarkLiveBoardSeenPayload")
 		case "badges":
 			out.Values[i] = ec._MarkLiveBoardSeenPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkLiveBoardSeenPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -950,16 +987,6 @@ func (ec *executionContext) marshalNLiveBoardChange2ᚖtidingsᚋgraphᚐLiveBoa
 	return ec._LiveBoardChange(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNLiveBoardConnection2ᚖtidingsᚋgraphᚐLiveBoardConnection(ctx context.Context, sel ast.SelectionSet, v *LiveBoardConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._LiveBoardConnection(ctx, sel, v)
-}
-
 func (ec *executionContext) marshalNLiveBoardEdge2tidingsᚋgraphᚐLiveBoardEdge(ctx context.Context, sel ast.SelectionSet, v LiveBoardEdge) graphql.Marshaler {
 	return ec._LiveBoardEdge(ctx, sel, &v)
 }
@@ -985,22 +1012,26 @@ func (ec *executionContext) unmarshalNMarkLiveBoardSeenInput2tidingsᚋgraphᚐM
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMarkLiveBoardSeenPayload2ᚖtidingsᚋgraphᚐMarkLiveBoardSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkLiveBoardSeenPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkLiveBoardSeenPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalOIngestMarkLiveBoardSeen2ᚖtidingsᚋgraphᚐIngestMarkLiveBoardSeen(ctx context.Context, v any) (*IngestMarkLiveBoardSeen, error) {
 	if v == nil {
 		return nil, nil
 	}
 	res, err := ec.unmarshalInputIngestMarkLiveBoardSeen(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOLiveBoardConnection2ᚖtidingsᚋgraphᚐLiveBoardConnection(ctx context.Context, sel ast.SelectionSet, v *LiveBoardConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._LiveBoardConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOMarkLiveBoardSeenPayload2ᚖtidingsᚋgraphᚐMarkLiveBoardSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkLiveBoardSeenPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkLiveBoardSeenPayload(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -181,10 +181,10 @@ func (ec *executionContext) _Conversation_members(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MemberConnection) graphql.Marshaler {
-			return ec.marshalNMemberConnection2ᚖtidingsᚋgraphᚐMemberConnection(ctx, selections, v)
+			return ec.marshalOMemberConnection2ᚖtidingsᚋgraphᚐMemberConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Conversation_members(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -225,10 +225,10 @@ func (ec *executionContext) _Conversation_messages(ctx context.Context, field gr
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MessageConnection) graphql.Marshaler {
-			return ec.marshalNMessageConnection2ᚖtidingsᚋgraphᚐMessageConnection(ctx, selections, v)
+			return ec.marshalOMessageConnection2ᚖtidingsᚋgraphᚐMessageConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Conversation_messages(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -580,6 +580,29 @@ func (ec *executionContext) fieldContext_ConversationEdge_node(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _ConversationPayload_changed(ctx context.Context, field graphql.CollectedField, obj *ConversationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ConversationPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _ConversationPayload_conversation(ctx context.Context, field graphql.CollectedField, obj *ConversationPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -592,11 +615,11 @@ func (ec *executionContext) _ConversationPayload_conversation(ctx context.Contex
 			return obj.Conversation, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Conversation) graphql.Marshaler {
-			return ec.marshalNConversation2tidingsᚋgraphᚐConversation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Conversation) graphql.Marshaler {
+			return ec.marshalOConversation2ᚖtidingsᚋgraphᚐConversation(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_ConversationPayload_conversation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -624,11 +647,11 @@ func (ec *executionContext) _ConversationPayload_badges(ctx context.Context, fie
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_ConversationPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -639,6 +662,38 @@ func (ec *executionContext) fieldContext_ConversationPayload_badges(_ context.Co
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ConversationPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *ConversationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ConversationPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ConversationPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ConversationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -656,11 +711,11 @@ func (ec *executionContext) _EnterConversationPayload_conversation(ctx context.C
 			return obj.Conversation, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Conversation) graphql.Marshaler {
-			return ec.marshalNConversation2tidingsᚋgraphᚐConversation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Conversation) graphql.Marshaler {
+			return ec.marshalOConversation2ᚖtidingsᚋgraphᚐConversation(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_EnterConversationPayload_conversation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -711,11 +766,11 @@ func (ec *executionContext) _EnterConversationPayload_badges(ctx context.Context
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_EnterConversationPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -726,6 +781,38 @@ func (ec *executionContext) fieldContext_EnterConversationPayload_badges(_ conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EnterConversationPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *EnterConversationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnterConversationPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_EnterConversationPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EnterConversationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1148,6 +1235,29 @@ func (ec *executionContext) fieldContext_MessageEdge_node(_ context.Context, fie
 	return fc, nil
 }
 
+func (ec *executionContext) _QuitConversationPayload_changed(ctx context.Context, field graphql.CollectedField, obj *QuitConversationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QuitConversationPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QuitConversationPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QuitConversationPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _QuitConversationPayload_conversationId(ctx context.Context, field graphql.CollectedField, obj *QuitConversationPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1183,11 +1293,11 @@ func (ec *executionContext) _QuitConversationPayload_badges(ctx context.Context,
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_QuitConversationPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1203,6 +1313,61 @@ func (ec *executionContext) fieldContext_QuitConversationPayload_badges(_ contex
 	return fc, nil
 }
 
+func (ec *executionContext) _QuitConversationPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *QuitConversationPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QuitConversationPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QuitConversationPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "QuitConversationPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RecallMessagePayload_changed(ctx context.Context, field graphql.CollectedField, obj *RecallMessagePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RecallMessagePayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RecallMessagePayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RecallMessagePayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _RecallMessagePayload_message(ctx context.Context, field graphql.CollectedField, obj *RecallMessagePayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1215,11 +1380,11 @@ func (ec *executionContext) _RecallMessagePayload_message(ctx context.Context, f
 			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Message) graphql.Marshaler {
-			return ec.marshalNMessage2tidingsᚋgraphᚐMessage(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Message) graphql.Marshaler {
+			return ec.marshalOMessage2ᚖtidingsᚋgraphᚐMessage(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_RecallMessagePayload_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1247,11 +1412,11 @@ func (ec *executionContext) _RecallMessagePayload_badges(ctx context.Context, fi
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_RecallMessagePayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1262,6 +1427,38 @@ func (ec *executionContext) fieldContext_RecallMessagePayload_badges(_ context.C
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RecallMessagePayload_viewer(ctx context.Context, field graphql.CollectedField, obj *RecallMessagePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RecallMessagePayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RecallMessagePayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RecallMessagePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1279,11 +1476,11 @@ func (ec *executionContext) _SendMessagePayload_message(ctx context.Context, fie
 			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Message) graphql.Marshaler {
-			return ec.marshalNMessage2tidingsᚋgraphᚐMessage(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Message) graphql.Marshaler {
+			return ec.marshalOMessage2ᚖtidingsᚋgraphᚐMessage(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SendMessagePayload_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1311,11 +1508,11 @@ func (ec *executionContext) _SendMessagePayload_conversation(ctx context.Context
 			return obj.Conversation, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Conversation) graphql.Marshaler {
-			return ec.marshalNConversation2tidingsᚋgraphᚐConversation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Conversation) graphql.Marshaler {
+			return ec.marshalOConversation2ᚖtidingsᚋgraphᚐConversation(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SendMessagePayload_conversation(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1343,11 +1540,11 @@ func (ec *executionContext) _SendMessagePayload_badges(ctx context.Context, fiel
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SendMessagePayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1358,6 +1555,38 @@ func (ec *executionContext) fieldContext_SendMessagePayload_badges(_ context.Con
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SendMessagePayload_viewer(ctx context.Context, field graphql.CollectedField, obj *SendMessagePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SendMessagePayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SendMessagePayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SendMessagePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1860,7 +2089,7 @@ func (ec *executionContext) unmarshalInputIngestMuteConversation(ctx context.Con
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"as", "key", "conversationId", "muted"}
+	fieldsInOrder := [...]string{"as", "key", "conversationId"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1888,13 +2117,6 @@ func (ec *executionContext) unmarshalInputIngestMuteConversation(ctx context.Con
 				return it, err
 			}
 			it.ConversationID = data
-		case "muted":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("muted"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Muted = data
 		}
 	}
 	return it, nil
@@ -2097,6 +2319,50 @@ func (ec *executionContext) unmarshalInputIngestSendMessage(ctx context.Context,
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputIngestUnmuteConversation(ctx context.Context, obj any) (IngestUnmuteConversation, error) {
+	var it IngestUnmuteConversation
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"as", "key", "conversationId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "as":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.As = data
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "conversationId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ConversationID = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputJoinConversationInput(ctx context.Context, obj any) (JoinConversationInput, error) {
 	var it JoinConversationInput
 	if obj == nil {
@@ -2270,7 +2536,7 @@ func (ec *executionContext) unmarshalInputMuteConversationInput(ctx context.Cont
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"conversationId", "muted", "idempotencyKey"}
+	fieldsInOrder := [...]string{"conversationId", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2284,13 +2550,6 @@ func (ec *executionContext) unmarshalInputMuteConversationInput(ctx context.Cont
 				return it, err
 			}
 			it.ConversationID = data
-		case "muted":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("muted"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Muted = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -2472,6 +2731,43 @@ func (ec *executionContext) unmarshalInputSendMessageInput(ctx context.Context, 
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputUnmuteConversationInput(ctx context.Context, obj any) (UnmuteConversationInput, error) {
+	var it UnmuteConversationInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"conversationId", "idempotencyKey"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "conversationId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ConversationID = data
+		case "idempotencyKey":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.IdempotencyKey = data
+		}
+	}
+	return it, nil
+}
+
 // endregion **************************** input.gotpl *****************************
 
 // region    ************************** interface.gotpl ***************************
@@ -2522,7 +2818,7 @@ func (ec *executionContext) _Conversation(ctx context.Context, sel ast.Selection
 					}
 				}()
 				res = ec._Conversation_members(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -2560,7 +2856,7 @@ func (ec *executionContext) _Conversation(ctx context.Context, sel ast.Selection
 					}
 				}()
 				res = ec._Conversation_messages(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -2808,14 +3104,24 @@ func (ec *executionContext) _ConversationPayload(ctx context.Context, sel ast.Se
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("ConversationPayload")
+		case "changed":
+			out.Values[i] = ec._ConversationPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "conversation":
 			out.Values[i] = ec._ConversationPayload_conversation(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._ConversationPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._ConversationPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -2853,7 +3159,7 @@ func (ec *executionContext) _EnterConversationPayload(ctx context.Context, sel a
 			out.Values[i] = graphql.MarshalString("EnterConversationPayload")
 		case "conversation":
 			out.Values[i] = ec._EnterConversationPayload_conversation(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "until":
@@ -2863,7 +3169,12 @@ func (ec *executionContext) _EnterConversationPayload(ctx context.Context, sel a
 			}
 		case "badges":
 			out.Values[i] = ec._EnterConversationPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._EnterConversationPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -3139,6 +3450,11 @@ func (ec *executionContext) _QuitConversationPayload(ctx context.Context, sel as
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("QuitConversationPayload")
+		case "changed":
+			out.Values[i] = ec._QuitConversationPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "conversationId":
 			out.Values[i] = ec._QuitConversationPayload_conversationId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -3146,7 +3462,12 @@ func (ec *executionContext) _QuitConversationPayload(ctx context.Context, sel as
 			}
 		case "badges":
 			out.Values[i] = ec._QuitConversationPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._QuitConversationPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -3182,14 +3503,24 @@ func (ec *executionContext) _RecallMessagePayload(ctx context.Context, sel ast.S
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("RecallMessagePayload")
+		case "changed":
+			out.Values[i] = ec._RecallMessagePayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "message":
 			out.Values[i] = ec._RecallMessagePayload_message(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._RecallMessagePayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._RecallMessagePayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -3227,17 +3558,22 @@ func (ec *executionContext) _SendMessagePayload(ctx context.Context, sel ast.Sel
 			out.Values[i] = graphql.MarshalString("SendMessagePayload")
 		case "message":
 			out.Values[i] = ec._SendMessagePayload_message(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "conversation":
 			out.Values[i] = ec._SendMessagePayload_conversation(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._SendMessagePayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._SendMessagePayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -3284,16 +3620,6 @@ func (ec *executionContext) marshalNConversationChange2ᚖtidingsᚋgraphᚐConv
 	return ec._ConversationChange(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNConversationConnection2ᚖtidingsᚋgraphᚐConversationConnection(ctx context.Context, sel ast.SelectionSet, v *ConversationConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._ConversationConnection(ctx, sel, v)
-}
-
 func (ec *executionContext) marshalNConversationEdge2tidingsᚋgraphᚐConversationEdge(ctx context.Context, sel ast.SelectionSet, v ConversationEdge) graphql.Marshaler {
 	return ec._ConversationEdge(ctx, sel, &v)
 }
@@ -3331,16 +3657,6 @@ func (ec *executionContext) marshalNConversationKind2tidingsᚋservicesᚐConver
 	return res
 }
 
-func (ec *executionContext) marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx context.Context, sel ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._ConversationPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNCreateConversationInput2tidingsᚋgraphᚐCreateConversationInput(ctx context.Context, v any) (CreateConversationInput, error) {
 	res, err := ec.unmarshalInputCreateConversationInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -3349,16 +3665,6 @@ func (ec *executionContext) unmarshalNCreateConversationInput2tidingsᚋgraphᚐ
 func (ec *executionContext) unmarshalNEnterConversationInput2tidingsᚋgraphᚐEnterConversationInput(ctx context.Context, v any) (EnterConversationInput, error) {
 	res, err := ec.unmarshalInputEnterConversationInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNEnterConversationPayload2ᚖtidingsᚋgraphᚐEnterConversationPayload(ctx context.Context, sel ast.SelectionSet, v *EnterConversationPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._EnterConversationPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNJoinConversationInput2tidingsᚋgraphᚐJoinConversationInput(ctx context.Context, v any) (JoinConversationInput, error) {
@@ -3379,16 +3685,6 @@ func (ec *executionContext) unmarshalNMarkConversationReadInput2tidingsᚋgraph�
 func (ec *executionContext) unmarshalNMarkConversationUnreadInput2tidingsᚋgraphᚐMarkConversationUnreadInput(ctx context.Context, v any) (MarkConversationUnreadInput, error) {
 	res, err := ec.unmarshalInputMarkConversationUnreadInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNMemberConnection2ᚖtidingsᚋgraphᚐMemberConnection(ctx context.Context, sel ast.SelectionSet, v *MemberConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MemberConnection(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNMemberEdge2tidingsᚋgraphᚐMemberEdge(ctx context.Context, sel ast.SelectionSet, v MemberEdge) graphql.Marshaler {
@@ -3413,16 +3709,6 @@ func (ec *executionContext) marshalNMemberEdge2ᚕtidingsᚋgraphᚐMemberEdge�
 
 func (ec *executionContext) marshalNMessage2tidingsᚋgraphᚐMessage(ctx context.Context, sel ast.SelectionSet, v Message) graphql.Marshaler {
 	return ec._Message(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNMessageConnection2ᚖtidingsᚋgraphᚐMessageConnection(ctx context.Context, sel ast.SelectionSet, v *MessageConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MessageConnection(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNMessageEdge2tidingsᚋgraphᚐMessageEdge(ctx context.Context, sel ast.SelectionSet, v MessageEdge) graphql.Marshaler {
@@ -3455,29 +3741,9 @@ func (ec *executionContext) unmarshalNQuitConversationInput2tidingsᚋgraphᚐQu
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNQuitConversationPayload2ᚖtidingsᚋgraphᚐQuitConversationPayload(ctx context.Context, sel ast.SelectionSet, v *QuitConversationPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._QuitConversationPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNRecallMessageInput2tidingsᚋgraphᚐRecallMessageInput(ctx context.Context, v any) (RecallMessageInput, error) {
 	res, err := ec.unmarshalInputRecallMessageInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNRecallMessagePayload2ᚖtidingsᚋgraphᚐRecallMessagePayload(ctx context.Context, sel ast.SelectionSet, v *RecallMessagePayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._RecallMessagePayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNRemoveMembersInput2tidingsᚋgraphᚐRemoveMembersInput(ctx context.Context, v any) (RemoveMembersInput, error) {
@@ -3490,14 +3756,37 @@ func (ec *executionContext) unmarshalNSendMessageInput2tidingsᚋgraphᚐSendMes
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNSendMessagePayload2ᚖtidingsᚋgraphᚐSendMessagePayload(ctx context.Context, sel ast.SelectionSet, v *SendMessagePayload) graphql.Marshaler {
+func (ec *executionContext) unmarshalNUnmuteConversationInput2tidingsᚋgraphᚐUnmuteConversationInput(ctx context.Context, v any) (UnmuteConversationInput, error) {
+	res, err := ec.unmarshalInputUnmuteConversationInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOConversation2ᚖtidingsᚋgraphᚐConversation(ctx context.Context, sel ast.SelectionSet, v *Conversation) graphql.Marshaler {
 	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
 		return graphql.Null
 	}
-	return ec._SendMessagePayload(ctx, sel, v)
+	return ec._Conversation(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOConversationConnection2ᚖtidingsᚋgraphᚐConversationConnection(ctx context.Context, sel ast.SelectionSet, v *ConversationConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ConversationConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx context.Context, sel ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ConversationPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOEnterConversationPayload2ᚖtidingsᚋgraphᚐEnterConversationPayload(ctx context.Context, sel ast.SelectionSet, v *EnterConversationPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._EnterConversationPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOIngestAddMembers2ᚖtidingsᚋgraphᚐIngestAddMembers(ctx context.Context, v any) (*IngestAddMembers, error) {
@@ -3596,11 +3885,54 @@ func (ec *executionContext) unmarshalOIngestSendMessage2ᚖtidingsᚋgraphᚐIng
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOIngestUnmuteConversation2ᚖtidingsᚋgraphᚐIngestUnmuteConversation(ctx context.Context, v any) (*IngestUnmuteConversation, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputIngestUnmuteConversation(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOMemberConnection2ᚖtidingsᚋgraphᚐMemberConnection(ctx context.Context, sel ast.SelectionSet, v *MemberConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MemberConnection(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalOMessage2ᚖtidingsᚋgraphᚐMessage(ctx context.Context, sel ast.SelectionSet, v *Message) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Message(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOMessageConnection2ᚖtidingsᚋgraphᚐMessageConnection(ctx context.Context, sel ast.SelectionSet, v *MessageConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MessageConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOQuitConversationPayload2ᚖtidingsᚋgraphᚐQuitConversationPayload(ctx context.Context, sel ast.SelectionSet, v *QuitConversationPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._QuitConversationPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalORecallMessagePayload2ᚖtidingsᚋgraphᚐRecallMessagePayload(ctx context.Context, sel ast.SelectionSet, v *RecallMessagePayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RecallMessagePayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOSendMessagePayload2ᚖtidingsᚋgraphᚐSendMessagePayload(ctx context.Context, sel ast.SelectionSet, v *SendMessagePayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SendMessagePayload(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -719,34 +719,8 @@ func (ec *executionContext) _DigestPart(ctx context.Context, sel ast.SelectionSe
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNAwayDigest2ᚖtidingsᚋservicesᚐDigest(ctx context.Context, sel ast.SelectionSet, v *services.Digest) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._AwayDigest(ctx, sel, v)
-}
-
 func (ec *executionContext) marshalNBadgeExplanation2tidingsᚋservicesᚐExplanation(ctx context.Context, sel ast.SelectionSet, v services.Explanation) graphql.Marshaler {
 	return ec._BadgeExplanation(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNBadgeExplanation2ᚕtidingsᚋservicesᚐExplanationᚄ(ctx context.Context, sel ast.SelectionSet, v []services.Explanation) graphql.Marshaler {
-	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
-		fc := graphql.GetFieldContext(ctx)
-		fc.Result = &v[i]
-		return ec.marshalNBadgeExplanation2tidingsᚋservicesᚐExplanation(ctx, sel, v[i])
-	})
-
-	for _, e := range ret {
-		if e == graphql.Null {
-			return graphql.Null
-		}
-	}
-
-	return ret
 }
 
 func (ec *executionContext) marshalNBadgeItem2tidingsᚋservicesᚐItem(ctx context.Context, sel ast.SelectionSet, v services.Item) graphql.Marshaler {
@@ -778,6 +752,32 @@ func (ec *executionContext) marshalNDigestPart2ᚕtidingsᚋservicesᚐDigestPar
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
 		return ec.marshalNDigestPart2tidingsᚋservicesᚐDigestPart(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalOAwayDigest2ᚖtidingsᚋservicesᚐDigest(ctx context.Context, sel ast.SelectionSet, v *services.Digest) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._AwayDigest(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOBadgeExplanation2ᚕtidingsᚋservicesᚐExplanationᚄ(ctx context.Context, sel ast.SelectionSet, v []services.Explanation) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBadgeExplanation2tidingsᚋservicesᚐExplanation(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

@@ -25,6 +25,29 @@ import (
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _DeletePostPayload_changed(ctx context.Context, field graphql.CollectedField, obj *DeletePostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeletePostPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeletePostPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeletePostPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _DeletePostPayload_postId(ctx context.Context, field graphql.CollectedField, obj *DeletePostPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -60,11 +83,11 @@ func (ec *executionContext) _DeletePostPayload_badges(ctx context.Context, field
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_DeletePostPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -75,6 +98,38 @@ func (ec *executionContext) fieldContext_DeletePostPayload_badges(_ context.Cont
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DeletePostPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *DeletePostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeletePostPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_DeletePostPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DeletePostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -92,11 +147,11 @@ func (ec *executionContext) _EditPostPayload_post(ctx context.Context, field gra
 			return obj.Post, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Post) graphql.Marshaler {
-			return ec.marshalNPost2tidingsᚋgraphᚐPost(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidingsᚋgraphᚐPost(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_EditPostPayload_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -124,11 +179,11 @@ func (ec *executionContext) _EditPostPayload_badges(ctx context.Context, field g
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_EditPostPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -139,6 +194,38 @@ func (ec *executionContext) fieldContext_EditPostPayload_badges(_ context.Contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EditPostPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *EditPostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EditPostPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_EditPostPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EditPostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -275,11 +362,11 @@ func (ec *executionContext) _MarkHomeFeedSeenPayload_badges(ctx context.Context,
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkHomeFeedSeenPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -290,6 +377,38 @@ func (ec *executionContext) fieldContext_MarkHomeFeedSeenPayload_badges(_ contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkHomeFeedSeenPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkHomeFeedSeenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkHomeFeedSeenPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkHomeFeedSeenPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkHomeFeedSeenPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -642,11 +761,11 @@ func (ec *executionContext) _PublishPostPayload_post(ctx context.Context, field 
 			return obj.Post, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Post) graphql.Marshaler {
-			return ec.marshalNPost2tidingsᚋgraphᚐPost(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidingsᚋgraphᚐPost(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_PublishPostPayload_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -657,6 +776,38 @@ func (ec *executionContext) fieldContext_PublishPostPayload_post(_ context.Conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Post(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PublishPostPayload_edge(ctx context.Context, field graphql.CollectedField, obj *PublishPostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PublishPostPayload_edge(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edge, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *PostEdge) graphql.Marshaler {
+			return ec.marshalOPostEdge2ᚖtidingsᚋgraphᚐPostEdge(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PublishPostPayload_edge(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PublishPostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PostEdge(ctx, field)
 		},
 	}
 	return fc, nil
@@ -674,11 +825,11 @@ func (ec *executionContext) _PublishPostPayload_badges(ctx context.Context, fiel
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_PublishPostPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -689,6 +840,38 @@ func (ec *executionContext) fieldContext_PublishPostPayload_badges(_ context.Con
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PublishPostPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *PublishPostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PublishPostPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PublishPostPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PublishPostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -894,6 +1077,11 @@ func (ec *executionContext) _DeletePostPayload(ctx context.Context, sel ast.Sele
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("DeletePostPayload")
+		case "changed":
+			out.Values[i] = ec._DeletePostPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "postId":
 			out.Values[i] = ec._DeletePostPayload_postId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -901,7 +1089,12 @@ func (ec *executionContext) _DeletePostPayload(ctx context.Context, sel ast.Sele
 			}
 		case "badges":
 			out.Values[i] = ec._DeletePostPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._DeletePostPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -939,12 +1132,17 @@ func (ec *executionContext) _EditPostPayload(ctx context.Context, sel ast.Select
 			out.Values[i] = graphql.MarshalString("EditPostPayload")
 		case "post":
 			out.Values[i] = ec._EditPostPayload_post(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._EditPostPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._EditPostPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1035,7 +1233,12 @@ func (ec *executionContext) _MarkHomeFeedSeenPayload(ctx context.Context, sel as
 			out.Values[i] = graphql.MarshalString("MarkHomeFeedSeenPayload")
 		case "badges":
 			out.Values[i] = ec._MarkHomeFeedSeenPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkHomeFeedSeenPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1237,12 +1440,22 @@ func (ec *executionContext) _PublishPostPayload(ctx context.Context, sel ast.Sel
 			out.Values[i] = graphql.MarshalString("PublishPostPayload")
 		case "post":
 			out.Values[i] = ec._PublishPostPayload_post(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "edge":
+			out.Values[i] = ec._PublishPostPayload_edge(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._PublishPostPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._PublishPostPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1275,29 +1488,9 @@ func (ec *executionContext) unmarshalNDeletePostInput2tidingsᚋgraphᚐDeletePo
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNDeletePostPayload2ᚖtidingsᚋgraphᚐDeletePostPayload(ctx context.Context, sel ast.SelectionSet, v *DeletePostPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._DeletePostPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNEditPostInput2tidingsᚋgraphᚐEditPostInput(ctx context.Context, v any) (EditPostInput, error) {
 	res, err := ec.unmarshalInputEditPostInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNEditPostPayload2ᚖtidingsᚋgraphᚐEditPostPayload(ctx context.Context, sel ast.SelectionSet, v *EditPostPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._EditPostPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNHomeFeedChange2ᚖtidingsᚋgraphᚐHomeFeedChange(ctx context.Context, sel ast.SelectionSet, v *HomeFeedChange) graphql.Marshaler {
@@ -1315,28 +1508,8 @@ func (ec *executionContext) unmarshalNMarkHomeFeedSeenInput2tidingsᚋgraphᚐMa
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMarkHomeFeedSeenPayload2ᚖtidingsᚋgraphᚐMarkHomeFeedSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkHomeFeedSeenPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkHomeFeedSeenPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) marshalNPost2tidingsᚋgraphᚐPost(ctx context.Context, sel ast.SelectionSet, v Post) graphql.Marshaler {
 	return ec._Post(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNPostConnection2ᚖtidingsᚋgraphᚐPostConnection(ctx context.Context, sel ast.SelectionSet, v *PostConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._PostConnection(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNPostEdge2tidingsᚋgraphᚐPostEdge(ctx context.Context, sel ast.SelectionSet, v PostEdge) graphql.Marshaler {
@@ -1381,14 +1554,18 @@ func (ec *executionContext) unmarshalNPublishPostInput2tidingsᚋgraphᚐPublish
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNPublishPostPayload2ᚖtidingsᚋgraphᚐPublishPostPayload(ctx context.Context, sel ast.SelectionSet, v *PublishPostPayload) graphql.Marshaler {
+func (ec *executionContext) marshalODeletePostPayload2ᚖtidingsᚋgraphᚐDeletePostPayload(ctx context.Context, sel ast.SelectionSet, v *DeletePostPayload) graphql.Marshaler {
 	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
 		return graphql.Null
 	}
-	return ec._PublishPostPayload(ctx, sel, v)
+	return ec._DeletePostPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOEditPostPayload2ᚖtidingsᚋgraphᚐEditPostPayload(ctx context.Context, sel ast.SelectionSet, v *EditPostPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._EditPostPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOFeedEnd2ᚖtidingsᚋservicesᚐFeedEnd(ctx context.Context, v any) (*services.FeedEnd, error) {
@@ -1410,11 +1587,39 @@ func (ec *executionContext) marshalOFeedEnd2ᚖtidingsᚋservicesᚐFeedEnd(ctx 
 	return res
 }
 
+func (ec *executionContext) marshalOMarkHomeFeedSeenPayload2ᚖtidingsᚋgraphᚐMarkHomeFeedSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkHomeFeedSeenPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkHomeFeedSeenPayload(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalOPost2ᚖtidingsᚋgraphᚐPost(ctx context.Context, sel ast.SelectionSet, v *Post) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Post(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOPostConnection2ᚖtidingsᚋgraphᚐPostConnection(ctx context.Context, sel ast.SelectionSet, v *PostConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PostConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOPostEdge2ᚖtidingsᚋgraphᚐPostEdge(ctx context.Context, sel ast.SelectionSet, v *PostEdge) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PostEdge(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOPublishPostPayload2ᚖtidingsᚋgraphᚐPublishPostPayload(ctx context.Context, sel ast.SelectionSet, v *PublishPostPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PublishPostPayload(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -16,9 +16,19 @@ func init() { delete(parsedSchema.Directives, "defer") }
 
 // Viewer is the user whom the token names; its fields are resolved when they are asked for.
 type Viewer struct {
+	ID     string
 	Number services.UserID
 	Key    string
+	Now    *services.Badges // the badges that were read already; nil for none
 }
+
+// NewViewer makes the viewer of a number and a key.
+func NewViewer(number services.UserID, key string) *Viewer {
+	return &Viewer{ID: services.GlobalID(services.ViewerType, key), Number: number, Key: key}
+}
+
+// IsNode says that it can be fetched by its id.
+func (Viewer) IsNode() {}
 
 // Conversation is a conversation as one of its members sees it; its lists are resolved when they are asked for.
 type Conversation struct {

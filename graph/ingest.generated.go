@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"sync/atomic"
+	"tidings/services"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -35,15 +36,15 @@ func (ec *executionContext) _IngestError_code(ctx context.Context, field graphql
 			return obj.Code, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNString2string(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v services.Code) graphql.Marshaler {
+			return ec.marshalNErrorCode2tidingsᚋservicesᚐCode(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_IngestError_code(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("IngestError", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("IngestError", field, false, false, errors.New("field of type ErrorCode does not have child fields"))
 }
 
 func (ec *executionContext) _IngestError_message(ctx context.Context, field graphql.CollectedField, obj *IngestError) (ret graphql.Marshaler) {
@@ -154,6 +155,29 @@ func (ec *executionContext) fieldContext_IngestResult_error(_ context.Context, f
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _IngestResult_changed(ctx context.Context, field graphql.CollectedField, obj *IngestResult) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_IngestResult_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_IngestResult_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("IngestResult", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 // endregion **************************** field.gotpl *****************************
@@ -273,7 +297,7 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "markLiveBoardSeen", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "touchView", "addViewItem", "removeViewItem"}
+	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "markLiveBoardSeen", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -434,6 +458,13 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.MuteConversation = data
+		case "unmuteConversation":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unmuteConversation"))
+			data, err := ec.unmarshalOIngestUnmuteConversation2ᚖtidingsᚋgraphᚐIngestUnmuteConversation(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.UnmuteConversation = data
 		case "markLiveBoardSeen":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markLiveBoardSeen"))
 			data, err := ec.unmarshalOIngestMarkLiveBoardSeen2ᚖtidingsᚋgraphᚐIngestMarkLiveBoardSeen(ctx, v)
@@ -490,6 +521,13 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 				return it, err
 			}
 			it.RemindMe = data
+		case "cancelReminder":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cancelReminder"))
+			data, err := ec.unmarshalOIngestCancelReminder2ᚖtidingsᚋgraphᚐIngestCancelReminder(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CancelReminder = data
 		case "sendSiteMessage":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sendSiteMessage"))
 			data, err := ec.unmarshalOIngestSendSiteMessage2ᚖtidingsᚋgraphᚐIngestSendSiteMessage(ctx, v)
@@ -1168,6 +1206,11 @@ func (ec *executionContext) _IngestResult(ctx context.Context, sel ast.Selection
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "changed":
+			out.Values[i] = ec._IngestResult_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -1210,16 +1253,6 @@ func (ec *executionContext) unmarshalNIngestEvent2ᚕtidingsᚋgraphᚐIngestEve
 		}
 	}
 	return res, nil
-}
-
-func (ec *executionContext) marshalNIngestPayload2ᚖtidingsᚋgraphᚐIngestPayload(ctx context.Context, sel ast.SelectionSet, v *IngestPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._IngestPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNIngestResult2tidingsᚋgraphᚐIngestResult(ctx context.Context, sel ast.SelectionSet, v IngestResult) graphql.Marshaler {
@@ -1295,6 +1328,13 @@ func (ec *executionContext) unmarshalOIngestMarkNotificationsSeen2ᚖtidingsᚋg
 	}
 	res, err := ec.unmarshalInputIngestMarkNotificationsSeen(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOIngestPayload2ᚖtidingsᚋgraphᚐIngestPayload(ctx context.Context, sel ast.SelectionSet, v *IngestPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._IngestPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOIngestPublishPost2ᚖtidingsᚋgraphᚐIngestPublishPost(ctx context.Context, v any) (*IngestPublishPost, error) {

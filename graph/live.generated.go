@@ -29,6 +29,148 @@ type ShowResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _CancelReminderPayload_changed(ctx context.Context, field graphql.CollectedField, obj *CancelReminderPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelReminderPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CancelReminderPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CancelReminderPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _CancelReminderPayload_show(ctx context.Context, field graphql.CollectedField, obj *CancelReminderPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelReminderPayload_show(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Show, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Show) graphql.Marshaler {
+			return ec.marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CancelReminderPayload_show(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelReminderPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Show(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CancelReminderPayload_badges(ctx context.Context, field graphql.CollectedField, obj *CancelReminderPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelReminderPayload_badges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Badges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CancelReminderPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelReminderPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CancelReminderPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *CancelReminderPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelReminderPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CancelReminderPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelReminderPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CancelShowPayload_changed(ctx context.Context, field graphql.CollectedField, obj *CancelShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelShowPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CancelShowPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CancelShowPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _CancelShowPayload_show(ctx context.Context, field graphql.CollectedField, obj *CancelShowPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -41,11 +183,11 @@ func (ec *executionContext) _CancelShowPayload_show(ctx context.Context, field g
 			return obj.Show, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Show) graphql.Marshaler {
-			return ec.marshalNShow2tidingsᚋgraphᚐShow(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Show) graphql.Marshaler {
+			return ec.marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_CancelShowPayload_show(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -73,11 +215,11 @@ func (ec *executionContext) _CancelShowPayload_badges(ctx context.Context, field
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_CancelShowPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -93,6 +235,61 @@ func (ec *executionContext) fieldContext_CancelShowPayload_badges(_ context.Cont
 	return fc, nil
 }
 
+func (ec *executionContext) _CancelShowPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *CancelShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelShowPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CancelShowPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelShowPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EndShowPayload_changed(ctx context.Context, field graphql.CollectedField, obj *EndShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EndShowPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EndShowPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EndShowPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _EndShowPayload_show(ctx context.Context, field graphql.CollectedField, obj *EndShowPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -105,11 +302,11 @@ func (ec *executionContext) _EndShowPayload_show(ctx context.Context, field grap
 			return obj.Show, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Show) graphql.Marshaler {
-			return ec.marshalNShow2tidingsᚋgraphᚐShow(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Show) graphql.Marshaler {
+			return ec.marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_EndShowPayload_show(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -137,11 +334,11 @@ func (ec *executionContext) _EndShowPayload_badges(ctx context.Context, field gr
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_EndShowPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -157,6 +354,61 @@ func (ec *executionContext) fieldContext_EndShowPayload_badges(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _EndShowPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *EndShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EndShowPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_EndShowPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "EndShowPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RemindMePayload_changed(ctx context.Context, field graphql.CollectedField, obj *RemindMePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RemindMePayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RemindMePayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RemindMePayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _RemindMePayload_show(ctx context.Context, field graphql.CollectedField, obj *RemindMePayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -169,11 +421,11 @@ func (ec *executionContext) _RemindMePayload_show(ctx context.Context, field gra
 			return obj.Show, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Show) graphql.Marshaler {
-			return ec.marshalNShow2tidingsᚋgraphᚐShow(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Show) graphql.Marshaler {
+			return ec.marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_RemindMePayload_show(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -201,11 +453,11 @@ func (ec *executionContext) _RemindMePayload_badges(ctx context.Context, field g
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_RemindMePayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -221,6 +473,61 @@ func (ec *executionContext) fieldContext_RemindMePayload_badges(_ context.Contex
 	return fc, nil
 }
 
+func (ec *executionContext) _RemindMePayload_viewer(ctx context.Context, field graphql.CollectedField, obj *RemindMePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RemindMePayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RemindMePayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RemindMePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RescheduleShowPayload_changed(ctx context.Context, field graphql.CollectedField, obj *RescheduleShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RescheduleShowPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RescheduleShowPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RescheduleShowPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _RescheduleShowPayload_show(ctx context.Context, field graphql.CollectedField, obj *RescheduleShowPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -233,11 +540,11 @@ func (ec *executionContext) _RescheduleShowPayload_show(ctx context.Context, fie
 			return obj.Show, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Show) graphql.Marshaler {
-			return ec.marshalNShow2tidingsᚋgraphᚐShow(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Show) graphql.Marshaler {
+			return ec.marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_RescheduleShowPayload_show(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -265,11 +572,11 @@ func (ec *executionContext) _RescheduleShowPayload_badges(ctx context.Context, f
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_RescheduleShowPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -280,6 +587,38 @@ func (ec *executionContext) fieldContext_RescheduleShowPayload_badges(_ context.
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _RescheduleShowPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *RescheduleShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RescheduleShowPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RescheduleShowPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RescheduleShowPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -297,11 +636,11 @@ func (ec *executionContext) _ScheduleShowPayload_show(ctx context.Context, field
 			return obj.Show, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Show) graphql.Marshaler {
-			return ec.marshalNShow2tidingsᚋgraphᚐShow(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Show) graphql.Marshaler {
+			return ec.marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_ScheduleShowPayload_show(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -329,11 +668,11 @@ func (ec *executionContext) _ScheduleShowPayload_badges(ctx context.Context, fie
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_ScheduleShowPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -349,6 +688,61 @@ func (ec *executionContext) fieldContext_ScheduleShowPayload_badges(_ context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _ScheduleShowPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *ScheduleShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ScheduleShowPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ScheduleShowPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ScheduleShowPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetReplayPayload_changed(ctx context.Context, field graphql.CollectedField, obj *SetReplayPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetReplayPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SetReplayPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SetReplayPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _SetReplayPayload_show(ctx context.Context, field graphql.CollectedField, obj *SetReplayPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -361,11 +755,11 @@ func (ec *executionContext) _SetReplayPayload_show(ctx context.Context, field gr
 			return obj.Show, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Show) graphql.Marshaler {
-			return ec.marshalNShow2tidingsᚋgraphᚐShow(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Show) graphql.Marshaler {
+			return ec.marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SetReplayPayload_show(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -393,11 +787,11 @@ func (ec *executionContext) _SetReplayPayload_badges(ctx context.Context, field 
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SetReplayPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -408,6 +802,38 @@ func (ec *executionContext) fieldContext_SetReplayPayload_badges(_ context.Conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetReplayPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *SetReplayPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetReplayPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SetReplayPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetReplayPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -698,6 +1124,29 @@ func (ec *executionContext) fieldContext_Show_remindsMe(_ context.Context, field
 	return graphql.NewScalarFieldContext("Show", field, true, true, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _StartShowPayload_changed(ctx context.Context, field graphql.CollectedField, obj *StartShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_StartShowPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_StartShowPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("StartShowPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _StartShowPayload_show(ctx context.Context, field graphql.CollectedField, obj *StartShowPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -710,11 +1159,11 @@ func (ec *executionContext) _StartShowPayload_show(ctx context.Context, field gr
 			return obj.Show, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Show) graphql.Marshaler {
-			return ec.marshalNShow2tidingsᚋgraphᚐShow(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Show) graphql.Marshaler {
+			return ec.marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_StartShowPayload_show(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -742,11 +1191,11 @@ func (ec *executionContext) _StartShowPayload_badges(ctx context.Context, field 
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_StartShowPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -762,9 +1211,78 @@ func (ec *executionContext) fieldContext_StartShowPayload_badges(_ context.Conte
 	return fc, nil
 }
 
+func (ec *executionContext) _StartShowPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *StartShowPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_StartShowPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_StartShowPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "StartShowPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
+
+func (ec *executionContext) unmarshalInputCancelReminderInput(ctx context.Context, obj any) (CancelReminderInput, error) {
+	var it CancelReminderInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"showId", "idempotencyKey"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "showId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ShowID = data
+		case "idempotencyKey":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.IdempotencyKey = data
+		}
+	}
+	return it, nil
+}
 
 func (ec *executionContext) unmarshalInputCancelShowInput(ctx context.Context, obj any) (CancelShowInput, error) {
 	var it CancelShowInput
@@ -849,6 +1367,50 @@ func (ec *executionContext) unmarshalInputEndShowInput(ctx context.Context, obj 
 				return it, err
 			}
 			it.IdempotencyKey = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputIngestCancelReminder(ctx context.Context, obj any) (IngestCancelReminder, error) {
+	var it IngestCancelReminder
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"as", "key", "showId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "as":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.As = data
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "showId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ShowID = data
 		}
 	}
 	return it, nil
@@ -967,11 +1529,7 @@ func (ec *executionContext) unmarshalInputIngestRemindMe(ctx context.Context, ob
 		asMap[k] = v
 	}
 
-	if _, present := asMap["remind"]; !present {
-		asMap["remind"] = true
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "showId", "remind"}
+	fieldsInOrder := [...]string{"as", "key", "showId"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -999,13 +1557,6 @@ func (ec *executionContext) unmarshalInputIngestRemindMe(ctx context.Context, ob
 				return it, err
 			}
 			it.ShowID = data
-		case "remind":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("remind"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Remind = data
 		}
 	}
 	return it, nil
@@ -1247,11 +1798,7 @@ func (ec *executionContext) unmarshalInputRemindMeInput(ctx context.Context, obj
 		asMap[k] = v
 	}
 
-	if _, present := asMap["remind"]; !present {
-		asMap["remind"] = true
-	}
-
-	fieldsInOrder := [...]string{"showId", "remind", "idempotencyKey"}
+	fieldsInOrder := [...]string{"showId", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1265,13 +1812,6 @@ func (ec *executionContext) unmarshalInputRemindMeInput(ctx context.Context, obj
 				return it, err
 			}
 			it.ShowID = data
-		case "remind":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("remind"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Remind = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -1489,6 +2029,59 @@ func (ec *executionContext) unmarshalInputStartShowInput(ctx context.Context, ob
 
 // region    **************************** object.gotpl ****************************
 
+var cancelReminderPayloadImplementors = []string{"CancelReminderPayload"}
+
+func (ec *executionContext) _CancelReminderPayload(ctx context.Context, sel ast.SelectionSet, obj *CancelReminderPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, cancelReminderPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CancelReminderPayload")
+		case "changed":
+			out.Values[i] = ec._CancelReminderPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "show":
+			out.Values[i] = ec._CancelReminderPayload_show(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "badges":
+			out.Values[i] = ec._CancelReminderPayload_badges(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._CancelReminderPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var cancelShowPayloadImplementors = []string{"CancelShowPayload"}
 
 func (ec *executionContext) _CancelShowPayload(ctx context.Context, sel ast.SelectionSet, obj *CancelShowPayload) graphql.Marshaler {
@@ -1501,14 +2094,24 @@ func (ec *executionContext) _CancelShowPayload(ctx context.Context, sel ast.Sele
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("CancelShowPayload")
+		case "changed":
+			out.Values[i] = ec._CancelShowPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "show":
 			out.Values[i] = ec._CancelShowPayload_show(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._CancelShowPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._CancelShowPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1544,14 +2147,24 @@ func (ec *executionContext) _EndShowPayload(ctx context.Context, sel ast.Selecti
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("EndShowPayload")
+		case "changed":
+			out.Values[i] = ec._EndShowPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "show":
 			out.Values[i] = ec._EndShowPayload_show(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._EndShowPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._EndShowPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1587,14 +2200,24 @@ func (ec *executionContext) _RemindMePayload(ctx context.Context, sel ast.Select
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("RemindMePayload")
+		case "changed":
+			out.Values[i] = ec._RemindMePayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "show":
 			out.Values[i] = ec._RemindMePayload_show(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._RemindMePayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._RemindMePayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1630,14 +2253,24 @@ func (ec *executionContext) _RescheduleShowPayload(ctx context.Context, sel ast.
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("RescheduleShowPayload")
+		case "changed":
+			out.Values[i] = ec._RescheduleShowPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "show":
 			out.Values[i] = ec._RescheduleShowPayload_show(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._RescheduleShowPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._RescheduleShowPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1675,12 +2308,17 @@ func (ec *executionContext) _ScheduleShowPayload(ctx context.Context, sel ast.Se
 			out.Values[i] = graphql.MarshalString("ScheduleShowPayload")
 		case "show":
 			out.Values[i] = ec._ScheduleShowPayload_show(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._ScheduleShowPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._ScheduleShowPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1716,14 +2354,24 @@ func (ec *executionContext) _SetReplayPayload(ctx context.Context, sel ast.Selec
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("SetReplayPayload")
+		case "changed":
+			out.Values[i] = ec._SetReplayPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "show":
 			out.Values[i] = ec._SetReplayPayload_show(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._SetReplayPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._SetReplayPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1885,14 +2533,24 @@ func (ec *executionContext) _StartShowPayload(ctx context.Context, sel ast.Selec
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("StartShowPayload")
+		case "changed":
+			out.Values[i] = ec._StartShowPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "show":
 			out.Values[i] = ec._StartShowPayload_show(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._StartShowPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._StartShowPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1920,19 +2578,14 @@ func (ec *executionContext) _StartShowPayload(ctx context.Context, sel ast.Selec
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) unmarshalNCancelShowInput2tidingsᚋgraphᚐCancelShowInput(ctx context.Context, v any) (CancelShowInput, error) {
-	res, err := ec.unmarshalInputCancelShowInput(ctx, v)
+func (ec *executionContext) unmarshalNCancelReminderInput2tidingsᚋgraphᚐCancelReminderInput(ctx context.Context, v any) (CancelReminderInput, error) {
+	res, err := ec.unmarshalInputCancelReminderInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNCancelShowPayload2ᚖtidingsᚋgraphᚐCancelShowPayload(ctx context.Context, sel ast.SelectionSet, v *CancelShowPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._CancelShowPayload(ctx, sel, v)
+func (ec *executionContext) unmarshalNCancelShowInput2tidingsᚋgraphᚐCancelShowInput(ctx context.Context, v any) (CancelShowInput, error) {
+	res, err := ec.unmarshalInputCancelShowInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalNEndShowInput2tidingsᚋgraphᚐEndShowInput(ctx context.Context, v any) (EndShowInput, error) {
@@ -1940,29 +2593,9 @@ func (ec *executionContext) unmarshalNEndShowInput2tidingsᚋgraphᚐEndShowInpu
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNEndShowPayload2ᚖtidingsᚋgraphᚐEndShowPayload(ctx context.Context, sel ast.SelectionSet, v *EndShowPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._EndShowPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNRemindMeInput2tidingsᚋgraphᚐRemindMeInput(ctx context.Context, v any) (RemindMeInput, error) {
 	res, err := ec.unmarshalInputRemindMeInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNRemindMePayload2ᚖtidingsᚋgraphᚐRemindMePayload(ctx context.Context, sel ast.SelectionSet, v *RemindMePayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._RemindMePayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNRescheduleShowInput2tidingsᚋgraphᚐRescheduleShowInput(ctx context.Context, v any) (RescheduleShowInput, error) {
@@ -1970,44 +2603,14 @@ func (ec *executionContext) unmarshalNRescheduleShowInput2tidingsᚋgraphᚐResc
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNRescheduleShowPayload2ᚖtidingsᚋgraphᚐRescheduleShowPayload(ctx context.Context, sel ast.SelectionSet, v *RescheduleShowPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._RescheduleShowPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNScheduleShowInput2tidingsᚋgraphᚐScheduleShowInput(ctx context.Context, v any) (ScheduleShowInput, error) {
 	res, err := ec.unmarshalInputScheduleShowInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNScheduleShowPayload2ᚖtidingsᚋgraphᚐScheduleShowPayload(ctx context.Context, sel ast.SelectionSet, v *ScheduleShowPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._ScheduleShowPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNSetReplayInput2tidingsᚋgraphᚐSetReplayInput(ctx context.Context, v any) (SetReplayInput, error) {
 	res, err := ec.unmarshalInputSetReplayInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNSetReplayPayload2ᚖtidingsᚋgraphᚐSetReplayPayload(ctx context.Context, sel ast.SelectionSet, v *SetReplayPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._SetReplayPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNShow2tidingsᚋgraphᚐShow(ctx context.Context, sel ast.SelectionSet, v Show) graphql.Marshaler {
@@ -2052,14 +2655,33 @@ func (ec *executionContext) unmarshalNStartShowInput2tidingsᚋgraphᚐStartShow
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNStartShowPayload2ᚖtidingsᚋgraphᚐStartShowPayload(ctx context.Context, sel ast.SelectionSet, v *StartShowPayload) graphql.Marshaler {
+func (ec *executionContext) marshalOCancelReminderPayload2ᚖtidingsᚋgraphᚐCancelReminderPayload(ctx context.Context, sel ast.SelectionSet, v *CancelReminderPayload) graphql.Marshaler {
 	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
 		return graphql.Null
 	}
-	return ec._StartShowPayload(ctx, sel, v)
+	return ec._CancelReminderPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOCancelShowPayload2ᚖtidingsᚋgraphᚐCancelShowPayload(ctx context.Context, sel ast.SelectionSet, v *CancelShowPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CancelShowPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOEndShowPayload2ᚖtidingsᚋgraphᚐEndShowPayload(ctx context.Context, sel ast.SelectionSet, v *EndShowPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._EndShowPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOIngestCancelReminder2ᚖtidingsᚋgraphᚐIngestCancelReminder(ctx context.Context, v any) (*IngestCancelReminder, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputIngestCancelReminder(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalOIngestCancelShow2ᚖtidingsᚋgraphᚐIngestCancelShow(ctx context.Context, v any) (*IngestCancelShow, error) {
@@ -2118,11 +2740,46 @@ func (ec *executionContext) unmarshalOIngestStartShow2ᚖtidingsᚋgraphᚐInges
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) marshalORemindMePayload2ᚖtidingsᚋgraphᚐRemindMePayload(ctx context.Context, sel ast.SelectionSet, v *RemindMePayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RemindMePayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalORescheduleShowPayload2ᚖtidingsᚋgraphᚐRescheduleShowPayload(ctx context.Context, sel ast.SelectionSet, v *RescheduleShowPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RescheduleShowPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOScheduleShowPayload2ᚖtidingsᚋgraphᚐScheduleShowPayload(ctx context.Context, sel ast.SelectionSet, v *ScheduleShowPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ScheduleShowPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOSetReplayPayload2ᚖtidingsᚋgraphᚐSetReplayPayload(ctx context.Context, sel ast.SelectionSet, v *SetReplayPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SetReplayPayload(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx context.Context, sel ast.SelectionSet, v *Show) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Show(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOStartShowPayload2ᚖtidingsᚋgraphᚐStartShowPayload(ctx context.Context, sel ast.SelectionSet, v *StartShowPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._StartShowPayload(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

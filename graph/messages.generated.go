@@ -37,11 +37,11 @@ func (ec *executionContext) _EditSiteMessagePayload_message(ctx context.Context,
 			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v SiteMessageReport) graphql.Marshaler {
-			return ec.marshalNSiteMessageReport2tidingsᚋgraphᚐSiteMessageReport(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *SiteMessageReport) graphql.Marshaler {
+			return ec.marshalOSiteMessageReport2ᚖtidingsᚋgraphᚐSiteMessageReport(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_EditSiteMessagePayload_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -52,6 +52,38 @@ func (ec *executionContext) fieldContext_EditSiteMessagePayload_message(_ contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_SiteMessageReport(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkSiteMessagesReadPayload_siteMessages(ctx context.Context, field graphql.CollectedField, obj *MarkSiteMessagesReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkSiteMessagesReadPayload_siteMessages(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.SiteMessages, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []SiteMessage) graphql.Marshaler {
+			return ec.marshalOSiteMessage2ᚕtidingsᚋgraphᚐSiteMessageᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkSiteMessagesReadPayload_siteMessages(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkSiteMessagesReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SiteMessage(ctx, field)
 		},
 	}
 	return fc, nil
@@ -69,11 +101,11 @@ func (ec *executionContext) _MarkSiteMessagesReadPayload_badges(ctx context.Cont
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkSiteMessagesReadPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -84,6 +116,70 @@ func (ec *executionContext) fieldContext_MarkSiteMessagesReadPayload_badges(_ co
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkSiteMessagesReadPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkSiteMessagesReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkSiteMessagesReadPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkSiteMessagesReadPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkSiteMessagesReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkSiteMessagesUnreadPayload_siteMessages(ctx context.Context, field graphql.CollectedField, obj *MarkSiteMessagesUnreadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkSiteMessagesUnreadPayload_siteMessages(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.SiteMessages, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []SiteMessage) graphql.Marshaler {
+			return ec.marshalOSiteMessage2ᚕtidingsᚋgraphᚐSiteMessageᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkSiteMessagesUnreadPayload_siteMessages(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkSiteMessagesUnreadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SiteMessage(ctx, field)
 		},
 	}
 	return fc, nil
@@ -101,11 +197,11 @@ func (ec *executionContext) _MarkSiteMessagesUnreadPayload_badges(ctx context.Co
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkSiteMessagesUnreadPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -116,6 +212,38 @@ func (ec *executionContext) fieldContext_MarkSiteMessagesUnreadPayload_badges(_ 
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkSiteMessagesUnreadPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkSiteMessagesUnreadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkSiteMessagesUnreadPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkSiteMessagesUnreadPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkSiteMessagesUnreadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -133,11 +261,11 @@ func (ec *executionContext) _SendSiteMessagePayload_message(ctx context.Context,
 			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v SiteMessageReport) graphql.Marshaler {
-			return ec.marshalNSiteMessageReport2tidingsᚋgraphᚐSiteMessageReport(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *SiteMessageReport) graphql.Marshaler {
+			return ec.marshalOSiteMessageReport2ᚖtidingsᚋgraphᚐSiteMessageReport(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SendSiteMessagePayload_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1118,7 +1246,7 @@ func (ec *executionContext) _EditSiteMessagePayload(ctx context.Context, sel ast
 			out.Values[i] = graphql.MarshalString("EditSiteMessagePayload")
 		case "message":
 			out.Values[i] = ec._EditSiteMessagePayload_message(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1154,9 +1282,19 @@ func (ec *executionContext) _MarkSiteMessagesReadPayload(ctx context.Context, se
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MarkSiteMessagesReadPayload")
+		case "siteMessages":
+			out.Values[i] = ec._MarkSiteMessagesReadPayload_siteMessages(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "badges":
 			out.Values[i] = ec._MarkSiteMessagesReadPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkSiteMessagesReadPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1192,9 +1330,19 @@ func (ec *executionContext) _MarkSiteMessagesUnreadPayload(ctx context.Context, 
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MarkSiteMessagesUnreadPayload")
+		case "siteMessages":
+			out.Values[i] = ec._MarkSiteMessagesUnreadPayload_siteMessages(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "badges":
 			out.Values[i] = ec._MarkSiteMessagesUnreadPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkSiteMessagesUnreadPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1232,7 +1380,7 @@ func (ec *executionContext) _SendSiteMessagePayload(ctx context.Context, sel ast
 			out.Values[i] = graphql.MarshalString("SendSiteMessagePayload")
 		case "message":
 			out.Values[i] = ec._SendSiteMessagePayload_message(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1497,29 +1645,9 @@ func (ec *executionContext) unmarshalNEditSiteMessageInput2tidingsᚋgraphᚐEdi
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNEditSiteMessagePayload2ᚖtidingsᚋgraphᚐEditSiteMessagePayload(ctx context.Context, sel ast.SelectionSet, v *EditSiteMessagePayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._EditSiteMessagePayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNMarkSiteMessagesReadInput2tidingsᚋgraphᚐMarkSiteMessagesReadInput(ctx context.Context, v any) (MarkSiteMessagesReadInput, error) {
 	res, err := ec.unmarshalInputMarkSiteMessagesReadInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNMarkSiteMessagesReadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkSiteMessagesReadPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkSiteMessagesReadPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNMarkSiteMessagesUnreadInput2tidingsᚋgraphᚐMarkSiteMessagesUnreadInput(ctx context.Context, v any) (MarkSiteMessagesUnreadInput, error) {
@@ -1527,43 +1655,13 @@ func (ec *executionContext) unmarshalNMarkSiteMessagesUnreadInput2tidingsᚋgrap
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMarkSiteMessagesUnreadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesUnreadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkSiteMessagesUnreadPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkSiteMessagesUnreadPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNSendSiteMessageInput2tidingsᚋgraphᚐSendSiteMessageInput(ctx context.Context, v any) (SendSiteMessageInput, error) {
 	res, err := ec.unmarshalInputSendSiteMessageInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNSendSiteMessagePayload2ᚖtidingsᚋgraphᚐSendSiteMessagePayload(ctx context.Context, sel ast.SelectionSet, v *SendSiteMessagePayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._SendSiteMessagePayload(ctx, sel, v)
-}
-
 func (ec *executionContext) marshalNSiteMessage2tidingsᚋgraphᚐSiteMessage(ctx context.Context, sel ast.SelectionSet, v SiteMessage) graphql.Marshaler {
 	return ec._SiteMessage(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNSiteMessageConnection2ᚖtidingsᚋgraphᚐSiteMessageConnection(ctx context.Context, sel ast.SelectionSet, v *SiteMessageConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._SiteMessageConnection(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNSiteMessageEdge2tidingsᚋgraphᚐSiteMessageEdge(ctx context.Context, sel ast.SelectionSet, v SiteMessageEdge) graphql.Marshaler {
@@ -1586,8 +1684,11 @@ func (ec *executionContext) marshalNSiteMessageEdge2ᚕtidingsᚋgraphᚐSiteMes
 	return ret
 }
 
-func (ec *executionContext) marshalNSiteMessageReport2tidingsᚋgraphᚐSiteMessageReport(ctx context.Context, sel ast.SelectionSet, v SiteMessageReport) graphql.Marshaler {
-	return ec._SiteMessageReport(ctx, sel, &v)
+func (ec *executionContext) marshalOEditSiteMessagePayload2ᚖtidingsᚋgraphᚐEditSiteMessagePayload(ctx context.Context, sel ast.SelectionSet, v *EditSiteMessagePayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._EditSiteMessagePayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOIngestEditSiteMessage2ᚖtidingsᚋgraphᚐIngestEditSiteMessage(ctx context.Context, v any) (*IngestEditSiteMessage, error) {
@@ -1620,6 +1721,53 @@ func (ec *executionContext) unmarshalOIngestSendSiteMessage2ᚖtidingsᚋgraph�
 	}
 	res, err := ec.unmarshalInputIngestSendSiteMessage(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOMarkSiteMessagesReadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkSiteMessagesReadPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkSiteMessagesReadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOMarkSiteMessagesUnreadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesUnreadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkSiteMessagesUnreadPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkSiteMessagesUnreadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOSendSiteMessagePayload2ᚖtidingsᚋgraphᚐSendSiteMessagePayload(ctx context.Context, sel ast.SelectionSet, v *SendSiteMessagePayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SendSiteMessagePayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOSiteMessage2ᚕtidingsᚋgraphᚐSiteMessageᚄ(ctx context.Context, sel ast.SelectionSet, v []SiteMessage) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNSiteMessage2tidingsᚋgraphᚐSiteMessage(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalOSiteMessageConnection2ᚖtidingsᚋgraphᚐSiteMessageConnection(ctx context.Context, sel ast.SelectionSet, v *SiteMessageConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SiteMessageConnection(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOSiteMessageReport2ᚖtidingsᚋgraphᚐSiteMessageReport(ctx context.Context, sel ast.SelectionSet, v *SiteMessageReport) graphql.Marshaler {

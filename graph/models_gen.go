@@ -23,6 +23,7 @@ type ActivityThresholds struct {
 	DormantAfterHours int `json:"dormantAfterHours"`
 }
 
+// The input of addMembers.
 type AddMembersInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -32,6 +33,7 @@ type AddMembersInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of addViewItem.
 type AddViewItemInput struct {
 	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
@@ -45,6 +47,7 @@ type AddViewItemInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of addViewItem. What could not be read after the change is null: the change stands.
 type AddViewItemPayload struct {
 	// The item.
 	Item string `json:"item"`
@@ -103,6 +106,7 @@ type AuthorAudience struct {
 	Pinned *AuthorMode `json:"pinned,omitempty"`
 }
 
+// The input of block.
 type BlockInput struct {
 	// Whom to block: user:KEY.
 	UserID string `json:"userId"`
@@ -110,13 +114,39 @@ type BlockInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of block. What could not be read after the change is null: the change stands.
 type BlockPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// Who is blocked now.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of cancelReminder.
+type CancelReminderInput struct {
+	// A show: show:KEY.
+	ShowID string `json:"showId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// The answer of cancelReminder. What could not be read after the change is null: the change stands.
+type CancelReminderPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
+	// The show, which does not remind the viewer any more.
+	Show *Show `json:"show,omitempty"`
+	// The viewer's badges.
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
+// The input of cancelShow.
 type CancelShowInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
@@ -124,16 +154,22 @@ type CancelShowInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of cancelShow. What could not be read after the change is null: the change stands.
 type CancelShowPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The show as it is now.
-	Show Show `json:"show"`
+	Show *Show `json:"show,omitempty"`
 	// The viewer's badges; one's own shows change none.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The answer of cleanNow. What could not be read after the change is null: the change stands.
 type CleanNowPayload struct {
 	// The cleaner as it is now: the run begins within a second, on some node.
-	Cleaner Cleaner `json:"cleaner"`
+	Cleaner *Cleaner `json:"cleaner,omitempty"`
 }
 
 // The cleaner of Redis, which all nodes share: it cuts inboxes to what is listed, and drops what is kept of dormant users and
@@ -165,6 +201,7 @@ type CleanerFreed struct {
 	Keys int `json:"keys"`
 }
 
+// The input of clearDot.
 type ClearDotInput struct {
 	// The dot's name.
 	Name string `json:"name"`
@@ -172,9 +209,14 @@ type ClearDotInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of clearDot. What could not be read after the change is null: the change stands.
 type ClearDotPayload struct {
+	// The dot as it is now.
+	Dot *services.Dot `json:"dot,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // A conversation as it is, with the numbers for the app's icon.
@@ -203,12 +245,17 @@ type ConversationEdge struct {
 
 // A conversation after what the viewer did in it.
 type ConversationPayload struct {
+	// Whether it changed anything; false where the viewer is a member already, and for a mute that is so already. For marks, entering and leaving it is always true.
+	Changed bool `json:"changed"`
 	// The conversation as it is now.
-	Conversation Conversation `json:"conversation"`
+	Conversation *Conversation `json:"conversation,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of createConversation.
 type CreateConversationInput struct {
 	// What it is to be.
 	Kind services.ConversationKind `json:"kind"`
@@ -220,6 +267,7 @@ type CreateConversationInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of deletePost.
 type DeletePostInput struct {
 	// The viewer's own post: post:KEY.
 	PostID string `json:"postId"`
@@ -227,11 +275,16 @@ type DeletePostInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of deletePost. What could not be read after the change is null: the change stands.
 type DeletePostPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The id of the post that is gone.
 	PostID string `json:"postId"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // How the viewer wants his badges shown, on every device.
@@ -242,6 +295,7 @@ type DisplayPolicy struct {
 	QuietHours *QuietHours `json:"quietHours,omitempty"`
 }
 
+// The input of editAnnouncement.
 type EditAnnouncementInput struct {
 	// Which one: announcement:KEY.
 	AnnouncementID string `json:"announcementId"`
@@ -265,11 +319,13 @@ type EditAnnouncementInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of editAnnouncement. What could not be read after the change is null: the change stands.
 type EditAnnouncementPayload struct {
 	// The announcement as it is now.
-	Announcement Announcement `json:"announcement"`
+	Announcement *Announcement `json:"announcement,omitempty"`
 }
 
+// The input of editPost.
 type EditPostInput struct {
 	// The viewer's own post: post:KEY.
 	PostID string `json:"postId"`
@@ -281,13 +337,17 @@ type EditPostInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of editPost. What could not be read after the change is null: the change stands.
 type EditPostPayload struct {
 	// The post as it is now.
-	Post Post `json:"post"`
+	Post *Post `json:"post,omitempty"`
 	// The viewer's badges; an edit changes none of his.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of editSiteMessage.
 type EditSiteMessageInput struct {
 	// Which: siteMessage:KEY.
 	SiteMessageID string `json:"siteMessageId"`
@@ -299,11 +359,13 @@ type EditSiteMessageInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of editSiteMessage. What could not be read after the change is null: the change stands.
 type EditSiteMessagePayload struct {
 	// The message with its new text, which everyone sees who has it. What was read stays read.
-	Message SiteMessageReport `json:"message"`
+	Message *SiteMessageReport `json:"message,omitempty"`
 }
 
+// The input of endShow.
 type EndShowInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
@@ -315,13 +377,19 @@ type EndShowInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of endShow. What could not be read after the change is null: the change stands.
 type EndShowPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The show as it is now.
-	Show Show `json:"show"`
+	Show *Show `json:"show,omitempty"`
 	// The viewer's badges; one's own shows change none.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of enterConversation.
 type EnterConversationInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -329,13 +397,16 @@ type EnterConversationInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of enterConversation. What could not be read after the change is null: the change stands.
 type EnterConversationPayload struct {
 	// The conversation, all of it read.
-	Conversation Conversation `json:"conversation"`
+	Conversation *Conversation `json:"conversation,omitempty"`
 	// When the device must enter again to stay inside: a minute from now.
 	Until time.Time `json:"until"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // How posts are carried to followers.
@@ -350,6 +421,7 @@ type FanoutState struct {
 	LagMs int `json:"lagMs"`
 }
 
+// The input of follow.
 type FollowInput struct {
 	// Whom to follow: user:KEY.
 	UserID string `json:"userId"`
@@ -357,13 +429,19 @@ type FollowInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of follow. What could not be read after the change is null: the change stands.
 type FollowPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// Who is followed now.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of hideFrom.
 type HideFromInput struct {
 	// From whom to hide: user:KEY.
 	UserID string `json:"userId"`
@@ -371,11 +449,16 @@ type HideFromInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of hideFrom. What could not be read after the change is null: the change stands.
 type HideFromPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// Who is shown nothing of the viewer's now.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // What is new in the viewer's home feed.
@@ -390,6 +473,7 @@ type HomeFeedChange struct {
 	Badges services.Badges `json:"badges"`
 }
 
+// The event addMembers.
 type IngestAddMembers struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -401,6 +485,7 @@ type IngestAddMembers struct {
 	UserIds []string `json:"userIds"`
 }
 
+// The event addViewItem.
 type IngestAddViewItem struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -414,6 +499,7 @@ type IngestAddViewItem struct {
 	At time.Time `json:"at"`
 }
 
+// The event block.
 type IngestBlock struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -423,6 +509,17 @@ type IngestBlock struct {
 	UserID string `json:"userId"`
 }
 
+// The event cancelReminder.
+type IngestCancelReminder struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which show: show:KEY.
+	ShowID string `json:"showId"`
+}
+
+// The event cancelShow.
 type IngestCancelShow struct {
 	// Who does it: user:KEY, the host.
 	As string `json:"as"`
@@ -432,6 +529,7 @@ type IngestCancelShow struct {
 	ShowID string `json:"showId"`
 }
 
+// The event clearDot.
 type IngestClearDot struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -441,6 +539,7 @@ type IngestClearDot struct {
 	Name string `json:"name"`
 }
 
+// The event createConversation.
 type IngestCreateConversation struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -454,6 +553,7 @@ type IngestCreateConversation struct {
 	MemberIds []string `json:"memberIds"`
 }
 
+// The event deletePost.
 type IngestDeletePost struct {
 	// Who does it: user:KEY, the author.
 	As string `json:"as"`
@@ -463,6 +563,7 @@ type IngestDeletePost struct {
 	PostID string `json:"postId"`
 }
 
+// The event editAnnouncement.
 type IngestEditAnnouncement struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -486,6 +587,7 @@ type IngestEditAnnouncement struct {
 	ShowAgain bool `json:"showAgain"`
 }
 
+// The event editPost.
 type IngestEditPost struct {
 	// Who does it: user:KEY, the author.
 	As string `json:"as"`
@@ -499,6 +601,7 @@ type IngestEditPost struct {
 	Mentions []string `json:"mentions,omitempty"`
 }
 
+// The event editSiteMessage.
 type IngestEditSiteMessage struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -510,6 +613,7 @@ type IngestEditSiteMessage struct {
 	Content *string `json:"content,omitempty"`
 }
 
+// The event endShow.
 type IngestEndShow struct {
 	// Who does it: user:KEY, the host.
 	As string `json:"as"`
@@ -523,6 +627,7 @@ type IngestEndShow struct {
 	ReplayURL *string `json:"replayUrl,omitempty"`
 }
 
+// The event enterConversation.
 type IngestEnterConversation struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -537,7 +642,7 @@ type IngestEnterConversation struct {
 // Why an event failed.
 type IngestError struct {
 	// The code, as in errors[].extensions.code.
-	Code string `json:"code"`
+	Code services.Code `json:"code"`
 	// The reason, for a person.
 	Message string `json:"message"`
 }
@@ -566,6 +671,7 @@ type IngestEvent struct {
 	MarkConversationRead   *IngestMarkConversationRead   `json:"markConversationRead,omitempty"`
 	MarkConversationUnread *IngestMarkConversationUnread `json:"markConversationUnread,omitempty"`
 	MuteConversation       *IngestMuteConversation       `json:"muteConversation,omitempty"`
+	UnmuteConversation     *IngestUnmuteConversation     `json:"unmuteConversation,omitempty"`
 	MarkLiveBoardSeen      *IngestMarkLiveBoardSeen      `json:"markLiveBoardSeen,omitempty"`
 	ScheduleShow           *IngestScheduleShow           `json:"scheduleShow,omitempty"`
 	RescheduleShow         *IngestRescheduleShow         `json:"rescheduleShow,omitempty"`
@@ -574,6 +680,7 @@ type IngestEvent struct {
 	CancelShow             *IngestCancelShow             `json:"cancelShow,omitempty"`
 	SetReplay              *IngestSetReplay              `json:"setReplay,omitempty"`
 	RemindMe               *IngestRemindMe               `json:"remindMe,omitempty"`
+	CancelReminder         *IngestCancelReminder         `json:"cancelReminder,omitempty"`
 	SendSiteMessage        *IngestSendSiteMessage        `json:"sendSiteMessage,omitempty"`
 	EditSiteMessage        *IngestEditSiteMessage        `json:"editSiteMessage,omitempty"`
 	MarkSiteMessagesRead   *IngestMarkSiteMessagesRead   `json:"markSiteMessagesRead,omitempty"`
@@ -602,6 +709,7 @@ type IngestEvent struct {
 	RemoveViewItem         *IngestRemoveViewItem         `json:"removeViewItem,omitempty"`
 }
 
+// The event follow.
 type IngestFollow struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -611,6 +719,7 @@ type IngestFollow struct {
 	UserID string `json:"userId"`
 }
 
+// The event hideFrom.
 type IngestHideFrom struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -620,6 +729,7 @@ type IngestHideFrom struct {
 	UserID string `json:"userId"`
 }
 
+// The event joinConversation.
 type IngestJoinConversation struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -629,6 +739,7 @@ type IngestJoinConversation struct {
 	ConversationID string `json:"conversationId"`
 }
 
+// The event leaveConversation.
 type IngestLeaveConversation struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -640,6 +751,7 @@ type IngestLeaveConversation struct {
 	Device *string `json:"device,omitempty"`
 }
 
+// The event likePost.
 type IngestLikePost struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -649,6 +761,7 @@ type IngestLikePost struct {
 	PostID string `json:"postId"`
 }
 
+// The event markAllRead.
 type IngestMarkAllRead struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -660,6 +773,7 @@ type IngestMarkAllRead struct {
 	ReadToken *string `json:"readToken,omitempty"`
 }
 
+// The event markAnnouncementsRead.
 type IngestMarkAnnouncementsRead struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -669,6 +783,7 @@ type IngestMarkAnnouncementsRead struct {
 	UpTo *string `json:"upTo,omitempty"`
 }
 
+// The event markConversationRead.
 type IngestMarkConversationRead struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -680,6 +795,7 @@ type IngestMarkConversationRead struct {
 	UpTo *string `json:"upTo,omitempty"`
 }
 
+// The event markConversationUnread.
 type IngestMarkConversationUnread struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -689,6 +805,7 @@ type IngestMarkConversationUnread struct {
 	FromMessageID string `json:"fromMessageId"`
 }
 
+// The event markHomeFeedSeen.
 type IngestMarkHomeFeedSeen struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -698,6 +815,7 @@ type IngestMarkHomeFeedSeen struct {
 	UpTo *string `json:"upTo,omitempty"`
 }
 
+// The event markLiveBoardSeen.
 type IngestMarkLiveBoardSeen struct {
 	// Who looked: user:KEY.
 	As string `json:"as"`
@@ -707,6 +825,7 @@ type IngestMarkLiveBoardSeen struct {
 	SessionID *string `json:"sessionId,omitempty"`
 }
 
+// The event markNotificationUnread.
 type IngestMarkNotificationUnread struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -716,6 +835,7 @@ type IngestMarkNotificationUnread struct {
 	ID string `json:"id"`
 }
 
+// The event markNotificationsRead.
 type IngestMarkNotificationsRead struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -733,6 +853,7 @@ type IngestMarkNotificationsRead struct {
 	ReadToken *string `json:"readToken,omitempty"`
 }
 
+// The event markNotificationsSeen.
 type IngestMarkNotificationsSeen struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -744,6 +865,7 @@ type IngestMarkNotificationsSeen struct {
 	UpTo *string `json:"upTo,omitempty"`
 }
 
+// The event markSiteMessagesRead.
 type IngestMarkSiteMessagesRead struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -761,6 +883,7 @@ type IngestMarkSiteMessagesRead struct {
 	ReadToken *string `json:"readToken,omitempty"`
 }
 
+// The event markSiteMessagesUnread.
 type IngestMarkSiteMessagesUnread struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -770,6 +893,7 @@ type IngestMarkSiteMessagesUnread struct {
 	Ids []string `json:"ids"`
 }
 
+// The event mute.
 type IngestMute struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -781,6 +905,7 @@ type IngestMute struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// The event muteConversation.
 type IngestMuteConversation struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -788,15 +913,15 @@ type IngestMuteConversation struct {
 	Key *string `json:"key,omitempty"`
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// Whether it is to be muted.
-	Muted bool `json:"muted"`
 }
 
 // What became of each event, in the order sent.
 type IngestPayload struct {
+	// One for each event, in the order sent.
 	Results []IngestResult `json:"results"`
 }
 
+// The event publishAnnouncement.
 type IngestPublishAnnouncement struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -812,6 +937,7 @@ type IngestPublishAnnouncement struct {
 	Segments []string `json:"segments,omitempty"`
 }
 
+// The event publishPost.
 type IngestPublishPost struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -825,6 +951,7 @@ type IngestPublishPost struct {
 	Mentions []string `json:"mentions,omitempty"`
 }
 
+// The event quitConversation.
 type IngestQuitConversation struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -834,6 +961,7 @@ type IngestQuitConversation struct {
 	ConversationID string `json:"conversationId"`
 }
 
+// The event raiseDot.
 type IngestRaiseDot struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -843,6 +971,7 @@ type IngestRaiseDot struct {
 	Segments []string `json:"segments,omitempty"`
 }
 
+// The event recallMessage.
 type IngestRecallMessage struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -852,6 +981,7 @@ type IngestRecallMessage struct {
 	MessageID string `json:"messageId"`
 }
 
+// The event remindMe.
 type IngestRemindMe struct {
 	// Who wants to be told: user:KEY.
 	As string `json:"as"`
@@ -859,10 +989,9 @@ type IngestRemindMe struct {
 	Key *string `json:"key,omitempty"`
 	// Which show: show:KEY.
 	ShowID string `json:"showId"`
-	// Whether he wants to be told when it starts.
-	Remind bool `json:"remind"`
 }
 
+// The event removeMembers.
 type IngestRemoveMembers struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -874,6 +1003,7 @@ type IngestRemoveMembers struct {
 	UserIds []string `json:"userIds"`
 }
 
+// The event removeViewItem.
 type IngestRemoveViewItem struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -885,6 +1015,7 @@ type IngestRemoveViewItem struct {
 	Item string `json:"item"`
 }
 
+// The event rescheduleShow.
 type IngestRescheduleShow struct {
 	// Who does it: user:KEY, the host.
 	As string `json:"as"`
@@ -906,8 +1037,11 @@ type IngestResult struct {
 	ID *string `json:"id,omitempty"`
 	// Why it failed; null when it did not.
 	Error *IngestError `json:"error,omitempty"`
+	// Whether it changed anything; false when it was so already, and when it failed.
+	Changed bool `json:"changed"`
 }
 
+// The event scheduleShow.
 type IngestScheduleShow struct {
 	// Who does it: user:KEY, the host.
 	As string `json:"as"`
@@ -921,6 +1055,7 @@ type IngestScheduleShow struct {
 	CoverURL *string `json:"coverUrl,omitempty"`
 }
 
+// The event sendMessage.
 type IngestSendMessage struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -934,6 +1069,7 @@ type IngestSendMessage struct {
 	MentionIds []string `json:"mentionIds,omitempty"`
 }
 
+// The event sendSiteMessage.
 type IngestSendSiteMessage struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -947,6 +1083,7 @@ type IngestSendSiteMessage struct {
 	To []string `json:"to"`
 }
 
+// The event setDisplayPolicy.
 type IngestSetDisplayPolicy struct {
 	// Whose badges: user:KEY.
 	As string `json:"as"`
@@ -958,6 +1095,7 @@ type IngestSetDisplayPolicy struct {
 	QuietHours *QuietHoursInput `json:"quietHours,omitempty"`
 }
 
+// The event setGroupPolicy.
 type IngestSetGroupPolicy struct {
 	// Whose policy: user:KEY.
 	As string `json:"as"`
@@ -967,6 +1105,7 @@ type IngestSetGroupPolicy struct {
 	Policy services.GroupPolicy `json:"policy"`
 }
 
+// The event setProfile.
 type IngestSetProfile struct {
 	// Whose profile: user:KEY.
 	As string `json:"as"`
@@ -978,6 +1117,7 @@ type IngestSetProfile struct {
 	AvatarURL *string `json:"avatarUrl,omitempty"`
 }
 
+// The event setReplay.
 type IngestSetReplay struct {
 	// Who does it: user:KEY, the host.
 	As string `json:"as"`
@@ -989,6 +1129,7 @@ type IngestSetReplay struct {
 	ReplayURL string `json:"replayUrl"`
 }
 
+// The event setSegments.
 type IngestSetSegments struct {
 	// Whose: user:KEY.
 	UserID string `json:"userId"`
@@ -998,6 +1139,7 @@ type IngestSetSegments struct {
 	Segments []string `json:"segments"`
 }
 
+// The event startShow.
 type IngestStartShow struct {
 	// Who does it: user:KEY, the host.
 	As string `json:"as"`
@@ -1009,6 +1151,7 @@ type IngestStartShow struct {
 	At *time.Time `json:"at,omitempty"`
 }
 
+// The event touchView.
 type IngestTouchView struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -1022,6 +1165,7 @@ type IngestTouchView struct {
 	UpTo *time.Time `json:"upTo,omitempty"`
 }
 
+// The event unblock.
 type IngestUnblock struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -1031,6 +1175,7 @@ type IngestUnblock struct {
 	UserID string `json:"userId"`
 }
 
+// The event undoMarkAllRead.
 type IngestUndoMarkAllRead struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -1038,6 +1183,7 @@ type IngestUndoMarkAllRead struct {
 	Key *string `json:"key,omitempty"`
 }
 
+// The event unfollow.
 type IngestUnfollow struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -1047,6 +1193,7 @@ type IngestUnfollow struct {
 	UserID string `json:"userId"`
 }
 
+// The event unhideFrom.
 type IngestUnhideFrom struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -1056,6 +1203,7 @@ type IngestUnhideFrom struct {
 	UserID string `json:"userId"`
 }
 
+// The event unlikePost.
 type IngestUnlikePost struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -1065,6 +1213,7 @@ type IngestUnlikePost struct {
 	PostID string `json:"postId"`
 }
 
+// The event unmute.
 type IngestUnmute struct {
 	// Who does it: user:KEY.
 	As string `json:"as"`
@@ -1074,6 +1223,17 @@ type IngestUnmute struct {
 	UserID string `json:"userId"`
 }
 
+// The event unmuteConversation.
+type IngestUnmuteConversation struct {
+	// Who does it: user:KEY.
+	As string `json:"as"`
+	// The idempotency key of this event, 1 to 64 characters.
+	Key *string `json:"key,omitempty"`
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+}
+
+// The event withdrawAnnouncement.
 type IngestWithdrawAnnouncement struct {
 	// The idempotency key of this event, 1 to 64 characters.
 	Key *string `json:"key,omitempty"`
@@ -1091,6 +1251,7 @@ type JobQueue struct {
 	OldestMs int `json:"oldestMs"`
 }
 
+// The input of joinConversation.
 type JoinConversationInput struct {
 	// Which ROOM: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -1098,6 +1259,7 @@ type JoinConversationInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of leaveConversation.
 type LeaveConversationInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -1105,6 +1267,7 @@ type LeaveConversationInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of likePost.
 type LikePostInput struct {
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
@@ -1112,11 +1275,16 @@ type LikePostInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of likePost. What could not be read after the change is null: the change stands.
 type LikePostPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The post that is liked.
-	Post Post `json:"post"`
+	Post *Post `json:"post,omitempty"`
 	// The viewer's badges.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // How the live board differs from what the viewer has of it.
@@ -1172,6 +1340,7 @@ type LiveBoardEdge struct {
 	Node Show `json:"node"`
 }
 
+// The input of markAllRead.
 type MarkAllReadInput struct {
 	// The first notification of the list that was shown: what arrived after it was read stays unread. Without it everything until now is read.
 	UpTo *string `json:"upTo,omitempty"`
@@ -1181,13 +1350,19 @@ type MarkAllReadInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markAllRead. What could not be read after the change is null: the change stands.
 type MarkAllReadPayload struct {
+	// The newest 100 notifications, as they are now.
+	Notifications []Notification `json:"notifications,omitempty"`
 	// Until when undoMarkAllRead gives back what this took, 30 s; null when there was nothing to read.
 	UndoUntil *time.Time `json:"undoUntil,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of markAnnouncementsRead.
 type MarkAnnouncementsReadInput struct {
 	// The newest announcement that was shown: the cursor of its edge, or its id. What came after it still counts; with the cursor also when the same announcement is shown again meanwhile. Without it everything until now is read.
 	UpTo *string `json:"upTo,omitempty"`
@@ -1195,11 +1370,17 @@ type MarkAnnouncementsReadInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markAnnouncementsRead. What could not be read after the change is null: the change stands.
 type MarkAnnouncementsReadPayload struct {
+	// The newest 100 announcements, as they are now.
+	Announcements []Announcement `json:"announcements,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of markConversationRead.
 type MarkConversationReadInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -1211,6 +1392,7 @@ type MarkConversationReadInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of markConversationUnread.
 type MarkConversationUnreadInput struct {
 	// The first message that shall wait again: message:KEY. Those before it that wait already go on waiting.
 	FromMessageID string `json:"fromMessageId"`
@@ -1218,6 +1400,7 @@ type MarkConversationUnreadInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of markHomeFeedSeen.
 type MarkHomeFeedSeenInput struct {
 	// The newest post that was shown: what is newer still counts. It may be deleted since; NOT_FOUND for one that never was. Without it everything that is in the feed now is seen.
 	UpTo *string `json:"upTo,omitempty"`
@@ -1225,11 +1408,15 @@ type MarkHomeFeedSeenInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markHomeFeedSeen. What could not be read after the change is null: the change stands.
 type MarkHomeFeedSeenPayload struct {
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of markLiveBoardSeen.
 type MarkLiveBoardSeenInput struct {
 	// The session of the board that was shown: what went live after it was frozen still counts. It may be over. Without it everything that runs now is seen.
 	SessionID *string `json:"sessionId,omitempty"`
@@ -1237,11 +1424,15 @@ type MarkLiveBoardSeenInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markLiveBoardSeen. What could not be read after the change is null: the change stands.
 type MarkLiveBoardSeenPayload struct {
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of markNotificationUnread.
 type MarkNotificationUnreadInput struct {
 	// Which notification: notification:KEY. NOT_FOUND when it is not the viewer's, or nothing of it stands.
 	ID string `json:"id"`
@@ -1249,11 +1440,14 @@ type MarkNotificationUnreadInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markNotificationUnread. What could not be read after the change is null: the change stands.
 type MarkNotificationUnreadPayload struct {
 	// The notification as it is now.
 	Notification *Notification `json:"notification,omitempty"`
 	// The viewer's badges after it: they count it again only if it was not seen before.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // Marks notifications as read: some by their ids, or all of some categories, or all up to a place, or all.
@@ -1272,11 +1466,17 @@ type MarkNotificationsReadInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markNotificationsRead. What could not be read after the change is null: the change stands.
 type MarkNotificationsReadPayload struct {
+	// The notifications that `ids` names, as they are now; without `ids` the newest 100 of the categories.
+	Notifications []Notification `json:"notifications,omitempty"`
 	// The viewer's badges after it: what was read is in no number, seen or not.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of markNotificationsSeen.
 type MarkNotificationsSeenInput struct {
 	// Which categories; all of them when left out.
 	Categories []services.Category `json:"categories,omitempty"`
@@ -1286,11 +1486,17 @@ type MarkNotificationsSeenInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markNotificationsSeen. What could not be read after the change is null: the change stands.
 type MarkNotificationsSeenPayload struct {
+	// The newest 100 notifications of the categories, as they are now.
+	Notifications []Notification `json:"notifications,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of markSiteMessagesRead.
 type MarkSiteMessagesReadInput struct {
 	// These messages, 1 to 500; instead of type, all and upTo.
 	Ids []string `json:"ids,omitempty"`
@@ -1306,11 +1512,17 @@ type MarkSiteMessagesReadInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markSiteMessagesRead. What could not be read after the change is null: the change stands.
 type MarkSiteMessagesReadPayload struct {
+	// The messages that `ids` names, as they are now; without `ids` the newest 100, of the type if there is one.
+	SiteMessages []SiteMessage `json:"siteMessages,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of markSiteMessagesUnread.
 type MarkSiteMessagesUnreadInput struct {
 	// These messages, 1 to 500.
 	Ids []string `json:"ids"`
@@ -1318,9 +1530,14 @@ type MarkSiteMessagesUnreadInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of markSiteMessagesUnread. What could not be read after the change is null: the change stands.
 type MarkSiteMessagesUnreadPayload struct {
+	// The messages, as they are now.
+	SiteMessages []SiteMessage `json:"siteMessages,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // A page of members.
@@ -1374,15 +1591,15 @@ type MessageEdge struct {
 	Node Message `json:"node"`
 }
 
+// The input of muteConversation.
 type MuteConversationInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
-	// Whether it is to be muted.
-	Muted bool `json:"muted"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of mute.
 type MuteInput struct {
 	// Whom to mute: user:KEY.
 	UserID string `json:"userId"`
@@ -1392,11 +1609,16 @@ type MuteInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of mute. What could not be read after the change is null: the change stands.
 type MutePayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// Who is muted now.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // What some people did with one subject within one half day, UTC: "A, B and 3 others liked your post".
@@ -1455,6 +1677,7 @@ type PageInfo struct {
 	EndCursor *string `json:"endCursor,omitempty"`
 }
 
+// The input of pinAuthorMode.
 type PinAuthorModeInput struct {
 	// Whose mode: user:KEY.
 	UserID string `json:"userId"`
@@ -1462,9 +1685,10 @@ type PinAuthorModeInput struct {
 	Mode *AuthorMode `json:"mode,omitempty"`
 }
 
+// The answer of pinAuthorMode. What could not be read after the change is null: the change stands.
 type PinAuthorModePayload struct {
 	// The author after it.
-	Author AuthorAudience `json:"author"`
+	Author *AuthorAudience `json:"author,omitempty"`
 }
 
 // Something that somebody published.
@@ -1506,6 +1730,7 @@ type PostEdge struct {
 	Node Post `json:"node"`
 }
 
+// The input of publishAnnouncement.
 type PublishAnnouncementInput struct {
 	// The title, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
@@ -1521,11 +1746,13 @@ type PublishAnnouncementInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of publishAnnouncement. What could not be read after the change is null: the change stands.
 type PublishAnnouncementPayload struct {
 	// The new announcement.
-	Announcement Announcement `json:"announcement"`
+	Announcement *Announcement `json:"announcement,omitempty"`
 }
 
+// The input of publishPost.
 type PublishPostInput struct {
 	// The text, 1 to 5,000 characters, not white space alone. Every @key in it mentions the user with that key, if there is one; not within a word, as in an email address, nor in a link.
 	Body string `json:"body"`
@@ -1537,11 +1764,16 @@ type PublishPostInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of publishPost. What could not be read after the change is null: the change stands.
 type PublishPostPayload struct {
 	// The new post.
-	Post Post `json:"post"`
+	Post *Post `json:"post,omitempty"`
+	// The new post in its place in the home feed; null for a comment or a reply, which are in no feed.
+	Edge *PostEdge `json:"edge,omitempty"`
 	// The viewer's badges; one's own post changes none.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // Hours of each day in which no number shall be shown. They may run over midnight.
@@ -1554,6 +1786,7 @@ type QuietHours struct {
 	OffsetMinutes int `json:"offsetMinutes"`
 }
 
+// The input of quietHours.
 type QuietHoursInput struct {
 	// When they begin, HH:MM of the viewer's day.
 	From string `json:"from"`
@@ -1563,6 +1796,7 @@ type QuietHoursInput struct {
 	OffsetMinutes int `json:"offsetMinutes"`
 }
 
+// The input of quitConversation.
 type QuitConversationInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -1570,13 +1804,19 @@ type QuitConversationInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of quitConversation. What could not be read after the change is null: the change stands.
 type QuitConversationPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The conversation that the viewer is a member of no longer.
 	ConversationID string `json:"conversationId"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of raiseDot.
 type RaiseDotInput struct {
 	// The dot's name, 1 to 64 of a-z, 0-9, '_', '.', '-'. The first raise makes it; an installation has up to 100.
 	Name string `json:"name"`
@@ -1586,11 +1826,13 @@ type RaiseDotInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of raiseDot. What could not be read after the change is null: the change stands.
 type RaiseDotPayload struct {
 	// The dot's name.
 	Name string `json:"name"`
 }
 
+// The input of recallMessage.
 type RecallMessageInput struct {
 	// The viewer's own message: message:KEY.
 	MessageID string `json:"messageId"`
@@ -1598,18 +1840,25 @@ type RecallMessageInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of recallMessage. What could not be read after the change is null: the change stands.
 type RecallMessagePayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The message, which has no text any more.
-	Message Message `json:"message"`
+	Message *Message `json:"message,omitempty"`
 	// The viewer's badges.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of recountBadges.
 type RecountBadgesInput struct {
 	// Whose badges: user:KEY.
 	UserID string `json:"userId"`
 }
 
+// The answer of recountBadges. What could not be read after the change is null: the change stands.
 type RecountBadgesPayload struct {
 	// His badges, made anew from the facts.
 	Badges services.Badges `json:"badges"`
@@ -1617,22 +1866,27 @@ type RecountBadgesPayload struct {
 	Differed []string `json:"differed"`
 }
 
+// The input of remindMe.
 type RemindMeInput struct {
 	// An upcoming show of somebody else's: show:KEY.
 	ShowID string `json:"showId"`
-	// Whether the viewer wants to be told when it starts.
-	Remind bool `json:"remind"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of remindMe. What could not be read after the change is null: the change stands.
 type RemindMePayload struct {
-	// The show, which reminds the viewer now, or no longer.
-	Show Show `json:"show"`
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
+	// The show, which reminds the viewer now.
+	Show *Show `json:"show,omitempty"`
 	// The viewer's badges.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of removeMembers.
 type RemoveMembersInput struct {
 	// Which: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -1642,6 +1896,7 @@ type RemoveMembersInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of removeViewItem.
 type RemoveViewItemInput struct {
 	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
@@ -1653,6 +1908,7 @@ type RemoveViewItemInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of removeViewItem. What could not be read after the change is null: the change stands.
 type RemoveViewItemPayload struct {
 	// The item.
 	Item string `json:"item"`
@@ -1672,11 +1928,16 @@ type RescheduleShowInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of rescheduleShow. What could not be read after the change is null: the change stands.
 type RescheduleShowPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The show as it is now.
-	Show Show `json:"show"`
+	Show *Show `json:"show,omitempty"`
 	// The viewer's badges; one's own shows change none.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // A page of those whom the viewer mutes, blocks or hides from, the newest first.
@@ -1699,6 +1960,7 @@ type RestrictionEdge struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
+// The input of scheduleShow.
 type ScheduleShowInput struct {
 	// What it is called, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
@@ -1710,13 +1972,17 @@ type ScheduleShowInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of scheduleShow. What could not be read after the change is null: the change stands.
 type ScheduleShowPayload struct {
 	// The new show.
-	Show Show `json:"show"`
+	Show *Show `json:"show,omitempty"`
 	// The viewer's badges; one's own shows change none.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of sendMessage.
 type SendMessageInput struct {
 	// Where: conversation:KEY.
 	ConversationID string `json:"conversationId"`
@@ -1728,15 +1994,19 @@ type SendMessageInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of sendMessage. What could not be read after the change is null: the change stands.
 type SendMessagePayload struct {
 	// The new message.
-	Message Message `json:"message"`
+	Message *Message `json:"message,omitempty"`
 	// Its conversation, read up to the message.
-	Conversation Conversation `json:"conversation"`
+	Conversation *Conversation `json:"conversation,omitempty"`
 	// The viewer's badges; one's own message raises none.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of sendSiteMessage.
 type SendSiteMessageInput struct {
 	// The title, 1 to 255 characters, not white space alone.
 	Title string `json:"title"`
@@ -1750,11 +2020,13 @@ type SendSiteMessageInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of sendSiteMessage. What could not be read after the change is null: the change stands.
 type SendSiteMessagePayload struct {
 	// The message that is sent. Its recipients get it within moments.
-	Message SiteMessageReport `json:"message"`
+	Message *SiteMessageReport `json:"message,omitempty"`
 }
 
+// The input of setActivityThresholds.
 type SetActivityThresholdsInput struct {
 	// After how many hours users are idle, 1 to 8,760.
 	IdleAfterHours int `json:"idleAfterHours"`
@@ -1762,11 +2034,13 @@ type SetActivityThresholdsInput struct {
 	DormantAfterHours int `json:"dormantAfterHours"`
 }
 
+// The answer of setActivityThresholds. What could not be read after the change is null: the change stands.
 type SetActivityThresholdsPayload struct {
 	// The thresholds that hold now.
 	Activity ActivityThresholds `json:"activity"`
 }
 
+// The input of setDisplayPolicy.
 type SetDisplayPolicyInput struct {
 	// What changes, source by source; the others stay as they are.
 	Sources []SourcePolicyInput `json:"sources,omitempty"`
@@ -1776,13 +2050,17 @@ type SetDisplayPolicyInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of setDisplayPolicy. What could not be read after the change is null: the change stands.
 type SetDisplayPolicyPayload struct {
 	// The policy after it.
-	Policy DisplayPolicy `json:"policy"`
+	Policy *DisplayPolicy `json:"policy,omitempty"`
 	// The viewer's badges, shown by it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of setFanoutThresholds.
 type SetFanoutThresholdsInput struct {
 	// From so many followers on an author is big, 1 at least.
 	BigFollowers int `json:"bigFollowers"`
@@ -1790,11 +2068,13 @@ type SetFanoutThresholdsInput struct {
 	HugeFollowers int `json:"hugeFollowers"`
 }
 
+// The answer of setFanoutThresholds. What could not be read after the change is null: the change stands.
 type SetFanoutThresholdsPayload struct {
 	// How posts are carried now.
-	Fanout FanoutState `json:"fanout"`
+	Fanout *FanoutState `json:"fanout,omitempty"`
 }
 
+// The input of setGroupPolicy.
 type SetGroupPolicyInput struct {
 	// Who may add the viewer from now on.
 	Policy services.GroupPolicy `json:"policy"`
@@ -1802,13 +2082,17 @@ type SetGroupPolicyInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of setGroupPolicy. What could not be read after the change is null: the change stands.
 type SetGroupPolicyPayload struct {
 	// The policy after it.
-	Policy services.GroupPolicy `json:"policy"`
+	Policy *services.GroupPolicy `json:"policy,omitempty"`
 	// The viewer's badges, which it does not change.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of setProfile.
 type SetProfileInput struct {
 	// The name to show, to 100 characters; null leaves it, "" removes it.
 	Name *string `json:"name,omitempty"`
@@ -1818,11 +2102,17 @@ type SetProfileInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of setProfile. What could not be read after the change is null: the change stands.
 type SetProfilePayload struct {
 	// The viewer as others see him now.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
+	// The viewer's badges, which it does not change.
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of setReplay.
 type SetReplayInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
@@ -1832,13 +2122,19 @@ type SetReplayInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of setReplay. What could not be read after the change is null: the change stands.
 type SetReplayPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The show as it is now.
-	Show Show `json:"show"`
+	Show *Show `json:"show,omitempty"`
 	// The viewer's badges; one's own shows change none.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of setSegments.
 type SetSegmentsInput struct {
 	// Whose: user:KEY.
 	UserID string `json:"userId"`
@@ -1848,9 +2144,10 @@ type SetSegmentsInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of setSegments. What could not be read after the change is null: the change stands.
 type SetSegmentsPayload struct {
 	// The user.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 }
 
 // A message of the installation to the viewer. Only he sees it.
@@ -1920,6 +2217,7 @@ type SourcePolicy struct {
 	Style BadgeStyle `json:"style"`
 }
 
+// The input of sourcePolicy.
 type SourcePolicyInput struct {
 	// Which source; each at most once.
 	Source services.Source `json:"source"`
@@ -1929,6 +2227,7 @@ type SourcePolicyInput struct {
 	Style *BadgeStyle `json:"style,omitempty"`
 }
 
+// The input of startShow.
 type StartShowInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
@@ -1938,13 +2237,19 @@ type StartShowInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of startShow. What could not be read after the change is null: the change stands.
 type StartShowPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The show as it is now.
-	Show Show `json:"show"`
+	Show *Show `json:"show,omitempty"`
 	// The viewer's badges; one's own shows change none.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of touchView.
 type TouchViewInput struct {
 	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
 	Code string `json:"code"`
@@ -1956,13 +2261,17 @@ type TouchViewInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of touchView. What could not be read after the change is null: the change stands.
 type TouchViewPayload struct {
 	// The view after it.
-	View View `json:"view"`
+	View *View `json:"view,omitempty"`
 	// The viewer's badges, which views do not change.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of unblock.
 type UnblockInput struct {
 	// Whom to block no longer: user:KEY.
 	UserID string `json:"userId"`
@@ -1970,23 +2279,35 @@ type UnblockInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of unblock. What could not be read after the change is null: the change stands.
 type UnblockPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// Who is blocked no longer.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of undoMarkAllRead.
 type UndoMarkAllReadInput struct {
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of undoMarkAllRead. What could not be read after the change is null: the change stands.
 type UndoMarkAllReadPayload struct {
+	// The newest 100 notifications, as they are now.
+	Notifications []Notification `json:"notifications,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of unfollow.
 type UnfollowInput struct {
 	// Whom to follow no longer: user:KEY.
 	UserID string `json:"userId"`
@@ -1994,13 +2315,19 @@ type UnfollowInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of unfollow. What could not be read after the change is null: the change stands.
 type UnfollowPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// Who is followed no longer.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of unhideFrom.
 type UnhideFromInput struct {
 	// From whom to hide no longer: user:KEY.
 	UserID string `json:"userId"`
@@ -2008,13 +2335,19 @@ type UnhideFromInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of unhideFrom. What could not be read after the change is null: the change stands.
 type UnhideFromPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// Who is shown the viewer's posts again, if he follows.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of unlikePost.
 type UnlikePostInput struct {
 	// Which post: post:KEY.
 	PostID string `json:"postId"`
@@ -2022,13 +2355,27 @@ type UnlikePostInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of unlikePost. What could not be read after the change is null: the change stands.
 type UnlikePostPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The post that is liked no longer.
-	Post Post `json:"post"`
+	Post *Post `json:"post,omitempty"`
 	// The viewer's badges.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The input of unmuteConversation.
+type UnmuteConversationInput struct {
+	// Which: conversation:KEY.
+	ConversationID string `json:"conversationId"`
+	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// The input of unmute.
 type UnmuteInput struct {
 	// Whom to mute no longer: user:KEY.
 	UserID string `json:"userId"`
@@ -2036,11 +2383,16 @@ type UnmuteInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of unmute. What could not be read after the change is null: the change stands.
 type UnmutePayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// Who is muted no longer.
-	User User `json:"user"`
+	User *User `json:"user,omitempty"`
 	// The viewer's badges after it.
-	Badges services.Badges `json:"badges"`
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after it, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // A person. Everyone has a key; name and picture are there once the host application has set them.
@@ -2087,6 +2439,7 @@ type ViewEdge struct {
 	Node View `json:"node"`
 }
 
+// The input of withdrawAnnouncement.
 type WithdrawAnnouncementInput struct {
 	// Which one: announcement:KEY.
 	AnnouncementID string `json:"announcementId"`
@@ -2094,7 +2447,10 @@ type WithdrawAnnouncementInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The answer of withdrawAnnouncement. What could not be read after the change is null: the change stands.
 type WithdrawAnnouncementPayload struct {
+	// Whether it changed anything; false when it was so already.
+	Changed bool `json:"changed"`
 	// The id of the announcement that nobody sees any more.
 	AnnouncementID string `json:"announcementId"`
 }

@@ -305,6 +305,38 @@ func (ec *executionContext) fieldContext_AnnouncementEdge_node(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _ClearDotPayload_dot(ctx context.Context, field graphql.CollectedField, obj *ClearDotPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClearDotPayload_dot(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Dot, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Dot) graphql.Marshaler {
+			return ec.marshalODot2ᚖtidingsᚋservicesᚐDot(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ClearDotPayload_dot(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ClearDotPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Dot(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ClearDotPayload_badges(ctx context.Context, field graphql.CollectedField, obj *ClearDotPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -317,11 +349,11 @@ func (ec *executionContext) _ClearDotPayload_badges(ctx context.Context, field g
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_ClearDotPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -332,6 +364,38 @@ func (ec *executionContext) fieldContext_ClearDotPayload_badges(_ context.Contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ClearDotPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *ClearDotPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClearDotPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ClearDotPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ClearDotPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -349,16 +413,48 @@ func (ec *executionContext) _EditAnnouncementPayload_announcement(ctx context.Co
 			return obj.Announcement, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Announcement) graphql.Marshaler {
-			return ec.marshalNAnnouncement2tidingsᚋgraphᚐAnnouncement(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Announcement) graphql.Marshaler {
+			return ec.marshalOAnnouncement2ᚖtidingsᚋgraphᚐAnnouncement(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_EditAnnouncementPayload_announcement(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "EditAnnouncementPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Announcement(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkAnnouncementsReadPayload_announcements(ctx context.Context, field graphql.CollectedField, obj *MarkAnnouncementsReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkAnnouncementsReadPayload_announcements(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Announcements, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []Announcement) graphql.Marshaler {
+			return ec.marshalOAnnouncement2ᚕtidingsᚋgraphᚐAnnouncementᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkAnnouncementsReadPayload_announcements(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkAnnouncementsReadPayload",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -381,11 +477,11 @@ func (ec *executionContext) _MarkAnnouncementsReadPayload_badges(ctx context.Con
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkAnnouncementsReadPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -396,6 +492,38 @@ func (ec *executionContext) fieldContext_MarkAnnouncementsReadPayload_badges(_ c
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkAnnouncementsReadPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkAnnouncementsReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkAnnouncementsReadPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkAnnouncementsReadPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkAnnouncementsReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -413,11 +541,11 @@ func (ec *executionContext) _PublishAnnouncementPayload_announcement(ctx context
 			return obj.Announcement, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Announcement) graphql.Marshaler {
-			return ec.marshalNAnnouncement2tidingsᚋgraphᚐAnnouncement(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Announcement) graphql.Marshaler {
+			return ec.marshalOAnnouncement2ᚖtidingsᚋgraphᚐAnnouncement(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_PublishAnnouncementPayload_announcement(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -468,11 +596,11 @@ func (ec *executionContext) _SetSegmentsPayload_user(ctx context.Context, field 
 			return obj.User, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v User) graphql.Marshaler {
-			return ec.marshalNUser2tidingsᚋgraphᚐUser(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *User) graphql.Marshaler {
+			return ec.marshalOUser2ᚖtidingsᚋgraphᚐUser(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SetSegmentsPayload_user(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -486,6 +614,29 @@ func (ec *executionContext) fieldContext_SetSegmentsPayload_user(_ context.Conte
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _WithdrawAnnouncementPayload_changed(ctx context.Context, field graphql.CollectedField, obj *WithdrawAnnouncementPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WithdrawAnnouncementPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WithdrawAnnouncementPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WithdrawAnnouncementPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _WithdrawAnnouncementPayload_announcementId(ctx context.Context, field graphql.CollectedField, obj *WithdrawAnnouncementPayload) (ret graphql.Marshaler) {
@@ -1445,9 +1596,19 @@ func (ec *executionContext) _ClearDotPayload(ctx context.Context, sel ast.Select
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("ClearDotPayload")
+		case "dot":
+			out.Values[i] = ec._ClearDotPayload_dot(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "badges":
 			out.Values[i] = ec._ClearDotPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._ClearDotPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1485,7 +1646,7 @@ func (ec *executionContext) _EditAnnouncementPayload(ctx context.Context, sel as
 			out.Values[i] = graphql.MarshalString("EditAnnouncementPayload")
 		case "announcement":
 			out.Values[i] = ec._EditAnnouncementPayload_announcement(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1521,9 +1682,19 @@ func (ec *executionContext) _MarkAnnouncementsReadPayload(ctx context.Context, s
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MarkAnnouncementsReadPayload")
+		case "announcements":
+			out.Values[i] = ec._MarkAnnouncementsReadPayload_announcements(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "badges":
 			out.Values[i] = ec._MarkAnnouncementsReadPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkAnnouncementsReadPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1561,7 +1732,7 @@ func (ec *executionContext) _PublishAnnouncementPayload(ctx context.Context, sel
 			out.Values[i] = graphql.MarshalString("PublishAnnouncementPayload")
 		case "announcement":
 			out.Values[i] = ec._PublishAnnouncementPayload_announcement(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1637,7 +1808,7 @@ func (ec *executionContext) _SetSegmentsPayload(ctx context.Context, sel ast.Sel
 			out.Values[i] = graphql.MarshalString("SetSegmentsPayload")
 		case "user":
 			out.Values[i] = ec._SetSegmentsPayload_user(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1673,6 +1844,11 @@ func (ec *executionContext) _WithdrawAnnouncementPayload(ctx context.Context, se
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("WithdrawAnnouncementPayload")
+		case "changed":
+			out.Values[i] = ec._WithdrawAnnouncementPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "announcementId":
 			out.Values[i] = ec._WithdrawAnnouncementPayload_announcementId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -1707,16 +1883,6 @@ func (ec *executionContext) marshalNAnnouncement2tidingsᚋgraphᚐAnnouncement(
 	return ec._Announcement(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAnnouncementConnection2ᚖtidingsᚋgraphᚐAnnouncementConnection(ctx context.Context, sel ast.SelectionSet, v *AnnouncementConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._AnnouncementConnection(ctx, sel, v)
-}
-
 func (ec *executionContext) marshalNAnnouncementEdge2tidingsᚋgraphᚐAnnouncementEdge(ctx context.Context, sel ast.SelectionSet, v AnnouncementEdge) graphql.Marshaler {
 	return ec._AnnouncementEdge(ctx, sel, &v)
 }
@@ -1742,29 +1908,9 @@ func (ec *executionContext) unmarshalNClearDotInput2tidingsᚋgraphᚐClearDotIn
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNClearDotPayload2ᚖtidingsᚋgraphᚐClearDotPayload(ctx context.Context, sel ast.SelectionSet, v *ClearDotPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._ClearDotPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNEditAnnouncementInput2tidingsᚋgraphᚐEditAnnouncementInput(ctx context.Context, v any) (EditAnnouncementInput, error) {
 	res, err := ec.unmarshalInputEditAnnouncementInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNEditAnnouncementPayload2ᚖtidingsᚋgraphᚐEditAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *EditAnnouncementPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._EditAnnouncementPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNMarkAnnouncementsReadInput2tidingsᚋgraphᚐMarkAnnouncementsReadInput(ctx context.Context, v any) (MarkAnnouncementsReadInput, error) {
@@ -1772,29 +1918,9 @@ func (ec *executionContext) unmarshalNMarkAnnouncementsReadInput2tidingsᚋgraph
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMarkAnnouncementsReadPayload2ᚖtidingsᚋgraphᚐMarkAnnouncementsReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkAnnouncementsReadPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkAnnouncementsReadPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNPublishAnnouncementInput2tidingsᚋgraphᚐPublishAnnouncementInput(ctx context.Context, v any) (PublishAnnouncementInput, error) {
 	res, err := ec.unmarshalInputPublishAnnouncementInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNPublishAnnouncementPayload2ᚖtidingsᚋgraphᚐPublishAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *PublishAnnouncementPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._PublishAnnouncementPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNRaiseDotInput2tidingsᚋgraphᚐRaiseDotInput(ctx context.Context, v any) (RaiseDotInput, error) {
@@ -1802,29 +1928,9 @@ func (ec *executionContext) unmarshalNRaiseDotInput2tidingsᚋgraphᚐRaiseDotIn
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNRaiseDotPayload2ᚖtidingsᚋgraphᚐRaiseDotPayload(ctx context.Context, sel ast.SelectionSet, v *RaiseDotPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._RaiseDotPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNSetSegmentsInput2tidingsᚋgraphᚐSetSegmentsInput(ctx context.Context, v any) (SetSegmentsInput, error) {
 	res, err := ec.unmarshalInputSetSegmentsInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNSetSegmentsPayload2ᚖtidingsᚋgraphᚐSetSegmentsPayload(ctx context.Context, sel ast.SelectionSet, v *SetSegmentsPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._SetSegmentsPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNWithdrawAnnouncementInput2tidingsᚋgraphᚐWithdrawAnnouncementInput(ctx context.Context, v any) (WithdrawAnnouncementInput, error) {
@@ -1832,14 +1938,51 @@ func (ec *executionContext) unmarshalNWithdrawAnnouncementInput2tidingsᚋgraph�
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNWithdrawAnnouncementPayload2ᚖtidingsᚋgraphᚐWithdrawAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *WithdrawAnnouncementPayload) graphql.Marshaler {
+func (ec *executionContext) marshalOAnnouncement2ᚕtidingsᚋgraphᚐAnnouncementᚄ(ctx context.Context, sel ast.SelectionSet, v []Announcement) graphql.Marshaler {
 	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
 		return graphql.Null
 	}
-	return ec._WithdrawAnnouncementPayload(ctx, sel, v)
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNAnnouncement2tidingsᚋgraphᚐAnnouncement(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalOAnnouncement2ᚖtidingsᚋgraphᚐAnnouncement(ctx context.Context, sel ast.SelectionSet, v *Announcement) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Announcement(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOAnnouncementConnection2ᚖtidingsᚋgraphᚐAnnouncementConnection(ctx context.Context, sel ast.SelectionSet, v *AnnouncementConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._AnnouncementConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOClearDotPayload2ᚖtidingsᚋgraphᚐClearDotPayload(ctx context.Context, sel ast.SelectionSet, v *ClearDotPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ClearDotPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOEditAnnouncementPayload2ᚖtidingsᚋgraphᚐEditAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *EditAnnouncementPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._EditAnnouncementPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOIngestClearDot2ᚖtidingsᚋgraphᚐIngestClearDot(ctx context.Context, v any) (*IngestClearDot, error) {
@@ -1896,6 +2039,41 @@ func (ec *executionContext) unmarshalOIngestWithdrawAnnouncement2ᚖtidingsᚋgr
 	}
 	res, err := ec.unmarshalInputIngestWithdrawAnnouncement(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOMarkAnnouncementsReadPayload2ᚖtidingsᚋgraphᚐMarkAnnouncementsReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkAnnouncementsReadPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkAnnouncementsReadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOPublishAnnouncementPayload2ᚖtidingsᚋgraphᚐPublishAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *PublishAnnouncementPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PublishAnnouncementPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalORaiseDotPayload2ᚖtidingsᚋgraphᚐRaiseDotPayload(ctx context.Context, sel ast.SelectionSet, v *RaiseDotPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RaiseDotPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOSetSegmentsPayload2ᚖtidingsᚋgraphᚐSetSegmentsPayload(ctx context.Context, sel ast.SelectionSet, v *SetSegmentsPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SetSegmentsPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOWithdrawAnnouncementPayload2ᚖtidingsᚋgraphᚐWithdrawAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *WithdrawAnnouncementPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._WithdrawAnnouncementPayload(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -25,6 +25,29 @@ import (
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _LikePostPayload_changed(ctx context.Context, field graphql.CollectedField, obj *LikePostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LikePostPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LikePostPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LikePostPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _LikePostPayload_post(ctx context.Context, field graphql.CollectedField, obj *LikePostPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -37,11 +60,11 @@ func (ec *executionContext) _LikePostPayload_post(ctx context.Context, field gra
 			return obj.Post, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Post) graphql.Marshaler {
-			return ec.marshalNPost2tidingsᚋgraphᚐPost(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidingsᚋgraphᚐPost(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_LikePostPayload_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -69,11 +92,11 @@ func (ec *executionContext) _LikePostPayload_badges(ctx context.Context, field g
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_LikePostPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -84,6 +107,70 @@ func (ec *executionContext) fieldContext_LikePostPayload_badges(_ context.Contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _LikePostPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *LikePostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LikePostPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_LikePostPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LikePostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkAllReadPayload_notifications(ctx context.Context, field graphql.CollectedField, obj *MarkAllReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkAllReadPayload_notifications(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Notifications, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []Notification) graphql.Marshaler {
+			return ec.marshalONotification2ᚕtidingsᚋgraphᚐNotificationᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkAllReadPayload_notifications(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkAllReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Notification(ctx, field)
 		},
 	}
 	return fc, nil
@@ -124,11 +211,11 @@ func (ec *executionContext) _MarkAllReadPayload_badges(ctx context.Context, fiel
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkAllReadPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -139,6 +226,38 @@ func (ec *executionContext) fieldContext_MarkAllReadPayload_badges(_ context.Con
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkAllReadPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkAllReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkAllReadPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkAllReadPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkAllReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -188,11 +307,11 @@ func (ec *executionContext) _MarkNotificationUnreadPayload_badges(ctx context.Co
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkNotificationUnreadPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -203,6 +322,70 @@ func (ec *executionContext) fieldContext_MarkNotificationUnreadPayload_badges(_ 
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkNotificationUnreadPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkNotificationUnreadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkNotificationUnreadPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkNotificationUnreadPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkNotificationUnreadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkNotificationsReadPayload_notifications(ctx context.Context, field graphql.CollectedField, obj *MarkNotificationsReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkNotificationsReadPayload_notifications(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Notifications, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []Notification) graphql.Marshaler {
+			return ec.marshalONotification2ᚕtidingsᚋgraphᚐNotificationᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkNotificationsReadPayload_notifications(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkNotificationsReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Notification(ctx, field)
 		},
 	}
 	return fc, nil
@@ -220,11 +403,11 @@ func (ec *executionContext) _MarkNotificationsReadPayload_badges(ctx context.Con
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkNotificationsReadPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -235,6 +418,70 @@ func (ec *executionContext) fieldContext_MarkNotificationsReadPayload_badges(_ c
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkNotificationsReadPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkNotificationsReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkNotificationsReadPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkNotificationsReadPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkNotificationsReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkNotificationsSeenPayload_notifications(ctx context.Context, field graphql.CollectedField, obj *MarkNotificationsSeenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkNotificationsSeenPayload_notifications(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Notifications, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []Notification) graphql.Marshaler {
+			return ec.marshalONotification2ᚕtidingsᚋgraphᚐNotificationᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkNotificationsSeenPayload_notifications(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkNotificationsSeenPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Notification(ctx, field)
 		},
 	}
 	return fc, nil
@@ -252,11 +499,11 @@ func (ec *executionContext) _MarkNotificationsSeenPayload_badges(ctx context.Con
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_MarkNotificationsSeenPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -267,6 +514,38 @@ func (ec *executionContext) fieldContext_MarkNotificationsSeenPayload_badges(_ c
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _MarkNotificationsSeenPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *MarkNotificationsSeenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MarkNotificationsSeenPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_MarkNotificationsSeenPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MarkNotificationsSeenPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -671,6 +950,38 @@ func (ec *executionContext) fieldContext_NotificationEdge_node(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _UndoMarkAllReadPayload_notifications(ctx context.Context, field graphql.CollectedField, obj *UndoMarkAllReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UndoMarkAllReadPayload_notifications(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Notifications, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []Notification) graphql.Marshaler {
+			return ec.marshalONotification2ᚕtidingsᚋgraphᚐNotificationᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UndoMarkAllReadPayload_notifications(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "UndoMarkAllReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Notification(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _UndoMarkAllReadPayload_badges(ctx context.Context, field graphql.CollectedField, obj *UndoMarkAllReadPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -683,11 +994,11 @@ func (ec *executionContext) _UndoMarkAllReadPayload_badges(ctx context.Context, 
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_UndoMarkAllReadPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -703,6 +1014,61 @@ func (ec *executionContext) fieldContext_UndoMarkAllReadPayload_badges(_ context
 	return fc, nil
 }
 
+func (ec *executionContext) _UndoMarkAllReadPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *UndoMarkAllReadPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UndoMarkAllReadPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UndoMarkAllReadPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "UndoMarkAllReadPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _UnlikePostPayload_changed(ctx context.Context, field graphql.CollectedField, obj *UnlikePostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UnlikePostPayload_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UnlikePostPayload_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UnlikePostPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _UnlikePostPayload_post(ctx context.Context, field graphql.CollectedField, obj *UnlikePostPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -715,11 +1081,11 @@ func (ec *executionContext) _UnlikePostPayload_post(ctx context.Context, field g
 			return obj.Post, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v Post) graphql.Marshaler {
-			return ec.marshalNPost2tidingsᚋgraphᚐPost(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *Post) graphql.Marshaler {
+			return ec.marshalOPost2ᚖtidingsᚋgraphᚐPost(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_UnlikePostPayload_post(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -747,11 +1113,11 @@ func (ec *executionContext) _UnlikePostPayload_badges(ctx context.Context, field
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_UnlikePostPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -762,6 +1128,38 @@ func (ec *executionContext) fieldContext_UnlikePostPayload_badges(_ context.Cont
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _UnlikePostPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *UnlikePostPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UnlikePostPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UnlikePostPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "UnlikePostPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1289,14 +1687,24 @@ func (ec *executionContext) _LikePostPayload(ctx context.Context, sel ast.Select
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("LikePostPayload")
+		case "changed":
+			out.Values[i] = ec._LikePostPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "post":
 			out.Values[i] = ec._LikePostPayload_post(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._LikePostPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._LikePostPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1332,6 +1740,11 @@ func (ec *executionContext) _MarkAllReadPayload(ctx context.Context, sel ast.Sel
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MarkAllReadPayload")
+		case "notifications":
+			out.Values[i] = ec._MarkAllReadPayload_notifications(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "undoUntil":
 			out.Values[i] = ec._MarkAllReadPayload_undoUntil(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -1339,7 +1752,12 @@ func (ec *executionContext) _MarkAllReadPayload(ctx context.Context, sel ast.Sel
 			}
 		case "badges":
 			out.Values[i] = ec._MarkAllReadPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkAllReadPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1382,7 +1800,12 @@ func (ec *executionContext) _MarkNotificationUnreadPayload(ctx context.Context, 
 			}
 		case "badges":
 			out.Values[i] = ec._MarkNotificationUnreadPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkNotificationUnreadPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1418,9 +1841,19 @@ func (ec *executionContext) _MarkNotificationsReadPayload(ctx context.Context, s
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MarkNotificationsReadPayload")
+		case "notifications":
+			out.Values[i] = ec._MarkNotificationsReadPayload_notifications(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "badges":
 			out.Values[i] = ec._MarkNotificationsReadPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkNotificationsReadPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1456,9 +1889,19 @@ func (ec *executionContext) _MarkNotificationsSeenPayload(ctx context.Context, s
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("MarkNotificationsSeenPayload")
+		case "notifications":
+			out.Values[i] = ec._MarkNotificationsSeenPayload_notifications(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "badges":
 			out.Values[i] = ec._MarkNotificationsSeenPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._MarkNotificationsSeenPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1668,9 +2111,19 @@ func (ec *executionContext) _UndoMarkAllReadPayload(ctx context.Context, sel ast
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("UndoMarkAllReadPayload")
+		case "notifications":
+			out.Values[i] = ec._UndoMarkAllReadPayload_notifications(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "badges":
 			out.Values[i] = ec._UndoMarkAllReadPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._UndoMarkAllReadPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1706,14 +2159,24 @@ func (ec *executionContext) _UnlikePostPayload(ctx context.Context, sel ast.Sele
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("UnlikePostPayload")
+		case "changed":
+			out.Values[i] = ec._UnlikePostPayload_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "post":
 			out.Values[i] = ec._UnlikePostPayload_post(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._UnlikePostPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._UnlikePostPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -1746,29 +2209,9 @@ func (ec *executionContext) unmarshalNLikePostInput2tidingsᚋgraphᚐLikePostIn
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNLikePostPayload2ᚖtidingsᚋgraphᚐLikePostPayload(ctx context.Context, sel ast.SelectionSet, v *LikePostPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._LikePostPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNMarkAllReadInput2tidingsᚋgraphᚐMarkAllReadInput(ctx context.Context, v any) (MarkAllReadInput, error) {
 	res, err := ec.unmarshalInputMarkAllReadInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNMarkAllReadPayload2ᚖtidingsᚋgraphᚐMarkAllReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkAllReadPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkAllReadPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNMarkNotificationUnreadInput2tidingsᚋgraphᚐMarkNotificationUnreadInput(ctx context.Context, v any) (MarkNotificationUnreadInput, error) {
@@ -1776,44 +2219,14 @@ func (ec *executionContext) unmarshalNMarkNotificationUnreadInput2tidingsᚋgrap
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMarkNotificationUnreadPayload2ᚖtidingsᚋgraphᚐMarkNotificationUnreadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationUnreadPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkNotificationUnreadPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNMarkNotificationsReadInput2tidingsᚋgraphᚐMarkNotificationsReadInput(ctx context.Context, v any) (MarkNotificationsReadInput, error) {
 	res, err := ec.unmarshalInputMarkNotificationsReadInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNMarkNotificationsReadPayload2ᚖtidingsᚋgraphᚐMarkNotificationsReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationsReadPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkNotificationsReadPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNMarkNotificationsSeenInput2tidingsᚋgraphᚐMarkNotificationsSeenInput(ctx context.Context, v any) (MarkNotificationsSeenInput, error) {
 	res, err := ec.unmarshalInputMarkNotificationsSeenInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNMarkNotificationsSeenPayload2ᚖtidingsᚋgraphᚐMarkNotificationsSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationsSeenPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._MarkNotificationsSeenPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNNotification2tidingsᚋgraphᚐNotification(ctx context.Context, sel ast.SelectionSet, v Notification) graphql.Marshaler {
@@ -1835,16 +2248,6 @@ func (ec *executionContext) marshalNNotificationCategory2tidingsᚋservicesᚐCa
 		}
 	}
 	return res
-}
-
-func (ec *executionContext) marshalNNotificationConnection2ᚖtidingsᚋgraphᚐNotificationConnection(ctx context.Context, sel ast.SelectionSet, v *NotificationConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._NotificationConnection(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNNotificationEdge2tidingsᚋgraphᚐNotificationEdge(ctx context.Context, sel ast.SelectionSet, v NotificationEdge) graphql.Marshaler {
@@ -1872,29 +2275,9 @@ func (ec *executionContext) unmarshalNUndoMarkAllReadInput2tidingsᚋgraphᚐUnd
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNUndoMarkAllReadPayload2ᚖtidingsᚋgraphᚐUndoMarkAllReadPayload(ctx context.Context, sel ast.SelectionSet, v *UndoMarkAllReadPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._UndoMarkAllReadPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNUnlikePostInput2tidingsᚋgraphᚐUnlikePostInput(ctx context.Context, v any) (UnlikePostInput, error) {
 	res, err := ec.unmarshalInputUnlikePostInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNUnlikePostPayload2ᚖtidingsᚋgraphᚐUnlikePostPayload(ctx context.Context, sel ast.SelectionSet, v *UnlikePostPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._UnlikePostPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOIngestMarkAllRead2ᚖtidingsᚋgraphᚐIngestMarkAllRead(ctx context.Context, v any) (*IngestMarkAllRead, error) {
@@ -1927,6 +2310,60 @@ func (ec *executionContext) unmarshalOIngestUndoMarkAllRead2ᚖtidingsᚋgraph�
 	}
 	res, err := ec.unmarshalInputIngestUndoMarkAllRead(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOLikePostPayload2ᚖtidingsᚋgraphᚐLikePostPayload(ctx context.Context, sel ast.SelectionSet, v *LikePostPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._LikePostPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOMarkAllReadPayload2ᚖtidingsᚋgraphᚐMarkAllReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkAllReadPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkAllReadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOMarkNotificationUnreadPayload2ᚖtidingsᚋgraphᚐMarkNotificationUnreadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationUnreadPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkNotificationUnreadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOMarkNotificationsReadPayload2ᚖtidingsᚋgraphᚐMarkNotificationsReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationsReadPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkNotificationsReadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOMarkNotificationsSeenPayload2ᚖtidingsᚋgraphᚐMarkNotificationsSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationsSeenPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._MarkNotificationsSeenPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalONotification2ᚕtidingsᚋgraphᚐNotificationᚄ(ctx context.Context, sel ast.SelectionSet, v []Notification) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNNotification2tidingsᚋgraphᚐNotification(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalONotification2ᚖtidingsᚋgraphᚐNotification(ctx context.Context, sel ast.SelectionSet, v *Notification) graphql.Marshaler {
@@ -1970,6 +2407,27 @@ func (ec *executionContext) marshalONotificationCategory2ᚕtidingsᚋservices�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalONotificationConnection2ᚖtidingsᚋgraphᚐNotificationConnection(ctx context.Context, sel ast.SelectionSet, v *NotificationConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._NotificationConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOUndoMarkAllReadPayload2ᚖtidingsᚋgraphᚐUndoMarkAllReadPayload(ctx context.Context, sel ast.SelectionSet, v *UndoMarkAllReadPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._UndoMarkAllReadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOUnlikePostPayload2ᚖtidingsᚋgraphᚐUnlikePostPayload(ctx context.Context, sel ast.SelectionSet, v *UnlikePostPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._UnlikePostPayload(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

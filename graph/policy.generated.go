@@ -169,11 +169,11 @@ func (ec *executionContext) _SetDisplayPolicyPayload_policy(ctx context.Context,
 			return obj.Policy, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v DisplayPolicy) graphql.Marshaler {
-			return ec.marshalNDisplayPolicy2tidingsᚋgraphᚐDisplayPolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *DisplayPolicy) graphql.Marshaler {
+			return ec.marshalODisplayPolicy2ᚖtidingsᚋgraphᚐDisplayPolicy(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SetDisplayPolicyPayload_policy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -201,11 +201,11 @@ func (ec *executionContext) _SetDisplayPolicyPayload_badges(ctx context.Context,
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SetDisplayPolicyPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -216,6 +216,38 @@ func (ec *executionContext) fieldContext_SetDisplayPolicyPayload_badges(_ contex
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetDisplayPolicyPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *SetDisplayPolicyPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetDisplayPolicyPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SetDisplayPolicyPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetDisplayPolicyPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -233,11 +265,11 @@ func (ec *executionContext) _SetGroupPolicyPayload_policy(ctx context.Context, f
 			return obj.Policy, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.GroupPolicy) graphql.Marshaler {
-			return ec.marshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.GroupPolicy) graphql.Marshaler {
+			return ec.marshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPolicy(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SetGroupPolicyPayload_policy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -256,11 +288,11 @@ func (ec *executionContext) _SetGroupPolicyPayload_badges(ctx context.Context, f
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_SetGroupPolicyPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -271,6 +303,38 @@ func (ec *executionContext) fieldContext_SetGroupPolicyPayload_badges(_ context.
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _SetGroupPolicyPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *SetGroupPolicyPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SetGroupPolicyPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SetGroupPolicyPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SetGroupPolicyPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -730,12 +794,17 @@ func (ec *executionContext) _SetDisplayPolicyPayload(ctx context.Context, sel as
 			out.Values[i] = graphql.MarshalString("SetDisplayPolicyPayload")
 		case "policy":
 			out.Values[i] = ec._SetDisplayPolicyPayload_policy(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._SetDisplayPolicyPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._SetDisplayPolicyPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -773,12 +842,17 @@ func (ec *executionContext) _SetGroupPolicyPayload(ctx context.Context, sel ast.
 			out.Values[i] = graphql.MarshalString("SetGroupPolicyPayload")
 		case "policy":
 			out.Values[i] = ec._SetGroupPolicyPayload_policy(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._SetGroupPolicyPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._SetGroupPolicyPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -881,20 +955,6 @@ func (ec *executionContext) marshalNBadgeStyle2tidingsᚋgraphᚐBadgeStyle(ctx 
 	return v
 }
 
-func (ec *executionContext) marshalNDisplayPolicy2tidingsᚋgraphᚐDisplayPolicy(ctx context.Context, sel ast.SelectionSet, v DisplayPolicy) graphql.Marshaler {
-	return ec._DisplayPolicy(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNDisplayPolicy2ᚖtidingsᚋgraphᚐDisplayPolicy(ctx context.Context, sel ast.SelectionSet, v *DisplayPolicy) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._DisplayPolicy(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx context.Context, v any) (services.GroupPolicy, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := services.GroupPolicy(tmp)
@@ -917,29 +977,9 @@ func (ec *executionContext) unmarshalNSetDisplayPolicyInput2tidingsᚋgraphᚐSe
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNSetDisplayPolicyPayload2ᚖtidingsᚋgraphᚐSetDisplayPolicyPayload(ctx context.Context, sel ast.SelectionSet, v *SetDisplayPolicyPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._SetDisplayPolicyPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNSetGroupPolicyInput2tidingsᚋgraphᚐSetGroupPolicyInput(ctx context.Context, v any) (SetGroupPolicyInput, error) {
 	res, err := ec.unmarshalInputSetGroupPolicyInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNSetGroupPolicyPayload2ᚖtidingsᚋgraphᚐSetGroupPolicyPayload(ctx context.Context, sel ast.SelectionSet, v *SetGroupPolicyPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._SetGroupPolicyPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNSourcePolicy2tidingsᚋgraphᚐSourcePolicy(ctx context.Context, sel ast.SelectionSet, v SourcePolicy) graphql.Marshaler {
@@ -983,6 +1023,32 @@ func (ec *executionContext) marshalOBadgeStyle2ᚖtidingsᚋgraphᚐBadgeStyle(c
 	return v
 }
 
+func (ec *executionContext) marshalODisplayPolicy2ᚖtidingsᚋgraphᚐDisplayPolicy(ctx context.Context, sel ast.SelectionSet, v *DisplayPolicy) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._DisplayPolicy(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPolicy(ctx context.Context, v any) (*services.GroupPolicy, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := graphql.UnmarshalString(v)
+	res := services.GroupPolicy(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPolicy(ctx context.Context, sel ast.SelectionSet, v *services.GroupPolicy) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(*v))
+	return res
+}
+
 func (ec *executionContext) unmarshalOIngestSetDisplayPolicy2ᚖtidingsᚋgraphᚐIngestSetDisplayPolicy(ctx context.Context, v any) (*IngestSetDisplayPolicy, error) {
 	if v == nil {
 		return nil, nil
@@ -1012,6 +1078,20 @@ func (ec *executionContext) unmarshalOQuietHoursInput2ᚖtidingsᚋgraphᚐQuiet
 	}
 	res, err := ec.unmarshalInputQuietHoursInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOSetDisplayPolicyPayload2ᚖtidingsᚋgraphᚐSetDisplayPolicyPayload(ctx context.Context, sel ast.SelectionSet, v *SetDisplayPolicyPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SetDisplayPolicyPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOSetGroupPolicyPayload2ᚖtidingsᚋgraphᚐSetGroupPolicyPayload(ctx context.Context, sel ast.SelectionSet, v *SetGroupPolicyPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._SetGroupPolicyPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOSourcePolicyInput2ᚕtidingsᚋgraphᚐSourcePolicyInputᚄ(ctx context.Context, v any) ([]SourcePolicyInput, error) {

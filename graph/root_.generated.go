@@ -27,6 +27,7 @@ type ResolverRoot interface {
 	Admin() AdminResolver
 	AwayDigest() AwayDigestResolver
 	BadgeExplanation() BadgeExplanationResolver
+	Badges() BadgesResolver
 	Conversation() ConversationResolver
 	DigestPart() DigestPartResolver
 	Mutation() MutationResolver
@@ -96,8 +97,8 @@ type ComplexityRoot struct {
 		AsOf      func(childComplexity int) int
 		Display   func(childComplexity int) int
 		InTotal   func(childComplexity int) int
+		Known     func(childComplexity int) int
 		Precision func(childComplexity int) int
-		Value     func(childComplexity int) int
 	}
 
 	BadgeExplanation struct {
@@ -119,6 +120,7 @@ type ComplexityRoot struct {
 		Conversations func(childComplexity int) int
 		Dots          func(childComplexity int) int
 		HomeFeed      func(childComplexity int) int
+		ID            func(childComplexity int) int
 		LiveBoard     func(childComplexity int) int
 		Notifications func(childComplexity int) int
 		Quiet         func(childComplexity int) int
@@ -128,13 +130,24 @@ type ComplexityRoot struct {
 	}
 
 	BlockPayload struct {
-		Badges func(childComplexity int) int
-		User   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
+	}
+
+	CancelReminderPayload struct {
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Show    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	CancelShowPayload struct {
-		Badges func(childComplexity int) int
-		Show   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Show    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	CleanNowPayload struct {
@@ -159,6 +172,8 @@ type ComplexityRoot struct {
 
 	ClearDotPayload struct {
 		Badges func(childComplexity int) int
+		Dot    func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	Conversation struct {
@@ -197,12 +212,16 @@ type ComplexityRoot struct {
 
 	ConversationPayload struct {
 		Badges       func(childComplexity int) int
+		Changed      func(childComplexity int) int
 		Conversation func(childComplexity int) int
+		Viewer       func(childComplexity int) int
 	}
 
 	DeletePostPayload struct {
-		Badges func(childComplexity int) int
-		PostID func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		PostID  func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	DigestPart struct {
@@ -228,6 +247,7 @@ type ComplexityRoot struct {
 	EditPostPayload struct {
 		Badges func(childComplexity int) int
 		Post   func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	EditSiteMessagePayload struct {
@@ -235,14 +255,17 @@ type ComplexityRoot struct {
 	}
 
 	EndShowPayload struct {
-		Badges func(childComplexity int) int
-		Show   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Show    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	EnterConversationPayload struct {
 		Badges       func(childComplexity int) int
 		Conversation func(childComplexity int) int
 		Until        func(childComplexity int) int
+		Viewer       func(childComplexity int) int
 	}
 
 	FanoutState struct {
@@ -253,13 +276,17 @@ type ComplexityRoot struct {
 	}
 
 	FollowPayload struct {
-		Badges func(childComplexity int) int
-		User   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	HideFromPayload struct {
-		Badges func(childComplexity int) int
-		User   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	HomeFeedChange struct {
@@ -279,8 +306,9 @@ type ComplexityRoot struct {
 	}
 
 	IngestResult struct {
-		Error func(childComplexity int) int
-		ID    func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Error   func(childComplexity int) int
+		ID      func(childComplexity int) int
 	}
 
 	JobQueue struct {
@@ -290,8 +318,10 @@ type ComplexityRoot struct {
 	}
 
 	LikePostPayload struct {
-		Badges func(childComplexity int) int
-		Post   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Post    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	LiveBoardChange struct {
@@ -324,41 +354,56 @@ type ComplexityRoot struct {
 	}
 
 	MarkAllReadPayload struct {
-		Badges    func(childComplexity int) int
-		UndoUntil func(childComplexity int) int
+		Badges        func(childComplexity int) int
+		Notifications func(childComplexity int) int
+		UndoUntil     func(childComplexity int) int
+		Viewer        func(childComplexity int) int
 	}
 
 	MarkAnnouncementsReadPayload struct {
-		Badges func(childComplexity int) int
+		Announcements func(childComplexity int) int
+		Badges        func(childComplexity int) int
+		Viewer        func(childComplexity int) int
 	}
 
 	MarkHomeFeedSeenPayload struct {
 		Badges func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	MarkLiveBoardSeenPayload struct {
 		Badges func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	MarkNotificationUnreadPayload struct {
 		Badges       func(childComplexity int) int
 		Notification func(childComplexity int) int
+		Viewer       func(childComplexity int) int
 	}
 
 	MarkNotificationsReadPayload struct {
-		Badges func(childComplexity int) int
+		Badges        func(childComplexity int) int
+		Notifications func(childComplexity int) int
+		Viewer        func(childComplexity int) int
 	}
 
 	MarkNotificationsSeenPayload struct {
-		Badges func(childComplexity int) int
+		Badges        func(childComplexity int) int
+		Notifications func(childComplexity int) int
+		Viewer        func(childComplexity int) int
 	}
 
 	MarkSiteMessagesReadPayload struct {
-		Badges func(childComplexity int) int
+		Badges       func(childComplexity int) int
+		SiteMessages func(childComplexity int) int
+		Viewer       func(childComplexity int) int
 	}
 
 	MarkSiteMessagesUnreadPayload struct {
-		Badges func(childComplexity int) int
+		Badges       func(childComplexity int) int
+		SiteMessages func(childComplexity int) int
+		Viewer       func(childComplexity int) int
 	}
 
 	MemberConnection struct {
@@ -395,6 +440,7 @@ type ComplexityRoot struct {
 		AddMembers             func(childComplexity int, input AddMembersInput) int
 		AddViewItem            func(childComplexity int, input AddViewItemInput) int
 		Block                  func(childComplexity int, input BlockInput) int
+		CancelReminder         func(childComplexity int, input CancelReminderInput) int
 		CancelShow             func(childComplexity int, input CancelShowInput) int
 		CleanNow               func(childComplexity int) int
 		ClearDot               func(childComplexity int, input ClearDotInput) int
@@ -453,12 +499,15 @@ type ComplexityRoot struct {
 		UnhideFrom             func(childComplexity int, input UnhideFromInput) int
 		UnlikePost             func(childComplexity int, input UnlikePostInput) int
 		Unmute                 func(childComplexity int, input UnmuteInput) int
+		UnmuteConversation     func(childComplexity int, input UnmuteConversationInput) int
 		WithdrawAnnouncement   func(childComplexity int, input WithdrawAnnouncementInput) int
 	}
 
 	MutePayload struct {
-		Badges func(childComplexity int) int
-		User   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	Notification struct {
@@ -543,7 +592,9 @@ type ComplexityRoot struct {
 
 	PublishPostPayload struct {
 		Badges func(childComplexity int) int
+		Edge   func(childComplexity int) int
 		Post   func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	Query struct {
@@ -561,7 +612,9 @@ type ComplexityRoot struct {
 
 	QuitConversationPayload struct {
 		Badges         func(childComplexity int) int
+		Changed        func(childComplexity int) int
 		ConversationID func(childComplexity int) int
+		Viewer         func(childComplexity int) int
 	}
 
 	RaiseDotPayload struct {
@@ -570,7 +623,9 @@ type ComplexityRoot struct {
 
 	RecallMessagePayload struct {
 		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
 		Message func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	RecountBadgesPayload struct {
@@ -579,8 +634,10 @@ type ComplexityRoot struct {
 	}
 
 	RemindMePayload struct {
-		Badges func(childComplexity int) int
-		Show   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Show    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	RemoveViewItemPayload struct {
@@ -588,8 +645,10 @@ type ComplexityRoot struct {
 	}
 
 	RescheduleShowPayload struct {
-		Badges func(childComplexity int) int
-		Show   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Show    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	RestrictionConnection struct {
@@ -607,12 +666,14 @@ type ComplexityRoot struct {
 	ScheduleShowPayload struct {
 		Badges func(childComplexity int) int
 		Show   func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	SendMessagePayload struct {
 		Badges       func(childComplexity int) int
 		Conversation func(childComplexity int) int
 		Message      func(childComplexity int) int
+		Viewer       func(childComplexity int) int
 	}
 
 	SendSiteMessagePayload struct {
@@ -626,6 +687,7 @@ type ComplexityRoot struct {
 	SetDisplayPolicyPayload struct {
 		Badges func(childComplexity int) int
 		Policy func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	SetFanoutThresholdsPayload struct {
@@ -635,15 +697,20 @@ type ComplexityRoot struct {
 	SetGroupPolicyPayload struct {
 		Badges func(childComplexity int) int
 		Policy func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	SetProfilePayload struct {
-		User func(childComplexity int) int
+		Badges func(childComplexity int) int
+		User   func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	SetReplayPayload struct {
-		Badges func(childComplexity int) int
-		Show   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Show    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	SetSegmentsPayload struct {
@@ -714,8 +781,10 @@ type ComplexityRoot struct {
 	}
 
 	StartShowPayload struct {
-		Badges func(childComplexity int) int
-		Show   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Show    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	Subscription struct {
@@ -728,35 +797,48 @@ type ComplexityRoot struct {
 	TouchViewPayload struct {
 		Badges func(childComplexity int) int
 		View   func(childComplexity int) int
+		Viewer func(childComplexity int) int
 	}
 
 	UnblockPayload struct {
-		Badges func(childComplexity int) int
-		User   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	UndoMarkAllReadPayload struct {
-		Badges func(childComplexity int) int
+		Badges        func(childComplexity int) int
+		Notifications func(childComplexity int) int
+		Viewer        func(childComplexity int) int
 	}
 
 	UnfollowPayload struct {
-		Badges func(childComplexity int) int
-		User   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	UnhideFromPayload struct {
-		Badges func(childComplexity int) int
-		User   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	UnlikePostPayload struct {
-		Badges func(childComplexity int) int
-		Post   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Post    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	UnmutePayload struct {
-		Badges func(childComplexity int) int
-		User   func(childComplexity int) int
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	User struct {
@@ -795,6 +877,7 @@ type ComplexityRoot struct {
 		GroupPolicy    func(childComplexity int) int
 		Hides          func(childComplexity int, first *int, after *string) int
 		HomeFeed       func(childComplexity int, first *int, after *string, lastID *string, newerThan *string) int
+		ID             func(childComplexity int) int
 		LiveBoard      func(childComplexity int, first *int, after *string, sessionID *string, lastID *string) int
 		Mutes          func(childComplexity int, first *int, after *string) int
 		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) int
@@ -805,6 +888,7 @@ type ComplexityRoot struct {
 
 	WithdrawAnnouncementPayload struct {
 		AnnouncementID func(childComplexity int) int
+		Changed        func(childComplexity int) int
 	}
 }
 
@@ -1020,18 +1104,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.BadgeCount.InTotal(childComplexity), true
+	case "BadgeCount.value":
+		if e.ComplexityRoot.BadgeCount.Known == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BadgeCount.Known(childComplexity), true
 	case "BadgeCount.precision":
 		if e.ComplexityRoot.BadgeCount.Precision == nil {
 			break
 		}
 
 		return e.ComplexityRoot.BadgeCount.Precision(childComplexity), true
-	case "BadgeCount.value":
-		if e.ComplexityRoot.BadgeCount.Value == nil {
-			break
-		}
-
-		return e.ComplexityRoot.BadgeCount.Value(childComplexity), true
 
 	case "BadgeExplanation.count":
 		if e.ComplexityRoot.BadgeExplanation.Count == nil {
@@ -1107,6 +1191,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Badges.HomeFeed(childComplexity), true
+	case "Badges.id":
+		if e.ComplexityRoot.Badges.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Badges.ID(childComplexity), true
 	case "Badges.liveBoard":
 		if e.ComplexityRoot.Badges.LiveBoard == nil {
 			break
@@ -1150,12 +1240,49 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.BlockPayload.Badges(childComplexity), true
+	case "BlockPayload.changed":
+		if e.ComplexityRoot.BlockPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BlockPayload.Changed(childComplexity), true
 	case "BlockPayload.user":
 		if e.ComplexityRoot.BlockPayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.BlockPayload.User(childComplexity), true
+	case "BlockPayload.viewer":
+		if e.ComplexityRoot.BlockPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.BlockPayload.Viewer(childComplexity), true
+
+	case "CancelReminderPayload.badges":
+		if e.ComplexityRoot.CancelReminderPayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelReminderPayload.Badges(childComplexity), true
+	case "CancelReminderPayload.changed":
+		if e.ComplexityRoot.CancelReminderPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelReminderPayload.Changed(childComplexity), true
+	case "CancelReminderPayload.show":
+		if e.ComplexityRoot.CancelReminderPayload.Show == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelReminderPayload.Show(childComplexity), true
+	case "CancelReminderPayload.viewer":
+		if e.ComplexityRoot.CancelReminderPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelReminderPayload.Viewer(childComplexity), true
 
 	case "CancelShowPayload.badges":
 		if e.ComplexityRoot.CancelShowPayload.Badges == nil {
@@ -1163,12 +1290,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CancelShowPayload.Badges(childComplexity), true
+	case "CancelShowPayload.changed":
+		if e.ComplexityRoot.CancelShowPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelShowPayload.Changed(childComplexity), true
 	case "CancelShowPayload.show":
 		if e.ComplexityRoot.CancelShowPayload.Show == nil {
 			break
 		}
 
 		return e.ComplexityRoot.CancelShowPayload.Show(childComplexity), true
+	case "CancelShowPayload.viewer":
+		if e.ComplexityRoot.CancelShowPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelShowPayload.Viewer(childComplexity), true
 
 	case "CleanNowPayload.cleaner":
 		if e.ComplexityRoot.CleanNowPayload.Cleaner == nil {
@@ -1245,6 +1384,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ClearDotPayload.Badges(childComplexity), true
+	case "ClearDotPayload.dot":
+		if e.ComplexityRoot.ClearDotPayload.Dot == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClearDotPayload.Dot(childComplexity), true
+	case "ClearDotPayload.viewer":
+		if e.ComplexityRoot.ClearDotPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClearDotPayload.Viewer(childComplexity), true
 
 	case "Conversation.id":
 		if e.ComplexityRoot.Conversation.ID == nil {
@@ -1381,12 +1532,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ConversationPayload.Badges(childComplexity), true
+	case "ConversationPayload.changed":
+		if e.ComplexityRoot.ConversationPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationPayload.Changed(childComplexity), true
 	case "ConversationPayload.conversation":
 		if e.ComplexityRoot.ConversationPayload.Conversation == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ConversationPayload.Conversation(childComplexity), true
+	case "ConversationPayload.viewer":
+		if e.ComplexityRoot.ConversationPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ConversationPayload.Viewer(childComplexity), true
 
 	case "DeletePostPayload.badges":
 		if e.ComplexityRoot.DeletePostPayload.Badges == nil {
@@ -1394,12 +1557,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeletePostPayload.Badges(childComplexity), true
+	case "DeletePostPayload.changed":
+		if e.ComplexityRoot.DeletePostPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeletePostPayload.Changed(childComplexity), true
 	case "DeletePostPayload.postId":
 		if e.ComplexityRoot.DeletePostPayload.PostID == nil {
 			break
 		}
 
 		return e.ComplexityRoot.DeletePostPayload.PostID(childComplexity), true
+	case "DeletePostPayload.viewer":
+		if e.ComplexityRoot.DeletePostPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeletePostPayload.Viewer(childComplexity), true
 
 	case "DigestPart.count":
 		if e.ComplexityRoot.DigestPart.Count == nil {
@@ -1465,6 +1640,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EditPostPayload.Post(childComplexity), true
+	case "EditPostPayload.viewer":
+		if e.ComplexityRoot.EditPostPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EditPostPayload.Viewer(childComplexity), true
 
 	case "EditSiteMessagePayload.message":
 		if e.ComplexityRoot.EditSiteMessagePayload.Message == nil {
@@ -1479,12 +1660,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EndShowPayload.Badges(childComplexity), true
+	case "EndShowPayload.changed":
+		if e.ComplexityRoot.EndShowPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EndShowPayload.Changed(childComplexity), true
 	case "EndShowPayload.show":
 		if e.ComplexityRoot.EndShowPayload.Show == nil {
 			break
 		}
 
 		return e.ComplexityRoot.EndShowPayload.Show(childComplexity), true
+	case "EndShowPayload.viewer":
+		if e.ComplexityRoot.EndShowPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EndShowPayload.Viewer(childComplexity), true
 
 	case "EnterConversationPayload.badges":
 		if e.ComplexityRoot.EnterConversationPayload.Badges == nil {
@@ -1504,6 +1697,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EnterConversationPayload.Until(childComplexity), true
+	case "EnterConversationPayload.viewer":
+		if e.ComplexityRoot.EnterConversationPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnterConversationPayload.Viewer(childComplexity), true
 
 	case "FanoutState.bigFollowers":
 		if e.ComplexityRoot.FanoutState.BigFollowers == nil {
@@ -1536,12 +1735,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.FollowPayload.Badges(childComplexity), true
+	case "FollowPayload.changed":
+		if e.ComplexityRoot.FollowPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FollowPayload.Changed(childComplexity), true
 	case "FollowPayload.user":
 		if e.ComplexityRoot.FollowPayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.FollowPayload.User(childComplexity), true
+	case "FollowPayload.viewer":
+		if e.ComplexityRoot.FollowPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FollowPayload.Viewer(childComplexity), true
 
 	case "HideFromPayload.badges":
 		if e.ComplexityRoot.HideFromPayload.Badges == nil {
@@ -1549,12 +1760,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.HideFromPayload.Badges(childComplexity), true
+	case "HideFromPayload.changed":
+		if e.ComplexityRoot.HideFromPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HideFromPayload.Changed(childComplexity), true
 	case "HideFromPayload.user":
 		if e.ComplexityRoot.HideFromPayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.HideFromPayload.User(childComplexity), true
+	case "HideFromPayload.viewer":
+		if e.ComplexityRoot.HideFromPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HideFromPayload.Viewer(childComplexity), true
 
 	case "HomeFeedChange.authors":
 		if e.ComplexityRoot.HomeFeedChange.Authors == nil {
@@ -1601,6 +1824,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.IngestPayload.Results(childComplexity), true
 
+	case "IngestResult.changed":
+		if e.ComplexityRoot.IngestResult.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.IngestResult.Changed(childComplexity), true
 	case "IngestResult.error":
 		if e.ComplexityRoot.IngestResult.Error == nil {
 			break
@@ -1639,12 +1868,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.LikePostPayload.Badges(childComplexity), true
+	case "LikePostPayload.changed":
+		if e.ComplexityRoot.LikePostPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LikePostPayload.Changed(childComplexity), true
 	case "LikePostPayload.post":
 		if e.ComplexityRoot.LikePostPayload.Post == nil {
 			break
 		}
 
 		return e.ComplexityRoot.LikePostPayload.Post(childComplexity), true
+	case "LikePostPayload.viewer":
+		if e.ComplexityRoot.LikePostPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LikePostPayload.Viewer(childComplexity), true
 
 	case "LiveBoardChange.badges":
 		if e.ComplexityRoot.LiveBoardChange.Badges == nil {
@@ -1775,19 +2016,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkAllReadPayload.Badges(childComplexity), true
+	case "MarkAllReadPayload.notifications":
+		if e.ComplexityRoot.MarkAllReadPayload.Notifications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkAllReadPayload.Notifications(childComplexity), true
 	case "MarkAllReadPayload.undoUntil":
 		if e.ComplexityRoot.MarkAllReadPayload.UndoUntil == nil {
 			break
 		}
 
 		return e.ComplexityRoot.MarkAllReadPayload.UndoUntil(childComplexity), true
+	case "MarkAllReadPayload.viewer":
+		if e.ComplexityRoot.MarkAllReadPayload.Viewer == nil {
+			break
+		}
 
+		return e.ComplexityRoot.MarkAllReadPayload.Viewer(childComplexity), true
+
+	case "MarkAnnouncementsReadPayload.announcements":
+		if e.ComplexityRoot.MarkAnnouncementsReadPayload.Announcements == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkAnnouncementsReadPayload.Announcements(childComplexity), true
 	case "MarkAnnouncementsReadPayload.badges":
 		if e.ComplexityRoot.MarkAnnouncementsReadPayload.Badges == nil {
 			break
 		}
 
 		return e.ComplexityRoot.MarkAnnouncementsReadPayload.Badges(childComplexity), true
+	case "MarkAnnouncementsReadPayload.viewer":
+		if e.ComplexityRoot.MarkAnnouncementsReadPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkAnnouncementsReadPayload.Viewer(childComplexity), true
 
 	case "MarkHomeFeedSeenPayload.badges":
 		if e.ComplexityRoot.MarkHomeFeedSeenPayload.Badges == nil {
@@ -1795,6 +2060,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkHomeFeedSeenPayload.Badges(childComplexity), true
+	case "MarkHomeFeedSeenPayload.viewer":
+		if e.ComplexityRoot.MarkHomeFeedSeenPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkHomeFeedSeenPayload.Viewer(childComplexity), true
 
 	case "MarkLiveBoardSeenPayload.badges":
 		if e.ComplexityRoot.MarkLiveBoardSeenPayload.Badges == nil {
@@ -1802,6 +2073,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkLiveBoardSeenPayload.Badges(childComplexity), true
+	case "MarkLiveBoardSeenPayload.viewer":
+		if e.ComplexityRoot.MarkLiveBoardSeenPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkLiveBoardSeenPayload.Viewer(childComplexity), true
 
 	case "MarkNotificationUnreadPayload.badges":
 		if e.ComplexityRoot.MarkNotificationUnreadPayload.Badges == nil {
@@ -1815,6 +2092,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkNotificationUnreadPayload.Notification(childComplexity), true
+	case "MarkNotificationUnreadPayload.viewer":
+		if e.ComplexityRoot.MarkNotificationUnreadPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkNotificationUnreadPayload.Viewer(childComplexity), true
 
 	case "MarkNotificationsReadPayload.badges":
 		if e.ComplexityRoot.MarkNotificationsReadPayload.Badges == nil {
@@ -1822,6 +2105,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkNotificationsReadPayload.Badges(childComplexity), true
+	case "MarkNotificationsReadPayload.notifications":
+		if e.ComplexityRoot.MarkNotificationsReadPayload.Notifications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkNotificationsReadPayload.Notifications(childComplexity), true
+	case "MarkNotificationsReadPayload.viewer":
+		if e.ComplexityRoot.MarkNotificationsReadPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkNotificationsReadPayload.Viewer(childComplexity), true
 
 	case "MarkNotificationsSeenPayload.badges":
 		if e.ComplexityRoot.MarkNotificationsSeenPayload.Badges == nil {
@@ -1829,6 +2124,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkNotificationsSeenPayload.Badges(childComplexity), true
+	case "MarkNotificationsSeenPayload.notifications":
+		if e.ComplexityRoot.MarkNotificationsSeenPayload.Notifications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkNotificationsSeenPayload.Notifications(childComplexity), true
+	case "MarkNotificationsSeenPayload.viewer":
+		if e.ComplexityRoot.MarkNotificationsSeenPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkNotificationsSeenPayload.Viewer(childComplexity), true
 
 	case "MarkSiteMessagesReadPayload.badges":
 		if e.ComplexityRoot.MarkSiteMessagesReadPayload.Badges == nil {
@@ -1836,6 +2143,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkSiteMessagesReadPayload.Badges(childComplexity), true
+	case "MarkSiteMessagesReadPayload.siteMessages":
+		if e.ComplexityRoot.MarkSiteMessagesReadPayload.SiteMessages == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkSiteMessagesReadPayload.SiteMessages(childComplexity), true
+	case "MarkSiteMessagesReadPayload.viewer":
+		if e.ComplexityRoot.MarkSiteMessagesReadPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkSiteMessagesReadPayload.Viewer(childComplexity), true
 
 	case "MarkSiteMessagesUnreadPayload.badges":
 		if e.ComplexityRoot.MarkSiteMessagesUnreadPayload.Badges == nil {
@@ -1843,6 +2162,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MarkSiteMessagesUnreadPayload.Badges(childComplexity), true
+	case "MarkSiteMessagesUnreadPayload.siteMessages":
+		if e.ComplexityRoot.MarkSiteMessagesUnreadPayload.SiteMessages == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkSiteMessagesUnreadPayload.SiteMessages(childComplexity), true
+	case "MarkSiteMessagesUnreadPayload.viewer":
+		if e.ComplexityRoot.MarkSiteMessagesUnreadPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MarkSiteMessagesUnreadPayload.Viewer(childComplexity), true
 
 	case "MemberConnection.edges":
 		if e.ComplexityRoot.MemberConnection.Edges == nil {
@@ -1972,6 +2303,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Block(childComplexity, args["input"].(BlockInput)), true
+	case "Mutation.cancelReminder":
+		if e.ComplexityRoot.Mutation.CancelReminder == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_cancelReminder_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CancelReminder(childComplexity, args["input"].(CancelReminderInput)), true
 	case "Mutation.cancelShow":
 		if e.ComplexityRoot.Mutation.CancelShow == nil {
 			break
@@ -2605,6 +2947,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.Unmute(childComplexity, args["input"].(UnmuteInput)), true
+	case "Mutation.unmuteConversation":
+		if e.ComplexityRoot.Mutation.UnmuteConversation == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_unmuteConversation_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UnmuteConversation(childComplexity, args["input"].(UnmuteConversationInput)), true
 	case "Mutation.withdrawAnnouncement":
 		if e.ComplexityRoot.Mutation.WithdrawAnnouncement == nil {
 			break
@@ -2623,12 +2976,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MutePayload.Badges(childComplexity), true
+	case "MutePayload.changed":
+		if e.ComplexityRoot.MutePayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MutePayload.Changed(childComplexity), true
 	case "MutePayload.user":
 		if e.ComplexityRoot.MutePayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.MutePayload.User(childComplexity), true
+	case "MutePayload.viewer":
+		if e.ComplexityRoot.MutePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MutePayload.Viewer(childComplexity), true
 
 	case "Notification.actorCount":
 		if e.ComplexityRoot.Notification.ActorCount == nil {
@@ -2929,12 +3294,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PublishPostPayload.Badges(childComplexity), true
+	case "PublishPostPayload.edge":
+		if e.ComplexityRoot.PublishPostPayload.Edge == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PublishPostPayload.Edge(childComplexity), true
 	case "PublishPostPayload.post":
 		if e.ComplexityRoot.PublishPostPayload.Post == nil {
 			break
 		}
 
 		return e.ComplexityRoot.PublishPostPayload.Post(childComplexity), true
+	case "PublishPostPayload.viewer":
+		if e.ComplexityRoot.PublishPostPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PublishPostPayload.Viewer(childComplexity), true
 
 	case "Query.admin":
 		if e.ComplexityRoot.Query.Admin == nil {
@@ -2997,12 +3374,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.QuitConversationPayload.Badges(childComplexity), true
+	case "QuitConversationPayload.changed":
+		if e.ComplexityRoot.QuitConversationPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QuitConversationPayload.Changed(childComplexity), true
 	case "QuitConversationPayload.conversationId":
 		if e.ComplexityRoot.QuitConversationPayload.ConversationID == nil {
 			break
 		}
 
 		return e.ComplexityRoot.QuitConversationPayload.ConversationID(childComplexity), true
+	case "QuitConversationPayload.viewer":
+		if e.ComplexityRoot.QuitConversationPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QuitConversationPayload.Viewer(childComplexity), true
 
 	case "RaiseDotPayload.name":
 		if e.ComplexityRoot.RaiseDotPayload.Name == nil {
@@ -3017,12 +3406,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RecallMessagePayload.Badges(childComplexity), true
+	case "RecallMessagePayload.changed":
+		if e.ComplexityRoot.RecallMessagePayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecallMessagePayload.Changed(childComplexity), true
 	case "RecallMessagePayload.message":
 		if e.ComplexityRoot.RecallMessagePayload.Message == nil {
 			break
 		}
 
 		return e.ComplexityRoot.RecallMessagePayload.Message(childComplexity), true
+	case "RecallMessagePayload.viewer":
+		if e.ComplexityRoot.RecallMessagePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RecallMessagePayload.Viewer(childComplexity), true
 
 	case "RecountBadgesPayload.badges":
 		if e.ComplexityRoot.RecountBadgesPayload.Badges == nil {
@@ -3043,12 +3444,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RemindMePayload.Badges(childComplexity), true
+	case "RemindMePayload.changed":
+		if e.ComplexityRoot.RemindMePayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemindMePayload.Changed(childComplexity), true
 	case "RemindMePayload.show":
 		if e.ComplexityRoot.RemindMePayload.Show == nil {
 			break
 		}
 
 		return e.ComplexityRoot.RemindMePayload.Show(childComplexity), true
+	case "RemindMePayload.viewer":
+		if e.ComplexityRoot.RemindMePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemindMePayload.Viewer(childComplexity), true
 
 	case "RemoveViewItemPayload.item":
 		if e.ComplexityRoot.RemoveViewItemPayload.Item == nil {
@@ -3063,12 +3476,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RescheduleShowPayload.Badges(childComplexity), true
+	case "RescheduleShowPayload.changed":
+		if e.ComplexityRoot.RescheduleShowPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RescheduleShowPayload.Changed(childComplexity), true
 	case "RescheduleShowPayload.show":
 		if e.ComplexityRoot.RescheduleShowPayload.Show == nil {
 			break
 		}
 
 		return e.ComplexityRoot.RescheduleShowPayload.Show(childComplexity), true
+	case "RescheduleShowPayload.viewer":
+		if e.ComplexityRoot.RescheduleShowPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RescheduleShowPayload.Viewer(childComplexity), true
 
 	case "RestrictionConnection.edges":
 		if e.ComplexityRoot.RestrictionConnection.Edges == nil {
@@ -3120,6 +3545,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ScheduleShowPayload.Show(childComplexity), true
+	case "ScheduleShowPayload.viewer":
+		if e.ComplexityRoot.ScheduleShowPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ScheduleShowPayload.Viewer(childComplexity), true
 
 	case "SendMessagePayload.badges":
 		if e.ComplexityRoot.SendMessagePayload.Badges == nil {
@@ -3139,6 +3570,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SendMessagePayload.Message(childComplexity), true
+	case "SendMessagePayload.viewer":
+		if e.ComplexityRoot.SendMessagePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SendMessagePayload.Viewer(childComplexity), true
 
 	case "SendSiteMessagePayload.message":
 		if e.ComplexityRoot.SendSiteMessagePayload.Message == nil {
@@ -3166,6 +3603,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetDisplayPolicyPayload.Policy(childComplexity), true
+	case "SetDisplayPolicyPayload.viewer":
+		if e.ComplexityRoot.SetDisplayPolicyPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetDisplayPolicyPayload.Viewer(childComplexity), true
 
 	case "SetFanoutThresholdsPayload.fanout":
 		if e.ComplexityRoot.SetFanoutThresholdsPayload.Fanout == nil {
@@ -3186,13 +3629,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetGroupPolicyPayload.Policy(childComplexity), true
+	case "SetGroupPolicyPayload.viewer":
+		if e.ComplexityRoot.SetGroupPolicyPayload.Viewer == nil {
+			break
+		}
 
+		return e.ComplexityRoot.SetGroupPolicyPayload.Viewer(childComplexity), true
+
+	case "SetProfilePayload.badges":
+		if e.ComplexityRoot.SetProfilePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetProfilePayload.Badges(childComplexity), true
 	case "SetProfilePayload.user":
 		if e.ComplexityRoot.SetProfilePayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.SetProfilePayload.User(childComplexity), true
+	case "SetProfilePayload.viewer":
+		if e.ComplexityRoot.SetProfilePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetProfilePayload.Viewer(childComplexity), true
 
 	case "SetReplayPayload.badges":
 		if e.ComplexityRoot.SetReplayPayload.Badges == nil {
@@ -3200,12 +3661,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetReplayPayload.Badges(childComplexity), true
+	case "SetReplayPayload.changed":
+		if e.ComplexityRoot.SetReplayPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetReplayPayload.Changed(childComplexity), true
 	case "SetReplayPayload.show":
 		if e.ComplexityRoot.SetReplayPayload.Show == nil {
 			break
 		}
 
 		return e.ComplexityRoot.SetReplayPayload.Show(childComplexity), true
+	case "SetReplayPayload.viewer":
+		if e.ComplexityRoot.SetReplayPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetReplayPayload.Viewer(childComplexity), true
 
 	case "SetSegmentsPayload.user":
 		if e.ComplexityRoot.SetSegmentsPayload.User == nil {
@@ -3462,12 +3935,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.StartShowPayload.Badges(childComplexity), true
+	case "StartShowPayload.changed":
+		if e.ComplexityRoot.StartShowPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartShowPayload.Changed(childComplexity), true
 	case "StartShowPayload.show":
 		if e.ComplexityRoot.StartShowPayload.Show == nil {
 			break
 		}
 
 		return e.ComplexityRoot.StartShowPayload.Show(childComplexity), true
+	case "StartShowPayload.viewer":
+		if e.ComplexityRoot.StartShowPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.StartShowPayload.Viewer(childComplexity), true
 
 	case "Subscription.badgesChanged":
 		if e.ComplexityRoot.Subscription.BadgesChanged == nil {
@@ -3526,6 +4011,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TouchViewPayload.View(childComplexity), true
+	case "TouchViewPayload.viewer":
+		if e.ComplexityRoot.TouchViewPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TouchViewPayload.Viewer(childComplexity), true
 
 	case "UnblockPayload.badges":
 		if e.ComplexityRoot.UnblockPayload.Badges == nil {
@@ -3533,12 +4024,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UnblockPayload.Badges(childComplexity), true
+	case "UnblockPayload.changed":
+		if e.ComplexityRoot.UnblockPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnblockPayload.Changed(childComplexity), true
 	case "UnblockPayload.user":
 		if e.ComplexityRoot.UnblockPayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.UnblockPayload.User(childComplexity), true
+	case "UnblockPayload.viewer":
+		if e.ComplexityRoot.UnblockPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnblockPayload.Viewer(childComplexity), true
 
 	case "UndoMarkAllReadPayload.badges":
 		if e.ComplexityRoot.UndoMarkAllReadPayload.Badges == nil {
@@ -3546,6 +4049,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UndoMarkAllReadPayload.Badges(childComplexity), true
+	case "UndoMarkAllReadPayload.notifications":
+		if e.ComplexityRoot.UndoMarkAllReadPayload.Notifications == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UndoMarkAllReadPayload.Notifications(childComplexity), true
+	case "UndoMarkAllReadPayload.viewer":
+		if e.ComplexityRoot.UndoMarkAllReadPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UndoMarkAllReadPayload.Viewer(childComplexity), true
 
 	case "UnfollowPayload.badges":
 		if e.ComplexityRoot.UnfollowPayload.Badges == nil {
@@ -3553,12 +4068,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UnfollowPayload.Badges(childComplexity), true
+	case "UnfollowPayload.changed":
+		if e.ComplexityRoot.UnfollowPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnfollowPayload.Changed(childComplexity), true
 	case "UnfollowPayload.user":
 		if e.ComplexityRoot.UnfollowPayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.UnfollowPayload.User(childComplexity), true
+	case "UnfollowPayload.viewer":
+		if e.ComplexityRoot.UnfollowPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnfollowPayload.Viewer(childComplexity), true
 
 	case "UnhideFromPayload.badges":
 		if e.ComplexityRoot.UnhideFromPayload.Badges == nil {
@@ -3566,12 +4093,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UnhideFromPayload.Badges(childComplexity), true
+	case "UnhideFromPayload.changed":
+		if e.ComplexityRoot.UnhideFromPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnhideFromPayload.Changed(childComplexity), true
 	case "UnhideFromPayload.user":
 		if e.ComplexityRoot.UnhideFromPayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.UnhideFromPayload.User(childComplexity), true
+	case "UnhideFromPayload.viewer":
+		if e.ComplexityRoot.UnhideFromPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnhideFromPayload.Viewer(childComplexity), true
 
 	case "UnlikePostPayload.badges":
 		if e.ComplexityRoot.UnlikePostPayload.Badges == nil {
@@ -3579,12 +4118,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UnlikePostPayload.Badges(childComplexity), true
+	case "UnlikePostPayload.changed":
+		if e.ComplexityRoot.UnlikePostPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnlikePostPayload.Changed(childComplexity), true
 	case "UnlikePostPayload.post":
 		if e.ComplexityRoot.UnlikePostPayload.Post == nil {
 			break
 		}
 
 		return e.ComplexityRoot.UnlikePostPayload.Post(childComplexity), true
+	case "UnlikePostPayload.viewer":
+		if e.ComplexityRoot.UnlikePostPayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnlikePostPayload.Viewer(childComplexity), true
 
 	case "UnmutePayload.badges":
 		if e.ComplexityRoot.UnmutePayload.Badges == nil {
@@ -3592,12 +4143,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UnmutePayload.Badges(childComplexity), true
+	case "UnmutePayload.changed":
+		if e.ComplexityRoot.UnmutePayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnmutePayload.Changed(childComplexity), true
 	case "UnmutePayload.user":
 		if e.ComplexityRoot.UnmutePayload.User == nil {
 			break
 		}
 
 		return e.ComplexityRoot.UnmutePayload.User(childComplexity), true
+	case "UnmutePayload.viewer":
+		if e.ComplexityRoot.UnmutePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnmutePayload.Viewer(childComplexity), true
 
 	case "User.avatarUrl":
 		if e.ComplexityRoot.User.AvatarURL == nil {
@@ -3771,6 +4334,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.HomeFeed(childComplexity, args["first"].(*int), args["after"].(*string), args["lastId"].(*string), args["newerThan"].(*string)), true
+	case "Viewer.id":
+		if e.ComplexityRoot.Viewer.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.ID(childComplexity), true
 	case "Viewer.liveBoard":
 		if e.ComplexityRoot.Viewer.LiveBoard == nil {
 			break
@@ -3839,6 +4408,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.WithdrawAnnouncementPayload.AnnouncementID(childComplexity), true
+	case "WithdrawAnnouncementPayload.changed":
+		if e.ComplexityRoot.WithdrawAnnouncementPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WithdrawAnnouncementPayload.Changed(childComplexity), true
 
 	}
 	return 0, false
@@ -3851,6 +4426,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputAddMembersInput,
 		ec.unmarshalInputAddViewItemInput,
 		ec.unmarshalInputBlockInput,
+		ec.unmarshalInputCancelReminderInput,
 		ec.unmarshalInputCancelShowInput,
 		ec.unmarshalInputClearDotInput,
 		ec.unmarshalInputCreateConversationInput,
@@ -3865,6 +4441,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestAddMembers,
 		ec.unmarshalInputIngestAddViewItem,
 		ec.unmarshalInputIngestBlock,
+		ec.unmarshalInputIngestCancelReminder,
 		ec.unmarshalInputIngestCancelShow,
 		ec.unmarshalInputIngestClearDot,
 		ec.unmarshalInputIngestCreateConversation,
@@ -3918,6 +4495,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputIngestUnhideFrom,
 		ec.unmarshalInputIngestUnlikePost,
 		ec.unmarshalInputIngestUnmute,
+		ec.unmarshalInputIngestUnmuteConversation,
 		ec.unmarshalInputIngestWithdrawAnnouncement,
 		ec.unmarshalInputJoinConversationInput,
 		ec.unmarshalInputLeaveConversationInput,
@@ -3965,6 +4543,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputUnfollowInput,
 		ec.unmarshalInputUnhideFromInput,
 		ec.unmarshalInputUnlikePostInput,
+		ec.unmarshalInputUnmuteConversationInput,
 		ec.unmarshalInputUnmuteInput,
 		ec.unmarshalInputWithdrawAnnouncementInput,
 	)
@@ -4240,6 +4819,8 @@ func (ec *executionContext) childFields_BadgeItem(ctx context.Context, field gra
 
 func (ec *executionContext) childFields_Badges(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "id":
+		return ec.fieldContext_Badges_id(ctx, field)
 	case "version":
 		return ec.fieldContext_Badges_version(ctx, field)
 	case "total":
@@ -4266,20 +4847,42 @@ func (ec *executionContext) childFields_Badges(ctx context.Context, field graphq
 
 func (ec *executionContext) childFields_BlockPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_BlockPayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_BlockPayload_user(ctx, field)
 	case "badges":
 		return ec.fieldContext_BlockPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_BlockPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BlockPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CancelReminderPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "changed":
+		return ec.fieldContext_CancelReminderPayload_changed(ctx, field)
+	case "show":
+		return ec.fieldContext_CancelReminderPayload_show(ctx, field)
+	case "badges":
+		return ec.fieldContext_CancelReminderPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_CancelReminderPayload_viewer(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CancelReminderPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_CancelShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_CancelShowPayload_changed(ctx, field)
 	case "show":
 		return ec.fieldContext_CancelShowPayload_show(ctx, field)
 	case "badges":
 		return ec.fieldContext_CancelShowPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_CancelShowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CancelShowPayload", field.Name)
 }
@@ -4326,8 +4929,12 @@ func (ec *executionContext) childFields_CleanerFreed(ctx context.Context, field 
 
 func (ec *executionContext) childFields_ClearDotPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "dot":
+		return ec.fieldContext_ClearDotPayload_dot(ctx, field)
 	case "badges":
 		return ec.fieldContext_ClearDotPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_ClearDotPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ClearDotPayload", field.Name)
 }
@@ -4402,20 +5009,28 @@ func (ec *executionContext) childFields_ConversationEdge(ctx context.Context, fi
 
 func (ec *executionContext) childFields_ConversationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_ConversationPayload_changed(ctx, field)
 	case "conversation":
 		return ec.fieldContext_ConversationPayload_conversation(ctx, field)
 	case "badges":
 		return ec.fieldContext_ConversationPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_ConversationPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ConversationPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_DeletePostPayload_changed(ctx, field)
 	case "postId":
 		return ec.fieldContext_DeletePostPayload_postId(ctx, field)
 	case "badges":
 		return ec.fieldContext_DeletePostPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_DeletePostPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeletePostPayload", field.Name)
 }
@@ -4466,6 +5081,8 @@ func (ec *executionContext) childFields_EditPostPayload(ctx context.Context, fie
 		return ec.fieldContext_EditPostPayload_post(ctx, field)
 	case "badges":
 		return ec.fieldContext_EditPostPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_EditPostPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EditPostPayload", field.Name)
 }
@@ -4480,10 +5097,14 @@ func (ec *executionContext) childFields_EditSiteMessagePayload(ctx context.Conte
 
 func (ec *executionContext) childFields_EndShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_EndShowPayload_changed(ctx, field)
 	case "show":
 		return ec.fieldContext_EndShowPayload_show(ctx, field)
 	case "badges":
 		return ec.fieldContext_EndShowPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_EndShowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EndShowPayload", field.Name)
 }
@@ -4496,6 +5117,8 @@ func (ec *executionContext) childFields_EnterConversationPayload(ctx context.Con
 		return ec.fieldContext_EnterConversationPayload_until(ctx, field)
 	case "badges":
 		return ec.fieldContext_EnterConversationPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_EnterConversationPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EnterConversationPayload", field.Name)
 }
@@ -4516,20 +5139,28 @@ func (ec *executionContext) childFields_FanoutState(ctx context.Context, field g
 
 func (ec *executionContext) childFields_FollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_FollowPayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_FollowPayload_user(ctx, field)
 	case "badges":
 		return ec.fieldContext_FollowPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_FollowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type FollowPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_HideFromPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_HideFromPayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_HideFromPayload_user(ctx, field)
 	case "badges":
 		return ec.fieldContext_HideFromPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_HideFromPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type HideFromPayload", field.Name)
 }
@@ -4572,6 +5203,8 @@ func (ec *executionContext) childFields_IngestResult(ctx context.Context, field 
 		return ec.fieldContext_IngestResult_id(ctx, field)
 	case "error":
 		return ec.fieldContext_IngestResult_error(ctx, field)
+	case "changed":
+		return ec.fieldContext_IngestResult_changed(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type IngestResult", field.Name)
 }
@@ -4590,10 +5223,14 @@ func (ec *executionContext) childFields_JobQueue(ctx context.Context, field grap
 
 func (ec *executionContext) childFields_LikePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_LikePostPayload_changed(ctx, field)
 	case "post":
 		return ec.fieldContext_LikePostPayload_post(ctx, field)
 	case "badges":
 		return ec.fieldContext_LikePostPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_LikePostPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LikePostPayload", field.Name)
 }
@@ -4658,18 +5295,26 @@ func (ec *executionContext) childFields_LiveBoardEdge(ctx context.Context, field
 
 func (ec *executionContext) childFields_MarkAllReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "notifications":
+		return ec.fieldContext_MarkAllReadPayload_notifications(ctx, field)
 	case "undoUntil":
 		return ec.fieldContext_MarkAllReadPayload_undoUntil(ctx, field)
 	case "badges":
 		return ec.fieldContext_MarkAllReadPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkAllReadPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkAllReadPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MarkAnnouncementsReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "announcements":
+		return ec.fieldContext_MarkAnnouncementsReadPayload_announcements(ctx, field)
 	case "badges":
 		return ec.fieldContext_MarkAnnouncementsReadPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkAnnouncementsReadPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkAnnouncementsReadPayload", field.Name)
 }
@@ -4678,6 +5323,8 @@ func (ec *executionContext) childFields_MarkHomeFeedSeenPayload(ctx context.Cont
 	switch field.Name {
 	case "badges":
 		return ec.fieldContext_MarkHomeFeedSeenPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkHomeFeedSeenPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkHomeFeedSeenPayload", field.Name)
 }
@@ -4686,6 +5333,8 @@ func (ec *executionContext) childFields_MarkLiveBoardSeenPayload(ctx context.Con
 	switch field.Name {
 	case "badges":
 		return ec.fieldContext_MarkLiveBoardSeenPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkLiveBoardSeenPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkLiveBoardSeenPayload", field.Name)
 }
@@ -4696,38 +5345,56 @@ func (ec *executionContext) childFields_MarkNotificationUnreadPayload(ctx contex
 		return ec.fieldContext_MarkNotificationUnreadPayload_notification(ctx, field)
 	case "badges":
 		return ec.fieldContext_MarkNotificationUnreadPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkNotificationUnreadPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkNotificationUnreadPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MarkNotificationsReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "notifications":
+		return ec.fieldContext_MarkNotificationsReadPayload_notifications(ctx, field)
 	case "badges":
 		return ec.fieldContext_MarkNotificationsReadPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkNotificationsReadPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkNotificationsReadPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MarkNotificationsSeenPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "notifications":
+		return ec.fieldContext_MarkNotificationsSeenPayload_notifications(ctx, field)
 	case "badges":
 		return ec.fieldContext_MarkNotificationsSeenPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkNotificationsSeenPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkNotificationsSeenPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MarkSiteMessagesReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "siteMessages":
+		return ec.fieldContext_MarkSiteMessagesReadPayload_siteMessages(ctx, field)
 	case "badges":
 		return ec.fieldContext_MarkSiteMessagesReadPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkSiteMessagesReadPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkSiteMessagesReadPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_MarkSiteMessagesUnreadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "siteMessages":
+		return ec.fieldContext_MarkSiteMessagesUnreadPayload_siteMessages(ctx, field)
 	case "badges":
 		return ec.fieldContext_MarkSiteMessagesUnreadPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MarkSiteMessagesUnreadPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MarkSiteMessagesUnreadPayload", field.Name)
 }
@@ -4794,10 +5461,14 @@ func (ec *executionContext) childFields_MessageEdge(ctx context.Context, field g
 
 func (ec *executionContext) childFields_MutePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_MutePayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_MutePayload_user(ctx, field)
 	case "badges":
 		return ec.fieldContext_MutePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_MutePayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type MutePayload", field.Name)
 }
@@ -4966,8 +5637,12 @@ func (ec *executionContext) childFields_PublishPostPayload(ctx context.Context, 
 	switch field.Name {
 	case "post":
 		return ec.fieldContext_PublishPostPayload_post(ctx, field)
+	case "edge":
+		return ec.fieldContext_PublishPostPayload_edge(ctx, field)
 	case "badges":
 		return ec.fieldContext_PublishPostPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_PublishPostPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PublishPostPayload", field.Name)
 }
@@ -4986,10 +5661,14 @@ func (ec *executionContext) childFields_QuietHours(ctx context.Context, field gr
 
 func (ec *executionContext) childFields_QuitConversationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_QuitConversationPayload_changed(ctx, field)
 	case "conversationId":
 		return ec.fieldContext_QuitConversationPayload_conversationId(ctx, field)
 	case "badges":
 		return ec.fieldContext_QuitConversationPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_QuitConversationPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type QuitConversationPayload", field.Name)
 }
@@ -5004,10 +5683,14 @@ func (ec *executionContext) childFields_RaiseDotPayload(ctx context.Context, fie
 
 func (ec *executionContext) childFields_RecallMessagePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_RecallMessagePayload_changed(ctx, field)
 	case "message":
 		return ec.fieldContext_RecallMessagePayload_message(ctx, field)
 	case "badges":
 		return ec.fieldContext_RecallMessagePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_RecallMessagePayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RecallMessagePayload", field.Name)
 }
@@ -5024,10 +5707,14 @@ func (ec *executionContext) childFields_RecountBadgesPayload(ctx context.Context
 
 func (ec *executionContext) childFields_RemindMePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_RemindMePayload_changed(ctx, field)
 	case "show":
 		return ec.fieldContext_RemindMePayload_show(ctx, field)
 	case "badges":
 		return ec.fieldContext_RemindMePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_RemindMePayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RemindMePayload", field.Name)
 }
@@ -5042,10 +5729,14 @@ func (ec *executionContext) childFields_RemoveViewItemPayload(ctx context.Contex
 
 func (ec *executionContext) childFields_RescheduleShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_RescheduleShowPayload_changed(ctx, field)
 	case "show":
 		return ec.fieldContext_RescheduleShowPayload_show(ctx, field)
 	case "badges":
 		return ec.fieldContext_RescheduleShowPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_RescheduleShowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RescheduleShowPayload", field.Name)
 }
@@ -5080,6 +5771,8 @@ func (ec *executionContext) childFields_ScheduleShowPayload(ctx context.Context,
 		return ec.fieldContext_ScheduleShowPayload_show(ctx, field)
 	case "badges":
 		return ec.fieldContext_ScheduleShowPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_ScheduleShowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ScheduleShowPayload", field.Name)
 }
@@ -5092,6 +5785,8 @@ func (ec *executionContext) childFields_SendMessagePayload(ctx context.Context, 
 		return ec.fieldContext_SendMessagePayload_conversation(ctx, field)
 	case "badges":
 		return ec.fieldContext_SendMessagePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_SendMessagePayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SendMessagePayload", field.Name)
 }
@@ -5118,6 +5813,8 @@ func (ec *executionContext) childFields_SetDisplayPolicyPayload(ctx context.Cont
 		return ec.fieldContext_SetDisplayPolicyPayload_policy(ctx, field)
 	case "badges":
 		return ec.fieldContext_SetDisplayPolicyPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_SetDisplayPolicyPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetDisplayPolicyPayload", field.Name)
 }
@@ -5136,6 +5833,8 @@ func (ec *executionContext) childFields_SetGroupPolicyPayload(ctx context.Contex
 		return ec.fieldContext_SetGroupPolicyPayload_policy(ctx, field)
 	case "badges":
 		return ec.fieldContext_SetGroupPolicyPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_SetGroupPolicyPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetGroupPolicyPayload", field.Name)
 }
@@ -5144,16 +5843,24 @@ func (ec *executionContext) childFields_SetProfilePayload(ctx context.Context, f
 	switch field.Name {
 	case "user":
 		return ec.fieldContext_SetProfilePayload_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_SetProfilePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_SetProfilePayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetProfilePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetReplayPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_SetReplayPayload_changed(ctx, field)
 	case "show":
 		return ec.fieldContext_SetReplayPayload_show(ctx, field)
 	case "badges":
 		return ec.fieldContext_SetReplayPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_SetReplayPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetReplayPayload", field.Name)
 }
@@ -5294,10 +6001,14 @@ func (ec *executionContext) childFields_SourcePolicy(ctx context.Context, field 
 
 func (ec *executionContext) childFields_StartShowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_StartShowPayload_changed(ctx, field)
 	case "show":
 		return ec.fieldContext_StartShowPayload_show(ctx, field)
 	case "badges":
 		return ec.fieldContext_StartShowPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_StartShowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type StartShowPayload", field.Name)
 }
@@ -5308,64 +6019,90 @@ func (ec *executionContext) childFields_TouchViewPayload(ctx context.Context, fi
 		return ec.fieldContext_TouchViewPayload_view(ctx, field)
 	case "badges":
 		return ec.fieldContext_TouchViewPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_TouchViewPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TouchViewPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UnblockPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_UnblockPayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_UnblockPayload_user(ctx, field)
 	case "badges":
 		return ec.fieldContext_UnblockPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_UnblockPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UnblockPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UndoMarkAllReadPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "notifications":
+		return ec.fieldContext_UndoMarkAllReadPayload_notifications(ctx, field)
 	case "badges":
 		return ec.fieldContext_UndoMarkAllReadPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_UndoMarkAllReadPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UndoMarkAllReadPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UnfollowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_UnfollowPayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_UnfollowPayload_user(ctx, field)
 	case "badges":
 		return ec.fieldContext_UnfollowPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_UnfollowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UnfollowPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UnhideFromPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_UnhideFromPayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_UnhideFromPayload_user(ctx, field)
 	case "badges":
 		return ec.fieldContext_UnhideFromPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_UnhideFromPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UnhideFromPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UnlikePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_UnlikePostPayload_changed(ctx, field)
 	case "post":
 		return ec.fieldContext_UnlikePostPayload_post(ctx, field)
 	case "badges":
 		return ec.fieldContext_UnlikePostPayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_UnlikePostPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UnlikePostPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UnmutePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_UnmutePayload_changed(ctx, field)
 	case "user":
 		return ec.fieldContext_UnmutePayload_user(ctx, field)
 	case "badges":
 		return ec.fieldContext_UnmutePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_UnmutePayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UnmutePayload", field.Name)
 }
@@ -5422,6 +6159,8 @@ func (ec *executionContext) childFields_ViewEdge(ctx context.Context, field grap
 
 func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "id":
+		return ec.fieldContext_Viewer_id(ctx, field)
 	case "user":
 		return ec.fieldContext_Viewer_user(ctx, field)
 	case "badges":
@@ -5460,6 +6199,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 
 func (ec *executionContext) childFields_WithdrawAnnouncementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "changed":
+		return ec.fieldContext_WithdrawAnnouncementPayload_changed(ctx, field)
 	case "announcementId":
 		return ec.fieldContext_WithdrawAnnouncementPayload_announcementId(ctx, field)
 	}

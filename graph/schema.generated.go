@@ -47,6 +47,7 @@ type MutationResolver interface {
 	MarkConversationRead(ctx context.Context, input MarkConversationReadInput) (*ConversationPayload, error)
 	MarkConversationUnread(ctx context.Context, input MarkConversationUnreadInput) (*ConversationPayload, error)
 	MuteConversation(ctx context.Context, input MuteConversationInput) (*ConversationPayload, error)
+	UnmuteConversation(ctx context.Context, input UnmuteConversationInput) (*ConversationPayload, error)
 	PublishPost(ctx context.Context, input PublishPostInput) (*PublishPostPayload, error)
 	EditPost(ctx context.Context, input EditPostInput) (*EditPostPayload, error)
 	DeletePost(ctx context.Context, input DeletePostInput) (*DeletePostPayload, error)
@@ -58,6 +59,7 @@ type MutationResolver interface {
 	CancelShow(ctx context.Context, input CancelShowInput) (*CancelShowPayload, error)
 	SetReplay(ctx context.Context, input SetReplayInput) (*SetReplayPayload, error)
 	RemindMe(ctx context.Context, input RemindMeInput) (*RemindMePayload, error)
+	CancelReminder(ctx context.Context, input CancelReminderInput) (*CancelReminderPayload, error)
 	SendSiteMessage(ctx context.Context, input SendSiteMessageInput) (*SendSiteMessagePayload, error)
 	EditSiteMessage(ctx context.Context, input EditSiteMessageInput) (*EditSiteMessagePayload, error)
 	MarkSiteMessagesRead(ctx context.Context, input MarkSiteMessagesReadInput) (*MarkSiteMessagesReadPayload, error)
@@ -118,7 +120,7 @@ type ViewerResolver interface {
 	Blocks(ctx context.Context, obj *Viewer, first *int, after *string) (*RestrictionConnection, error)
 	Hides(ctx context.Context, obj *Viewer, first *int, after *string) (*RestrictionConnection, error)
 	DisplayPolicy(ctx context.Context, obj *Viewer) (*DisplayPolicy, error)
-	GroupPolicy(ctx context.Context, obj *Viewer) (services.GroupPolicy, error)
+	GroupPolicy(ctx context.Context, obj *Viewer) (*services.GroupPolicy, error)
 	Views(ctx context.Context, obj *Viewer, codes []string, first *int, after *string) (*ViewConnection, error)
 }
 
@@ -188,6 +190,20 @@ func (ec *executionContext) field_Mutation_block_args(ctx context.Context, rawAr
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (BlockInput, error) {
 			return ec.unmarshalNBlockInput2tidingsᚋgraphᚐBlockInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_cancelReminder_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (CancelReminderInput, error) {
+			return ec.unmarshalNCancelReminderInput2tidingsᚋgraphᚐCancelReminderInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -980,6 +996,20 @@ func (ec *executionContext) field_Mutation_unlikePost_args(ctx context.Context, 
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_unmuteConversation_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (UnmuteConversationInput, error) {
+			return ec.unmarshalNUnmuteConversationInput2tidingsᚋgraphᚐUnmuteConversationInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_unmute_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1445,10 +1475,10 @@ func (ec *executionContext) _Admin_jobs(ctx context.Context, field graphql.Colle
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *JobQueue) graphql.Marshaler {
-			return ec.marshalNJobQueue2ᚖtidingsᚋgraphᚐJobQueue(ctx, selections, v)
+			return ec.marshalOJobQueue2ᚖtidingsᚋgraphᚐJobQueue(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Admin_jobs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1477,10 +1507,10 @@ func (ec *executionContext) _Admin_cleaner(ctx context.Context, field graphql.Co
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Cleaner) graphql.Marshaler {
-			return ec.marshalNCleaner2ᚖtidingsᚋgraphᚐCleaner(ctx, selections, v)
+			return ec.marshalOCleaner2ᚖtidingsᚋgraphᚐCleaner(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Admin_cleaner(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1542,10 +1572,10 @@ func (ec *executionContext) _Admin_author(ctx context.Context, field graphql.Col
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *AuthorAudience) graphql.Marshaler {
-			return ec.marshalNAuthorAudience2ᚖtidingsᚋgraphᚐAuthorAudience(ctx, selections, v)
+			return ec.marshalOAuthorAudience2ᚖtidingsᚋgraphᚐAuthorAudience(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Admin_author(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1585,10 +1615,10 @@ func (ec *executionContext) _Admin_fanout(ctx context.Context, field graphql.Col
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *FanoutState) graphql.Marshaler {
-			return ec.marshalNFanoutState2ᚖtidingsᚋgraphᚐFanoutState(ctx, selections, v)
+			return ec.marshalOFanoutState2ᚖtidingsᚋgraphᚐFanoutState(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Admin_fanout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1731,10 +1761,10 @@ func (ec *executionContext) _Mutation_ingest(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *IngestPayload) graphql.Marshaler {
-			return ec.marshalNIngestPayload2ᚖtidingsᚋgraphᚐIngestPayload(ctx, selections, v)
+			return ec.marshalOIngestPayload2ᚖtidingsᚋgraphᚐIngestPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_ingest(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1774,10 +1804,10 @@ func (ec *executionContext) _Mutation_cleanNow(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *CleanNowPayload) graphql.Marshaler {
-			return ec.marshalNCleanNowPayload2ᚖtidingsᚋgraphᚐCleanNowPayload(ctx, selections, v)
+			return ec.marshalOCleanNowPayload2ᚖtidingsᚋgraphᚐCleanNowPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_cleanNow(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1807,10 +1837,10 @@ func (ec *executionContext) _Mutation_recountBadges(ctx context.Context, field g
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RecountBadgesPayload) graphql.Marshaler {
-			return ec.marshalNRecountBadgesPayload2ᚖtidingsᚋgraphᚐRecountBadgesPayload(ctx, selections, v)
+			return ec.marshalORecountBadgesPayload2ᚖtidingsᚋgraphᚐRecountBadgesPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_recountBadges(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1851,10 +1881,10 @@ func (ec *executionContext) _Mutation_setFanoutThresholds(ctx context.Context, f
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SetFanoutThresholdsPayload) graphql.Marshaler {
-			return ec.marshalNSetFanoutThresholdsPayload2ᚖtidingsᚋgraphᚐSetFanoutThresholdsPayload(ctx, selections, v)
+			return ec.marshalOSetFanoutThresholdsPayload2ᚖtidingsᚋgraphᚐSetFanoutThresholdsPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_setFanoutThresholds(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1895,10 +1925,10 @@ func (ec *executionContext) _Mutation_setActivityThresholds(ctx context.Context,
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SetActivityThresholdsPayload) graphql.Marshaler {
-			return ec.marshalNSetActivityThresholdsPayload2ᚖtidingsᚋgraphᚐSetActivityThresholdsPayload(ctx, selections, v)
+			return ec.marshalOSetActivityThresholdsPayload2ᚖtidingsᚋgraphᚐSetActivityThresholdsPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_setActivityThresholds(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1939,10 +1969,10 @@ func (ec *executionContext) _Mutation_pinAuthorMode(ctx context.Context, field g
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *PinAuthorModePayload) graphql.Marshaler {
-			return ec.marshalNPinAuthorModePayload2ᚖtidingsᚋgraphᚐPinAuthorModePayload(ctx, selections, v)
+			return ec.marshalOPinAuthorModePayload2ᚖtidingsᚋgraphᚐPinAuthorModePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_pinAuthorMode(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -1983,10 +2013,10 @@ func (ec *executionContext) _Mutation_markLiveBoardSeen(ctx context.Context, fie
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkLiveBoardSeenPayload) graphql.Marshaler {
-			return ec.marshalNMarkLiveBoardSeenPayload2ᚖtidingsᚋgraphᚐMarkLiveBoardSeenPayload(ctx, selections, v)
+			return ec.marshalOMarkLiveBoardSeenPayload2ᚖtidingsᚋgraphᚐMarkLiveBoardSeenPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markLiveBoardSeen(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2027,10 +2057,10 @@ func (ec *executionContext) _Mutation_createConversation(ctx context.Context, fi
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-			return ec.marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_createConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2071,10 +2101,10 @@ func (ec *executionContext) _Mutation_joinConversation(ctx context.Context, fiel
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-			return ec.marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_joinConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2115,10 +2145,10 @@ func (ec *executionContext) _Mutation_quitConversation(ctx context.Context, fiel
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *QuitConversationPayload) graphql.Marshaler {
-			return ec.marshalNQuitConversationPayload2ᚖtidingsᚋgraphᚐQuitConversationPayload(ctx, selections, v)
+			return ec.marshalOQuitConversationPayload2ᚖtidingsᚋgraphᚐQuitConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_quitConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2159,10 +2189,10 @@ func (ec *executionContext) _Mutation_addMembers(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-			return ec.marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_addMembers(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2203,10 +2233,10 @@ func (ec *executionContext) _Mutation_removeMembers(ctx context.Context, field g
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-			return ec.marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_removeMembers(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2247,10 +2277,10 @@ func (ec *executionContext) _Mutation_sendMessage(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SendMessagePayload) graphql.Marshaler {
-			return ec.marshalNSendMessagePayload2ᚖtidingsᚋgraphᚐSendMessagePayload(ctx, selections, v)
+			return ec.marshalOSendMessagePayload2ᚖtidingsᚋgraphᚐSendMessagePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_sendMessage(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2291,10 +2321,10 @@ func (ec *executionContext) _Mutation_recallMessage(ctx context.Context, field g
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RecallMessagePayload) graphql.Marshaler {
-			return ec.marshalNRecallMessagePayload2ᚖtidingsᚋgraphᚐRecallMessagePayload(ctx, selections, v)
+			return ec.marshalORecallMessagePayload2ᚖtidingsᚋgraphᚐRecallMessagePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_recallMessage(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2335,10 +2365,10 @@ func (ec *executionContext) _Mutation_enterConversation(ctx context.Context, fie
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *EnterConversationPayload) graphql.Marshaler {
-			return ec.marshalNEnterConversationPayload2ᚖtidingsᚋgraphᚐEnterConversationPayload(ctx, selections, v)
+			return ec.marshalOEnterConversationPayload2ᚖtidingsᚋgraphᚐEnterConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_enterConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2379,10 +2409,10 @@ func (ec *executionContext) _Mutation_leaveConversation(ctx context.Context, fie
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-			return ec.marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_leaveConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2423,10 +2453,10 @@ func (ec *executionContext) _Mutation_markConversationRead(ctx context.Context, 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-			return ec.marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markConversationRead(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2467,10 +2497,10 @@ func (ec *executionContext) _Mutation_markConversationUnread(ctx context.Context
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-			return ec.marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markConversationUnread(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2511,10 +2541,10 @@ func (ec *executionContext) _Mutation_muteConversation(ctx context.Context, fiel
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
-			return ec.marshalNConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_muteConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2541,6 +2571,50 @@ func (ec *executionContext) fieldContext_Mutation_muteConversation(ctx context.C
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_unmuteConversation(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_unmuteConversation(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UnmuteConversation(ctx, fc.Args["input"].(UnmuteConversationInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ConversationPayload) graphql.Marshaler {
+			return ec.marshalOConversationPayload2ᚖtidingsᚋgraphᚐConversationPayload(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_unmuteConversation(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ConversationPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_unmuteConversation_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_publishPost(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2555,10 +2629,10 @@ func (ec *executionContext) _Mutation_publishPost(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *PublishPostPayload) graphql.Marshaler {
-			return ec.marshalNPublishPostPayload2ᚖtidingsᚋgraphᚐPublishPostPayload(ctx, selections, v)
+			return ec.marshalOPublishPostPayload2ᚖtidingsᚋgraphᚐPublishPostPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_publishPost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2599,10 +2673,10 @@ func (ec *executionContext) _Mutation_editPost(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *EditPostPayload) graphql.Marshaler {
-			return ec.marshalNEditPostPayload2ᚖtidingsᚋgraphᚐEditPostPayload(ctx, selections, v)
+			return ec.marshalOEditPostPayload2ᚖtidingsᚋgraphᚐEditPostPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_editPost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2643,10 +2717,10 @@ func (ec *executionContext) _Mutation_deletePost(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *DeletePostPayload) graphql.Marshaler {
-			return ec.marshalNDeletePostPayload2ᚖtidingsᚋgraphᚐDeletePostPayload(ctx, selections, v)
+			return ec.marshalODeletePostPayload2ᚖtidingsᚋgraphᚐDeletePostPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_deletePost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2687,10 +2761,10 @@ func (ec *executionContext) _Mutation_markHomeFeedSeen(ctx context.Context, fiel
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkHomeFeedSeenPayload) graphql.Marshaler {
-			return ec.marshalNMarkHomeFeedSeenPayload2ᚖtidingsᚋgraphᚐMarkHomeFeedSeenPayload(ctx, selections, v)
+			return ec.marshalOMarkHomeFeedSeenPayload2ᚖtidingsᚋgraphᚐMarkHomeFeedSeenPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markHomeFeedSeen(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2731,10 +2805,10 @@ func (ec *executionContext) _Mutation_scheduleShow(ctx context.Context, field gr
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ScheduleShowPayload) graphql.Marshaler {
-			return ec.marshalNScheduleShowPayload2ᚖtidingsᚋgraphᚐScheduleShowPayload(ctx, selections, v)
+			return ec.marshalOScheduleShowPayload2ᚖtidingsᚋgraphᚐScheduleShowPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_scheduleShow(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2775,10 +2849,10 @@ func (ec *executionContext) _Mutation_rescheduleShow(ctx context.Context, field 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RescheduleShowPayload) graphql.Marshaler {
-			return ec.marshalNRescheduleShowPayload2ᚖtidingsᚋgraphᚐRescheduleShowPayload(ctx, selections, v)
+			return ec.marshalORescheduleShowPayload2ᚖtidingsᚋgraphᚐRescheduleShowPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_rescheduleShow(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2819,10 +2893,10 @@ func (ec *executionContext) _Mutation_startShow(ctx context.Context, field graph
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *StartShowPayload) graphql.Marshaler {
-			return ec.marshalNStartShowPayload2ᚖtidingsᚋgraphᚐStartShowPayload(ctx, selections, v)
+			return ec.marshalOStartShowPayload2ᚖtidingsᚋgraphᚐStartShowPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_startShow(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2863,10 +2937,10 @@ func (ec *executionContext) _Mutation_endShow(ctx context.Context, field graphql
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *EndShowPayload) graphql.Marshaler {
-			return ec.marshalNEndShowPayload2ᚖtidingsᚋgraphᚐEndShowPayload(ctx, selections, v)
+			return ec.marshalOEndShowPayload2ᚖtidingsᚋgraphᚐEndShowPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_endShow(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2907,10 +2981,10 @@ func (ec *executionContext) _Mutation_cancelShow(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *CancelShowPayload) graphql.Marshaler {
-			return ec.marshalNCancelShowPayload2ᚖtidingsᚋgraphᚐCancelShowPayload(ctx, selections, v)
+			return ec.marshalOCancelShowPayload2ᚖtidingsᚋgraphᚐCancelShowPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_cancelShow(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2951,10 +3025,10 @@ func (ec *executionContext) _Mutation_setReplay(ctx context.Context, field graph
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SetReplayPayload) graphql.Marshaler {
-			return ec.marshalNSetReplayPayload2ᚖtidingsᚋgraphᚐSetReplayPayload(ctx, selections, v)
+			return ec.marshalOSetReplayPayload2ᚖtidingsᚋgraphᚐSetReplayPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_setReplay(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2995,10 +3069,10 @@ func (ec *executionContext) _Mutation_remindMe(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RemindMePayload) graphql.Marshaler {
-			return ec.marshalNRemindMePayload2ᚖtidingsᚋgraphᚐRemindMePayload(ctx, selections, v)
+			return ec.marshalORemindMePayload2ᚖtidingsᚋgraphᚐRemindMePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_remindMe(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3025,6 +3099,50 @@ func (ec *executionContext) fieldContext_Mutation_remindMe(ctx context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_cancelReminder(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_cancelReminder(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().CancelReminder(ctx, fc.Args["input"].(CancelReminderInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *CancelReminderPayload) graphql.Marshaler {
+			return ec.marshalOCancelReminderPayload2ᚖtidingsᚋgraphᚐCancelReminderPayload(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_cancelReminder(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CancelReminderPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_cancelReminder_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_sendSiteMessage(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3039,10 +3157,10 @@ func (ec *executionContext) _Mutation_sendSiteMessage(ctx context.Context, field
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SendSiteMessagePayload) graphql.Marshaler {
-			return ec.marshalNSendSiteMessagePayload2ᚖtidingsᚋgraphᚐSendSiteMessagePayload(ctx, selections, v)
+			return ec.marshalOSendSiteMessagePayload2ᚖtidingsᚋgraphᚐSendSiteMessagePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_sendSiteMessage(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3083,10 +3201,10 @@ func (ec *executionContext) _Mutation_editSiteMessage(ctx context.Context, field
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *EditSiteMessagePayload) graphql.Marshaler {
-			return ec.marshalNEditSiteMessagePayload2ᚖtidingsᚋgraphᚐEditSiteMessagePayload(ctx, selections, v)
+			return ec.marshalOEditSiteMessagePayload2ᚖtidingsᚋgraphᚐEditSiteMessagePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_editSiteMessage(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3127,10 +3245,10 @@ func (ec *executionContext) _Mutation_markSiteMessagesRead(ctx context.Context, 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkSiteMessagesReadPayload) graphql.Marshaler {
-			return ec.marshalNMarkSiteMessagesReadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesReadPayload(ctx, selections, v)
+			return ec.marshalOMarkSiteMessagesReadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesReadPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markSiteMessagesRead(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3171,10 +3289,10 @@ func (ec *executionContext) _Mutation_markSiteMessagesUnread(ctx context.Context
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkSiteMessagesUnreadPayload) graphql.Marshaler {
-			return ec.marshalNMarkSiteMessagesUnreadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesUnreadPayload(ctx, selections, v)
+			return ec.marshalOMarkSiteMessagesUnreadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesUnreadPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markSiteMessagesUnread(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3215,10 +3333,10 @@ func (ec *executionContext) _Mutation_publishAnnouncement(ctx context.Context, f
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *PublishAnnouncementPayload) graphql.Marshaler {
-			return ec.marshalNPublishAnnouncementPayload2ᚖtidingsᚋgraphᚐPublishAnnouncementPayload(ctx, selections, v)
+			return ec.marshalOPublishAnnouncementPayload2ᚖtidingsᚋgraphᚐPublishAnnouncementPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_publishAnnouncement(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3259,10 +3377,10 @@ func (ec *executionContext) _Mutation_editAnnouncement(ctx context.Context, fiel
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *EditAnnouncementPayload) graphql.Marshaler {
-			return ec.marshalNEditAnnouncementPayload2ᚖtidingsᚋgraphᚐEditAnnouncementPayload(ctx, selections, v)
+			return ec.marshalOEditAnnouncementPayload2ᚖtidingsᚋgraphᚐEditAnnouncementPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_editAnnouncement(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3303,10 +3421,10 @@ func (ec *executionContext) _Mutation_withdrawAnnouncement(ctx context.Context, 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *WithdrawAnnouncementPayload) graphql.Marshaler {
-			return ec.marshalNWithdrawAnnouncementPayload2ᚖtidingsᚋgraphᚐWithdrawAnnouncementPayload(ctx, selections, v)
+			return ec.marshalOWithdrawAnnouncementPayload2ᚖtidingsᚋgraphᚐWithdrawAnnouncementPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_withdrawAnnouncement(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3347,10 +3465,10 @@ func (ec *executionContext) _Mutation_markAnnouncementsRead(ctx context.Context,
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkAnnouncementsReadPayload) graphql.Marshaler {
-			return ec.marshalNMarkAnnouncementsReadPayload2ᚖtidingsᚋgraphᚐMarkAnnouncementsReadPayload(ctx, selections, v)
+			return ec.marshalOMarkAnnouncementsReadPayload2ᚖtidingsᚋgraphᚐMarkAnnouncementsReadPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markAnnouncementsRead(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3391,10 +3509,10 @@ func (ec *executionContext) _Mutation_raiseDot(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RaiseDotPayload) graphql.Marshaler {
-			return ec.marshalNRaiseDotPayload2ᚖtidingsᚋgraphᚐRaiseDotPayload(ctx, selections, v)
+			return ec.marshalORaiseDotPayload2ᚖtidingsᚋgraphᚐRaiseDotPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_raiseDot(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3435,10 +3553,10 @@ func (ec *executionContext) _Mutation_clearDot(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ClearDotPayload) graphql.Marshaler {
-			return ec.marshalNClearDotPayload2ᚖtidingsᚋgraphᚐClearDotPayload(ctx, selections, v)
+			return ec.marshalOClearDotPayload2ᚖtidingsᚋgraphᚐClearDotPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_clearDot(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3479,10 +3597,10 @@ func (ec *executionContext) _Mutation_setSegments(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SetSegmentsPayload) graphql.Marshaler {
-			return ec.marshalNSetSegmentsPayload2ᚖtidingsᚋgraphᚐSetSegmentsPayload(ctx, selections, v)
+			return ec.marshalOSetSegmentsPayload2ᚖtidingsᚋgraphᚐSetSegmentsPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_setSegments(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3523,10 +3641,10 @@ func (ec *executionContext) _Mutation_likePost(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *LikePostPayload) graphql.Marshaler {
-			return ec.marshalNLikePostPayload2ᚖtidingsᚋgraphᚐLikePostPayload(ctx, selections, v)
+			return ec.marshalOLikePostPayload2ᚖtidingsᚋgraphᚐLikePostPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_likePost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3567,10 +3685,10 @@ func (ec *executionContext) _Mutation_unlikePost(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *UnlikePostPayload) graphql.Marshaler {
-			return ec.marshalNUnlikePostPayload2ᚖtidingsᚋgraphᚐUnlikePostPayload(ctx, selections, v)
+			return ec.marshalOUnlikePostPayload2ᚖtidingsᚋgraphᚐUnlikePostPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_unlikePost(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3611,10 +3729,10 @@ func (ec *executionContext) _Mutation_markNotificationsSeen(ctx context.Context,
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkNotificationsSeenPayload) graphql.Marshaler {
-			return ec.marshalNMarkNotificationsSeenPayload2ᚖtidingsᚋgraphᚐMarkNotificationsSeenPayload(ctx, selections, v)
+			return ec.marshalOMarkNotificationsSeenPayload2ᚖtidingsᚋgraphᚐMarkNotificationsSeenPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markNotificationsSeen(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3655,10 +3773,10 @@ func (ec *executionContext) _Mutation_markNotificationsRead(ctx context.Context,
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkNotificationsReadPayload) graphql.Marshaler {
-			return ec.marshalNMarkNotificationsReadPayload2ᚖtidingsᚋgraphᚐMarkNotificationsReadPayload(ctx, selections, v)
+			return ec.marshalOMarkNotificationsReadPayload2ᚖtidingsᚋgraphᚐMarkNotificationsReadPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markNotificationsRead(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3699,10 +3817,10 @@ func (ec *executionContext) _Mutation_markNotificationUnread(ctx context.Context
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkNotificationUnreadPayload) graphql.Marshaler {
-			return ec.marshalNMarkNotificationUnreadPayload2ᚖtidingsᚋgraphᚐMarkNotificationUnreadPayload(ctx, selections, v)
+			return ec.marshalOMarkNotificationUnreadPayload2ᚖtidingsᚋgraphᚐMarkNotificationUnreadPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markNotificationUnread(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3743,10 +3861,10 @@ func (ec *executionContext) _Mutation_markAllRead(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MarkAllReadPayload) graphql.Marshaler {
-			return ec.marshalNMarkAllReadPayload2ᚖtidingsᚋgraphᚐMarkAllReadPayload(ctx, selections, v)
+			return ec.marshalOMarkAllReadPayload2ᚖtidingsᚋgraphᚐMarkAllReadPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_markAllRead(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3787,10 +3905,10 @@ func (ec *executionContext) _Mutation_undoMarkAllRead(ctx context.Context, field
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *UndoMarkAllReadPayload) graphql.Marshaler {
-			return ec.marshalNUndoMarkAllReadPayload2ᚖtidingsᚋgraphᚐUndoMarkAllReadPayload(ctx, selections, v)
+			return ec.marshalOUndoMarkAllReadPayload2ᚖtidingsᚋgraphᚐUndoMarkAllReadPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_undoMarkAllRead(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3831,10 +3949,10 @@ func (ec *executionContext) _Mutation_follow(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *FollowPayload) graphql.Marshaler {
-			return ec.marshalNFollowPayload2ᚖtidingsᚋgraphᚐFollowPayload(ctx, selections, v)
+			return ec.marshalOFollowPayload2ᚖtidingsᚋgraphᚐFollowPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_follow(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3875,10 +3993,10 @@ func (ec *executionContext) _Mutation_unfollow(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *UnfollowPayload) graphql.Marshaler {
-			return ec.marshalNUnfollowPayload2ᚖtidingsᚋgraphᚐUnfollowPayload(ctx, selections, v)
+			return ec.marshalOUnfollowPayload2ᚖtidingsᚋgraphᚐUnfollowPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_unfollow(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3919,10 +4037,10 @@ func (ec *executionContext) _Mutation_mute(ctx context.Context, field graphql.Co
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *MutePayload) graphql.Marshaler {
-			return ec.marshalNMutePayload2ᚖtidingsᚋgraphᚐMutePayload(ctx, selections, v)
+			return ec.marshalOMutePayload2ᚖtidingsᚋgraphᚐMutePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_mute(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3963,10 +4081,10 @@ func (ec *executionContext) _Mutation_unmute(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *UnmutePayload) graphql.Marshaler {
-			return ec.marshalNUnmutePayload2ᚖtidingsᚋgraphᚐUnmutePayload(ctx, selections, v)
+			return ec.marshalOUnmutePayload2ᚖtidingsᚋgraphᚐUnmutePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_unmute(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4007,10 +4125,10 @@ func (ec *executionContext) _Mutation_block(ctx context.Context, field graphql.C
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *BlockPayload) graphql.Marshaler {
-			return ec.marshalNBlockPayload2ᚖtidingsᚋgraphᚐBlockPayload(ctx, selections, v)
+			return ec.marshalOBlockPayload2ᚖtidingsᚋgraphᚐBlockPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_block(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4051,10 +4169,10 @@ func (ec *executionContext) _Mutation_unblock(ctx context.Context, field graphql
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *UnblockPayload) graphql.Marshaler {
-			return ec.marshalNUnblockPayload2ᚖtidingsᚋgraphᚐUnblockPayload(ctx, selections, v)
+			return ec.marshalOUnblockPayload2ᚖtidingsᚋgraphᚐUnblockPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_unblock(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4095,10 +4213,10 @@ func (ec *executionContext) _Mutation_hideFrom(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *HideFromPayload) graphql.Marshaler {
-			return ec.marshalNHideFromPayload2ᚖtidingsᚋgraphᚐHideFromPayload(ctx, selections, v)
+			return ec.marshalOHideFromPayload2ᚖtidingsᚋgraphᚐHideFromPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_hideFrom(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4139,10 +4257,10 @@ func (ec *executionContext) _Mutation_unhideFrom(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *UnhideFromPayload) graphql.Marshaler {
-			return ec.marshalNUnhideFromPayload2ᚖtidingsᚋgraphᚐUnhideFromPayload(ctx, selections, v)
+			return ec.marshalOUnhideFromPayload2ᚖtidingsᚋgraphᚐUnhideFromPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_unhideFrom(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4183,10 +4301,10 @@ func (ec *executionContext) _Mutation_setProfile(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SetProfilePayload) graphql.Marshaler {
-			return ec.marshalNSetProfilePayload2ᚖtidingsᚋgraphᚐSetProfilePayload(ctx, selections, v)
+			return ec.marshalOSetProfilePayload2ᚖtidingsᚋgraphᚐSetProfilePayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_setProfile(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4227,10 +4345,10 @@ func (ec *executionContext) _Mutation_setDisplayPolicy(ctx context.Context, fiel
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SetDisplayPolicyPayload) graphql.Marshaler {
-			return ec.marshalNSetDisplayPolicyPayload2ᚖtidingsᚋgraphᚐSetDisplayPolicyPayload(ctx, selections, v)
+			return ec.marshalOSetDisplayPolicyPayload2ᚖtidingsᚋgraphᚐSetDisplayPolicyPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_setDisplayPolicy(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4271,10 +4389,10 @@ func (ec *executionContext) _Mutation_setGroupPolicy(ctx context.Context, field 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SetGroupPolicyPayload) graphql.Marshaler {
-			return ec.marshalNSetGroupPolicyPayload2ᚖtidingsᚋgraphᚐSetGroupPolicyPayload(ctx, selections, v)
+			return ec.marshalOSetGroupPolicyPayload2ᚖtidingsᚋgraphᚐSetGroupPolicyPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_setGroupPolicy(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4315,10 +4433,10 @@ func (ec *executionContext) _Mutation_touchView(ctx context.Context, field graph
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *TouchViewPayload) graphql.Marshaler {
-			return ec.marshalNTouchViewPayload2ᚖtidingsᚋgraphᚐTouchViewPayload(ctx, selections, v)
+			return ec.marshalOTouchViewPayload2ᚖtidingsᚋgraphᚐTouchViewPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_touchView(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4359,10 +4477,10 @@ func (ec *executionContext) _Mutation_addViewItem(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *AddViewItemPayload) graphql.Marshaler {
-			return ec.marshalNAddViewItemPayload2ᚖtidingsᚋgraphᚐAddViewItemPayload(ctx, selections, v)
+			return ec.marshalOAddViewItemPayload2ᚖtidingsᚋgraphᚐAddViewItemPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_addViewItem(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4403,10 +4521,10 @@ func (ec *executionContext) _Mutation_removeViewItem(ctx context.Context, field 
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RemoveViewItemPayload) graphql.Marshaler {
-			return ec.marshalNRemoveViewItemPayload2ᚖtidingsᚋgraphᚐRemoveViewItemPayload(ctx, selections, v)
+			return ec.marshalORemoveViewItemPayload2ᚖtidingsᚋgraphᚐRemoveViewItemPayload(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Mutation_removeViewItem(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4583,10 +4701,10 @@ func (ec *executionContext) _Query_nodes(ctx context.Context, field graphql.Coll
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []Node) graphql.Marshaler {
-			return ec.marshalNNode2ᚕtidingsᚋgraphᚐNode(ctx, selections, v)
+			return ec.marshalONode2ᚕtidingsᚋgraphᚐNode(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Query_nodes(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4626,10 +4744,10 @@ func (ec *executionContext) _Query_viewer(ctx context.Context, field graphql.Col
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
-			return ec.marshalNViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Query_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4658,10 +4776,10 @@ func (ec *executionContext) _Query_admin(ctx context.Context, field graphql.Coll
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Admin) graphql.Marshaler {
-			return ec.marshalNAdmin2ᚖtidingsᚋgraphᚐAdmin(ctx, selections, v)
+			return ec.marshalOAdmin2ᚖtidingsᚋgraphᚐAdmin(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Query_admin(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4929,6 +5047,29 @@ func (ec *executionContext) fieldContext_Subscription_homeFeedChanged(ctx contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Viewer_id(ctx context.Context, field graphql.CollectedField, obj *Viewer) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Viewer_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Viewer_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Viewer", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
 func (ec *executionContext) _Viewer_user(ctx context.Context, field graphql.CollectedField, obj *Viewer) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4942,10 +5083,10 @@ func (ec *executionContext) _Viewer_user(ctx context.Context, field graphql.Coll
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *User) graphql.Marshaler {
-			return ec.marshalNUser2ᚖtidingsᚋgraphᚐUser(ctx, selections, v)
+			return ec.marshalOUser2ᚖtidingsᚋgraphᚐUser(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_user(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4974,10 +5115,10 @@ func (ec *executionContext) _Viewer_badges(ctx context.Context, field graphql.Co
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5007,10 +5148,10 @@ func (ec *executionContext) _Viewer_homeFeed(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *PostConnection) graphql.Marshaler {
-			return ec.marshalNPostConnection2ᚖtidingsᚋgraphᚐPostConnection(ctx, selections, v)
+			return ec.marshalOPostConnection2ᚖtidingsᚋgraphᚐPostConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_homeFeed(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5051,10 +5192,10 @@ func (ec *executionContext) _Viewer_liveBoard(ctx context.Context, field graphql
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *LiveBoardConnection) graphql.Marshaler {
-			return ec.marshalNLiveBoardConnection2ᚖtidingsᚋgraphᚐLiveBoardConnection(ctx, selections, v)
+			return ec.marshalOLiveBoardConnection2ᚖtidingsᚋgraphᚐLiveBoardConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_liveBoard(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5095,10 +5236,10 @@ func (ec *executionContext) _Viewer_conversations(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ConversationConnection) graphql.Marshaler {
-			return ec.marshalNConversationConnection2ᚖtidingsᚋgraphᚐConversationConnection(ctx, selections, v)
+			return ec.marshalOConversationConnection2ᚖtidingsᚋgraphᚐConversationConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_conversations(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5138,10 +5279,10 @@ func (ec *executionContext) _Viewer_badgeExplained(ctx context.Context, field gr
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []services.Explanation) graphql.Marshaler {
-			return ec.marshalNBadgeExplanation2ᚕtidingsᚋservicesᚐExplanationᚄ(ctx, selections, v)
+			return ec.marshalOBadgeExplanation2ᚕtidingsᚋservicesᚐExplanationᚄ(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_badgeExplained(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5171,10 +5312,10 @@ func (ec *executionContext) _Viewer_awayDigest(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *services.Digest) graphql.Marshaler {
-			return ec.marshalNAwayDigest2ᚖtidingsᚋservicesᚐDigest(ctx, selections, v)
+			return ec.marshalOAwayDigest2ᚖtidingsᚋservicesᚐDigest(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_awayDigest(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5215,10 +5356,10 @@ func (ec *executionContext) _Viewer_siteMessages(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *SiteMessageConnection) graphql.Marshaler {
-			return ec.marshalNSiteMessageConnection2ᚖtidingsᚋgraphᚐSiteMessageConnection(ctx, selections, v)
+			return ec.marshalOSiteMessageConnection2ᚖtidingsᚋgraphᚐSiteMessageConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_siteMessages(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5259,10 +5400,10 @@ func (ec *executionContext) _Viewer_announcements(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *AnnouncementConnection) graphql.Marshaler {
-			return ec.marshalNAnnouncementConnection2ᚖtidingsᚋgraphᚐAnnouncementConnection(ctx, selections, v)
+			return ec.marshalOAnnouncementConnection2ᚖtidingsᚋgraphᚐAnnouncementConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_announcements(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5303,10 +5444,10 @@ func (ec *executionContext) _Viewer_notifications(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *NotificationConnection) graphql.Marshaler {
-			return ec.marshalNNotificationConnection2ᚖtidingsᚋgraphᚐNotificationConnection(ctx, selections, v)
+			return ec.marshalONotificationConnection2ᚖtidingsᚋgraphᚐNotificationConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_notifications(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5347,10 +5488,10 @@ func (ec *executionContext) _Viewer_mutes(ctx context.Context, field graphql.Col
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RestrictionConnection) graphql.Marshaler {
-			return ec.marshalNRestrictionConnection2ᚖtidingsᚋgraphᚐRestrictionConnection(ctx, selections, v)
+			return ec.marshalORestrictionConnection2ᚖtidingsᚋgraphᚐRestrictionConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_mutes(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5391,10 +5532,10 @@ func (ec *executionContext) _Viewer_blocks(ctx context.Context, field graphql.Co
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RestrictionConnection) graphql.Marshaler {
-			return ec.marshalNRestrictionConnection2ᚖtidingsᚋgraphᚐRestrictionConnection(ctx, selections, v)
+			return ec.marshalORestrictionConnection2ᚖtidingsᚋgraphᚐRestrictionConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_blocks(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5435,10 +5576,10 @@ func (ec *executionContext) _Viewer_hides(ctx context.Context, field graphql.Col
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *RestrictionConnection) graphql.Marshaler {
-			return ec.marshalNRestrictionConnection2ᚖtidingsᚋgraphᚐRestrictionConnection(ctx, selections, v)
+			return ec.marshalORestrictionConnection2ᚖtidingsᚋgraphᚐRestrictionConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_hides(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5478,10 +5619,10 @@ func (ec *executionContext) _Viewer_displayPolicy(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *DisplayPolicy) graphql.Marshaler {
-			return ec.marshalNDisplayPolicy2ᚖtidingsᚋgraphᚐDisplayPolicy(ctx, selections, v)
+			return ec.marshalODisplayPolicy2ᚖtidingsᚋgraphᚐDisplayPolicy(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_displayPolicy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5509,11 +5650,11 @@ func (ec *executionContext) _Viewer_groupPolicy(ctx context.Context, field graph
 			return ec.Resolvers.Viewer().GroupPolicy(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.GroupPolicy) graphql.Marshaler {
-			return ec.marshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.GroupPolicy) graphql.Marshaler {
+			return ec.marshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPolicy(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_groupPolicy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5534,10 +5675,10 @@ func (ec *executionContext) _Viewer_views(ctx context.Context, field graphql.Col
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *ViewConnection) graphql.Marshaler {
-			return ec.marshalNViewConnection2ᚖtidingsᚋgraphᚐViewConnection(ctx, selections, v)
+			return ec.marshalOViewConnection2ᚖtidingsᚋgraphᚐViewConnection(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Viewer_views(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -5576,6 +5717,13 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 	switch obj := (obj).(type) {
 	case nil:
 		return graphql.Null
+	case Viewer:
+		return ec._Viewer(ctx, sel, &obj)
+	case *Viewer:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._Viewer(ctx, sel, obj)
 	case User:
 		return ec._User(ctx, sel, &obj)
 	case *User:
@@ -5625,6 +5773,13 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._Conversation(ctx, sel, obj)
+	case services.Badges:
+		return ec._Badges(ctx, sel, &obj)
+	case *services.Badges:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._Badges(ctx, sel, obj)
 	case Announcement:
 		return ec._Announcement(ctx, sel, &obj)
 	case *Announcement:
@@ -5667,7 +5822,7 @@ func (ec *executionContext) _Admin(ctx context.Context, sel ast.SelectionSet, ob
 					}
 				}()
 				res = ec._Admin_jobs(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -5705,7 +5860,7 @@ func (ec *executionContext) _Admin(ctx context.Context, sel ast.SelectionSet, ob
 					}
 				}()
 				res = ec._Admin_cleaner(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -5748,7 +5903,7 @@ func (ec *executionContext) _Admin(ctx context.Context, sel ast.SelectionSet, ob
 					}
 				}()
 				res = ec._Admin_author(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -5786,7 +5941,7 @@ func (ec *executionContext) _Admin(ctx context.Context, sel ast.SelectionSet, ob
 					}
 				}()
 				res = ec._Admin_fanout(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -5945,434 +6100,448 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_ingest(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "cleanNow":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_cleanNow(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "recountBadges":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_recountBadges(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "setFanoutThresholds":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setFanoutThresholds(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "setActivityThresholds":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setActivityThresholds(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "pinAuthorMode":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_pinAuthorMode(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markLiveBoardSeen":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markLiveBoardSeen(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "createConversation":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createConversation(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "joinConversation":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_joinConversation(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "quitConversation":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_quitConversation(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "addMembers":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_addMembers(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "removeMembers":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_removeMembers(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "sendMessage":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_sendMessage(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "recallMessage":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_recallMessage(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "enterConversation":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_enterConversation(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "leaveConversation":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_leaveConversation(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markConversationRead":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markConversationRead(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markConversationUnread":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markConversationUnread(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "muteConversation":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_muteConversation(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "unmuteConversation":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_unmuteConversation(ctx, field)
+			})
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "publishPost":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_publishPost(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "editPost":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_editPost(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "deletePost":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_deletePost(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markHomeFeedSeen":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markHomeFeedSeen(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "scheduleShow":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_scheduleShow(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "rescheduleShow":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_rescheduleShow(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "startShow":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_startShow(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "endShow":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_endShow(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "cancelShow":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_cancelShow(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "setReplay":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setReplay(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "remindMe":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_remindMe(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "cancelReminder":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_cancelReminder(ctx, field)
+			})
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "sendSiteMessage":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_sendSiteMessage(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "editSiteMessage":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_editSiteMessage(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markSiteMessagesRead":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markSiteMessagesRead(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markSiteMessagesUnread":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markSiteMessagesUnread(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "publishAnnouncement":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_publishAnnouncement(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "editAnnouncement":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_editAnnouncement(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "withdrawAnnouncement":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_withdrawAnnouncement(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markAnnouncementsRead":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markAnnouncementsRead(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "raiseDot":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_raiseDot(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "clearDot":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_clearDot(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "setSegments":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setSegments(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "likePost":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_likePost(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "unlikePost":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_unlikePost(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markNotificationsSeen":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markNotificationsSeen(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markNotificationsRead":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markNotificationsRead(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markNotificationUnread":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markNotificationUnread(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "markAllRead":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markAllRead(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "undoMarkAllRead":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_undoMarkAllRead(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "follow":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_follow(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "unfollow":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_unfollow(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "mute":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_mute(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "unmute":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_unmute(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "block":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_block(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "unblock":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_unblock(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "hideFrom":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_hideFrom(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "unhideFrom":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_unhideFrom(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "setProfile":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setProfile(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "setDisplayPolicy":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setDisplayPolicy(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "setGroupPolicy":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setGroupPolicy(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "touchView":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_touchView(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "addViewItem":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_addViewItem(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "removeViewItem":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_removeViewItem(ctx, field)
 			})
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -6501,7 +6670,7 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_nodes(ctx, field)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6523,7 +6692,7 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_viewer(ctx, field)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6545,7 +6714,7 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_admin(ctx, field)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6618,7 +6787,7 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 	}
 }
 
-var viewerImplementors = []string{"Viewer"}
+var viewerImplementors = []string{"Viewer", "Node"}
 
 func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, obj *Viewer) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, viewerImplementors)
@@ -6630,6 +6799,11 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("Viewer")
+		case "id":
+			out.Values[i] = ec._Viewer_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "user":
 			field := field
 
@@ -6640,7 +6814,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_user(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6678,7 +6852,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_badges(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6716,7 +6890,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_homeFeed(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6754,7 +6928,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_liveBoard(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6792,7 +6966,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_conversations(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6830,7 +7004,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_badgeExplained(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6868,7 +7042,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_awayDigest(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6906,7 +7080,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_siteMessages(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6944,7 +7118,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_announcements(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6982,7 +7156,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_notifications(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -7020,7 +7194,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_mutes(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -7058,7 +7232,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_blocks(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -7096,7 +7270,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_hides(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -7134,7 +7308,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_displayPolicy(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -7172,7 +7346,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_groupPolicy(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -7210,7 +7384,7 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_views(ctx, field, obj)
-				if res == graphql.Null {
+				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -7263,34 +7437,21 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNAdmin2ᚖtidingsᚋgraphᚐAdmin(ctx context.Context, sel ast.SelectionSet, v *Admin) graphql.Marshaler {
-	if v == nil {
+func (ec *executionContext) unmarshalNErrorCode2tidingsᚋservicesᚐCode(ctx context.Context, v any) (services.Code, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := services.Code(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNErrorCode2tidingsᚋservicesᚐCode(ctx context.Context, sel ast.SelectionSet, v services.Code) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
 		}
-		return graphql.Null
 	}
-	return ec._Admin(ctx, sel, v)
-}
-
-func (ec *executionContext) marshalNJobQueue2ᚖtidingsᚋgraphᚐJobQueue(ctx context.Context, sel ast.SelectionSet, v *JobQueue) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._JobQueue(ctx, sel, v)
-}
-
-func (ec *executionContext) marshalNNode2ᚕtidingsᚋgraphᚐNode(ctx context.Context, sel ast.SelectionSet, v []Node) graphql.Marshaler {
-	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
-		fc := graphql.GetFieldContext(ctx)
-		fc.Result = &v[i]
-		return ec.marshalONode2tidingsᚋgraphᚐNode(ctx, sel, v[i])
-	})
-
-	return ret
+	return res
 }
 
 func (ec *executionContext) marshalNPageInfo2tidingsᚋgraphᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v PageInfo) graphql.Marshaler {
@@ -7313,14 +7474,18 @@ func (ec *executionContext) marshalNTime2timeᚐTime(ctx context.Context, sel as
 	return res
 }
 
-func (ec *executionContext) marshalNViewer2ᚖtidingsᚋgraphᚐViewer(ctx context.Context, sel ast.SelectionSet, v *Viewer) graphql.Marshaler {
+func (ec *executionContext) marshalOAdmin2ᚖtidingsᚋgraphᚐAdmin(ctx context.Context, sel ast.SelectionSet, v *Admin) graphql.Marshaler {
 	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
 		return graphql.Null
 	}
-	return ec._Viewer(ctx, sel, v)
+	return ec._Admin(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOJobQueue2ᚖtidingsᚋgraphᚐJobQueue(ctx context.Context, sel ast.SelectionSet, v *JobQueue) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._JobQueue(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalONode2tidingsᚋgraphᚐNode(ctx context.Context, sel ast.SelectionSet, v Node) graphql.Marshaler {
@@ -7328,6 +7493,19 @@ func (ec *executionContext) marshalONode2tidingsᚋgraphᚐNode(ctx context.Cont
 		return graphql.Null
 	}
 	return ec._Node(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalONode2ᚕtidingsᚋgraphᚐNode(ctx context.Context, sel ast.SelectionSet, v []Node) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalONode2tidingsᚋgraphᚐNode(ctx, sel, v[i])
+	})
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalOTime2timeᚐTime(ctx context.Context, v any) (time.Time, error) {
@@ -7358,6 +7536,13 @@ func (ec *executionContext) marshalOTime2ᚖtimeᚐTime(ctx context.Context, sel
 	_ = ctx
 	res := MarshalTime(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx context.Context, sel ast.SelectionSet, v *Viewer) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Viewer(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -83,11 +83,11 @@ func (ec *executionContext) _TouchViewPayload_view(ctx context.Context, field gr
 			return obj.View, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v View) graphql.Marshaler {
-			return ec.marshalNView2tidingsᚋgraphᚐView(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *View) graphql.Marshaler {
+			return ec.marshalOView2ᚖtidingsᚋgraphᚐView(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_TouchViewPayload_view(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -115,11 +115,11 @@ func (ec *executionContext) _TouchViewPayload_badges(ctx context.Context, field 
 			return obj.Badges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v services.Badges) graphql.Marshaler {
-			return ec.marshalNBadges2tidingsᚋservicesᚐBadges(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *services.Badges) graphql.Marshaler {
+			return ec.marshalOBadges2ᚖtidingsᚋservicesᚐBadges(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_TouchViewPayload_badges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -130,6 +130,38 @@ func (ec *executionContext) fieldContext_TouchViewPayload_badges(_ context.Conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Badges(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TouchViewPayload_viewer(ctx context.Context, field graphql.CollectedField, obj *TouchViewPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TouchViewPayload_viewer(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Viewer, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Viewer) graphql.Marshaler {
+			return ec.marshalOViewer2ᚖtidingsᚋgraphᚐViewer(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_TouchViewPayload_viewer(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TouchViewPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Viewer(ctx, field)
 		},
 	}
 	return fc, nil
@@ -807,12 +839,17 @@ func (ec *executionContext) _TouchViewPayload(ctx context.Context, sel ast.Selec
 			out.Values[i] = graphql.MarshalString("TouchViewPayload")
 		case "view":
 			out.Values[i] = ec._TouchViewPayload_view(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "badges":
 			out.Values[i] = ec._TouchViewPayload_badges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "viewer":
+			out.Values[i] = ec._TouchViewPayload_viewer(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -989,29 +1026,9 @@ func (ec *executionContext) unmarshalNAddViewItemInput2tidingsᚋgraphᚐAddView
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNAddViewItemPayload2ᚖtidingsᚋgraphᚐAddViewItemPayload(ctx context.Context, sel ast.SelectionSet, v *AddViewItemPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._AddViewItemPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) unmarshalNRemoveViewItemInput2tidingsᚋgraphᚐRemoveViewItemInput(ctx context.Context, v any) (RemoveViewItemInput, error) {
 	res, err := ec.unmarshalInputRemoveViewItemInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalNRemoveViewItemPayload2ᚖtidingsᚋgraphᚐRemoveViewItemPayload(ctx context.Context, sel ast.SelectionSet, v *RemoveViewItemPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._RemoveViewItemPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNTouchViewInput2tidingsᚋgraphᚐTouchViewInput(ctx context.Context, v any) (TouchViewInput, error) {
@@ -1019,28 +1036,8 @@ func (ec *executionContext) unmarshalNTouchViewInput2tidingsᚋgraphᚐTouchView
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNTouchViewPayload2ᚖtidingsᚋgraphᚐTouchViewPayload(ctx context.Context, sel ast.SelectionSet, v *TouchViewPayload) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._TouchViewPayload(ctx, sel, v)
-}
-
 func (ec *executionContext) marshalNView2tidingsᚋgraphᚐView(ctx context.Context, sel ast.SelectionSet, v View) graphql.Marshaler {
 	return ec._View(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNViewConnection2ᚖtidingsᚋgraphᚐViewConnection(ctx context.Context, sel ast.SelectionSet, v *ViewConnection) graphql.Marshaler {
-	if v == nil {
-		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
-			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
-		}
-		return graphql.Null
-	}
-	return ec._ViewConnection(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNViewEdge2tidingsᚋgraphᚐViewEdge(ctx context.Context, sel ast.SelectionSet, v ViewEdge) graphql.Marshaler {
@@ -1061,6 +1058,13 @@ func (ec *executionContext) marshalNViewEdge2ᚕtidingsᚋgraphᚐViewEdgeᚄ(ct
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalOAddViewItemPayload2ᚖtidingsᚋgraphᚐAddViewItemPayload(ctx context.Context, sel ast.SelectionSet, v *AddViewItemPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._AddViewItemPayload(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOIngestAddViewItem2ᚖtidingsᚋgraphᚐIngestAddViewItem(ctx context.Context, v any) (*IngestAddViewItem, error) {
@@ -1085,6 +1089,34 @@ func (ec *executionContext) unmarshalOIngestTouchView2ᚖtidingsᚋgraphᚐInges
 	}
 	res, err := ec.unmarshalInputIngestTouchView(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalORemoveViewItemPayload2ᚖtidingsᚋgraphᚐRemoveViewItemPayload(ctx context.Context, sel ast.SelectionSet, v *RemoveViewItemPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RemoveViewItemPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOTouchViewPayload2ᚖtidingsᚋgraphᚐTouchViewPayload(ctx context.Context, sel ast.SelectionSet, v *TouchViewPayload) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._TouchViewPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOView2ᚖtidingsᚋgraphᚐView(ctx context.Context, sel ast.SelectionSet, v *View) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._View(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOViewConnection2ᚖtidingsᚋgraphᚐViewConnection(ctx context.Context, sel ast.SelectionSet, v *ViewConnection) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ViewConnection(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

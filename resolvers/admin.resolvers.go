@@ -36,11 +36,11 @@ func (r *mutationResolver) CleanNow(ctx context.Context) (*graph.CleanNowPayload
 	if err := r.Fanout.AskForCleaning(ctx); err != nil {
 		return nil, err
 	}
-	cleaner, err := r.cleaner(ctx)
-	if err != nil {
-		return nil, err
+	payload := &graph.CleanNowPayload{}
+	if cleaner := ifRead[*graph.Cleaner](r.Resolver)(r.cleaner(ctx)); cleaner != nil {
+		payload.Cleaner = *cleaner
 	}
-	return &graph.CleanNowPayload{Cleaner: *cleaner}, nil
+	return payload, nil
 }
 
 func (r *mutationResolver) RecountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
@@ -59,7 +59,13 @@ func (r *mutationResolver) RecountBadges(ctx context.Context, input graph.Recoun
 	if err != nil {
 		return nil, err
 	}
-	return &graph.RecountBadgesPayload{Badges: *badges, Differed: differed}, nil
+	_, key, err := services.SplitGlobalID(input.UserID)
+	if err != nil {
+		return nil, err
+	}
+	theirs := *badges
+	theirs.Key = key
+	return &graph.RecountBadgesPayload{Badges: theirs, Differed: differed}, nil
 }
 
 func (r *mutationResolver) SetFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
@@ -69,8 +75,7 @@ func (r *mutationResolver) SetFanoutThresholds(ctx context.Context, input graph.
 	if err := r.Fanout.SetThresholds(ctx, services.Thresholds{Big: input.BigFollowers, Huge: input.HugeFollowers}); err != nil {
 		return nil, err
 	}
-	state, err := r.fanoutState(ctx)
-	return &graph.SetFanoutThresholdsPayload{Fanout: state}, err
+	return &graph.SetFanoutThresholdsPayload{Fanout: ifRead[graph.FanoutState](r.Resolver)(r.fanoutState(ctx))}, nil
 }
 
 func (r *mutationResolver) SetActivityThresholds(ctx context.Context, input graph.SetActivityThresholdsInput) (*graph.SetActivityThresholdsPayload, error) {
@@ -98,6 +103,5 @@ func (r *mutationResolver) PinAuthorMode(ctx context.Context, input graph.PinAut
 	if err := r.Fanout.PinMode(ctx, author, pinned(input.Mode)); err != nil {
 		return nil, err
 	}
-	audience, err := r.audience(ctx, author)
-	return &graph.PinAuthorModePayload{Author: audience}, err
+	return &graph.PinAuthorModePayload{Author: ifRead[graph.AuthorAudience](r.Resolver)(r.audience(ctx, author))}, nil
 }

@@ -11,6 +11,14 @@ import (
 	"tidings/services"
 )
 
+func (r *badgesResolver) ID(ctx context.Context, obj *services.Badges) (string, error) {
+	if obj.Key != "" {
+		return services.GlobalID(services.BadgesType, obj.Key), nil
+	}
+	viewer, err := services.ViewerFrom(ctx)
+	return services.GlobalID(services.BadgesType, viewer.Key), err
+}
+
 func (r *notificationBadgesResolver) Newest(ctx context.Context, obj *services.NotificationCounts) (*string, error) {
 	if obj.Newest == 0 {
 		return nil, nil
@@ -19,8 +27,13 @@ func (r *notificationBadgesResolver) Newest(ctx context.Context, obj *services.N
 	return &id, nil
 }
 
+func (r *Resolver) Badges() graph.BadgesResolver { return &badgesResolver{r} }
+
 func (r *Resolver) NotificationBadges() graph.NotificationBadgesResolver {
 	return &notificationBadgesResolver{r}
 }
 
-type notificationBadgesResolver struct{ *Resolver }
+type (
+	badgesResolver             struct{ *Resolver }
+	notificationBadgesResolver struct{ *Resolver }
+)

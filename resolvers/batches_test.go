@@ -205,6 +205,8 @@ func empty(value any, path string, filled map[string]bool) (names []string) {
 	return names
 }
 
+const marked = "of a mutation, read as the list of the viewer is"
+
 // uncounted are lists that no query has.
 var uncounted = map[string]string{
 	"IngestPayload.results":       "what the host application sent, event by event",
@@ -213,6 +215,11 @@ var uncounted = map[string]string{
 	"LiveBoardChange.ended":       "TestAnEventOfASubscriptionIsReadInBatches",
 	"LiveBoardChange.rescheduled": "TestAnEventOfASubscriptionIsReadInBatches", "LiveBoardChange.scheduled": "of an event",
 	"LiveBoardChange.cancelled": "TestAnEventOfASubscriptionIsReadInBatches",
+
+	"MarkNotificationsSeenPayload.notifications": marked, "MarkNotificationsReadPayload.notifications": marked,
+	"MarkAllReadPayload.notifications": marked, "UndoMarkAllReadPayload.notifications": marked,
+	"MarkSiteMessagesReadPayload.siteMessages": marked, "MarkSiteMessagesUnreadPayload.siteMessages": marked,
+	"MarkAnnouncementsReadPayload.announcements": marked,
 }
 
 func TestEveryListIsReadInBatches(t *testing.T) {
@@ -284,6 +291,9 @@ func TestNodesOfEveryTypeAreReadInBatches(t *testing.T) {
 		c.met = true
 		node := c.all.schema.Types["Node"]
 		for _, kind := range c.all.schema.GetPossibleTypes(node) {
+			if kind.Name == "Viewer" || kind.Name == "Badges" { // a viewer has one of each
+				continue
+			}
 			t.Run(kind.Name, func(t *testing.T) {
 				selected := " { id ... on " + kind.Name + c.all.below(kind) + " }"
 				ids := c.ids(kind.Name)

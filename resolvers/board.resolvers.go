@@ -15,7 +15,7 @@ func (r *mutationResolver) MarkLiveBoardSeen(ctx context.Context, input graph.Ma
 	if err != nil {
 		return nil, err
 	}
-	return &graph.MarkLiveBoardSeenPayload{Badges: done.badges}, nil
+	return &graph.MarkLiveBoardSeenPayload{Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *string, since *string) (<-chan *graph.LiveBoardChange, error) {

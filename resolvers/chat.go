@@ -164,8 +164,12 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 	if err != nil {
 		return nil, err
 	}
-	conversation, err := r.conversation(ctx, done.viewer, done.call.conversation)
-	return &graph.ConversationPayload{Conversation: conversation, Badges: done.badges}, err
+	return r.conversationPayload(ctx, done, done.call.conversation), nil
+}
+
+func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
+	conversation := ifRead[graph.Conversation](r)(r.conversation(ctx, done.viewer, id))
+	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}
 }
 
 // device is the one that the viewer's request came from; those without a name are one.

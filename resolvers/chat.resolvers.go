@@ -93,8 +93,7 @@ func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.C
 	if err != nil {
 		return nil, err
 	}
-	conversation, err := r.conversation(ctx, done.viewer, id)
-	return &graph.ConversationPayload{Conversation: conversation, Badges: done.badges}, err
+	return r.conversationPayload(ctx, done, id), nil
 }
 
 func (r *mutationResolver) JoinConversation(ctx context.Context, input graph.JoinConversationInput) (*graph.ConversationPayload, error) {
@@ -106,7 +105,9 @@ func (r *mutationResolver) QuitConversation(ctx context.Context, input graph.Qui
 	if err != nil {
 		return nil, err
 	}
-	return &graph.QuitConversationPayload{ConversationID: input.ConversationID, Badges: done.badges}, nil
+	return &graph.QuitConversationPayload{
+		Changed: done.changed, ConversationID: input.ConversationID, Badges: done.badges, Viewer: done.viewerAfter(),
+	}, nil
 }
 
 func (r *mutationResolver) AddMembers(ctx context.Context, input graph.AddMembersInput) (*graph.ConversationPayload, error) {
@@ -122,12 +123,9 @@ func (r *mutationResolver) SendMessage(ctx context.Context, input graph.SendMess
 	if err != nil {
 		return nil, err
 	}
-	message, err := r.message(ctx, done)
-	if err != nil {
-		return nil, err
-	}
-	conversation, err := r.conversation(ctx, done.viewer, done.call.conversation)
-	return &graph.SendMessagePayload{Message: message, Conversation: conversation, Badges: done.badges}, err
+	message := ifRead[graph.Message](r.Resolver)(r.message(ctx, done))
+	conversation := ifRead[graph.Conversation](r.Resolver)(r.conversation(ctx, done.viewer, done.call.conversation))
+	return &graph.SendMessagePayload{Message: message, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) RecallMessage(ctx context.Context, input graph.RecallMessageInput) (*graph.RecallMessagePayload, error) {
@@ -135,8 +133,8 @@ func (r *mutationResolver) RecallMessage(ctx context.Context, input graph.Recall
 	if err != nil {
 		return nil, err
 	}
-	message, err := r.message(ctx, done)
-	return &graph.RecallMessagePayload{Message: message, Badges: done.badges}, err
+	message := ifRead[graph.Message](r.Resolver)(r.message(ctx, done))
+	return &graph.RecallMessagePayload{Changed: done.changed, Message: message, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) EnterConversation(ctx context.Context, input graph.EnterConversationInput) (*graph.EnterConversationPayload, error) {
@@ -145,7 +143,7 @@ func (r *mutationResolver) EnterConversation(ctx context.Context, input graph.En
 	if err != nil {
 		return nil, err
 	}
-	return &graph.EnterConversationPayload{Conversation: payload.Conversation, Until: until, Badges: payload.Badges}, nil
+	return &graph.EnterConversationPayload{Conversation: payload.Conversation, Until: until, Badges: payload.Badges, Viewer: payload.Viewer}, nil
 }
 
 func (r *mutationResolver) LeaveConversation(ctx context.Context, input graph.LeaveConversationInput) (*graph.ConversationPayload, error) {
@@ -162,6 +160,10 @@ func (r *mutationResolver) MarkConversationUnread(ctx context.Context, input gra
 
 func (r *mutationResolver) MuteConversation(ctx context.Context, input graph.MuteConversationInput) (*graph.ConversationPayload, error) {
 	return inConversation(ctx, r.Resolver, muteConversation, input)
+}
+
+func (r *mutationResolver) UnmuteConversation(ctx context.Context, input graph.UnmuteConversationInput) (*graph.ConversationPayload, error) {
+	return inConversation(ctx, r.Resolver, unmuteConversation, input)
 }
 
 func (r *subscriptionResolver) ConversationChanged(ctx context.Context, conversationID string) (<-chan *graph.ConversationChange, error) {

@@ -108,12 +108,18 @@ func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	first := a.say("b", group, "user:a", "user:stranger")
 	second := a.say("b", group)
 	a.wantWaits("two, one mentions", "a", "2+1")
-	mute := func(muted bool) {
-		a.must("a", `mutation($c: ID!, $m: Boolean!) { muteConversation(input: {conversationId: $c, muted: $m}) { conversation { muted } } }`, map[string]any{"c": group, "m": muted})
+	mute := func(verb string, changed bool) {
+		t.Helper()
+		got := a.must("a", `mutation($c: ID!) { `+verb+`(input: {conversationId: $c}) { changed conversation { muted } } }`, map[string]any{"c": group})
+		if got.at(verb, "changed") != changed || got.at(verb, "conversation", "muted") != (verb == "muteConversation") {
+			t.Errorf("%s: %+v, want changed %t", verb, got.Data, changed)
+		}
 	}
-	mute(true)
+	mute("muteConversation", true)
+	mute("muteConversation", false)
 	a.wantWaits("muted: mentions stay", "a", "1+1")
-	mute(false)
+	mute("unmuteConversation", true)
+	mute("unmuteConversation", false)
 	token, _ := a.must("a", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": group}).at("node", "readToken").(string)
 	a.must("b", `mutation($m: ID!) { recallMessage(input: {messageId: $m}) { message { recalled body } } }`, map[string]any{"m": first})
 	a.Clock.Advance(200 * time.Millisecond)
@@ -220,7 +226,6 @@ func TestBadInputInConversations(t *testing.T) {
 		{"taken out by himself", "a", mutation(`removeMembers(input: {conversationId: %q, userIds: ["user:b", "user:a"]}) { badges { version } }`, group), services.Invalid, "quitConversation"},
 		{"a title for two", "a", mutation(`createConversation(input: {kind: DIRECT, title: "x", memberIds: ["user:b"]}) { badges { version } }`), services.Invalid, "title: a DIRECT conversation has none"},
 		{"joining a group", "d", mutation(`joinConversation(input: {conversationId: %q}) { badges { version } }`, group), services.NotFound, group},
-		{"joining twice", "a", mutation(`joinConversation(input: {conversationId: %q}) { badges { version } }`, room), services.Conflict, "already"},
 		{"another's message", "b", mutation(`recallMessage(input: {messageId: %q}) { message { id } }`, message), services.Forbidden, "not your"},
 		{"no id", "a", mutation(`enterConversation(input: {conversationId: "post:1"}) { until }`), services.Invalid, "conversationId"},
 		{"a message that is none", "a", mutation(`markConversationUnread(input: {fromMessageId: %q}) { badges { version } }`, beyond), services.Invalid, "beyond"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler"
@@ -71,14 +72,7 @@ func present(log *slog.Logger, err error) *gqlerror.Error {
 	return shown
 }
 
-func isOurs(code string) bool {
-	switch services.Code(code) {
-	case services.Invalid, services.Unauthenticated, services.Forbidden, services.NotFound, services.Conflict,
-		services.RateLimited, services.Unavailable, services.Internal:
-		return true
-	}
-	return false
-}
+func isOurs(code string) bool { return slices.Contains(services.Codes, services.Code(code)) }
 
 // Recover turns a panic into an internal error: one answer is lost, not the process.
 func Recover(_ context.Context, panicked any) error {

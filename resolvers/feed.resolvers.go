@@ -8,6 +8,7 @@ package resolvers
 import (
 	"context"
 	"tidings/graph"
+	"tidings/services"
 )
 
 func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishPostInput) (*graph.PublishPostPayload, error) {
@@ -15,8 +16,12 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.post(ctx, done)
-	return &graph.PublishPostPayload{Post: post, Badges: done.badges}, err
+	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
+	payload := &graph.PublishPostPayload{Post: post, Badges: done.badges, Viewer: done.viewerAfter()}
+	if id, err := services.ParsePostGlobalID("postId", done.id); err == nil && post != nil && post.Kind == services.PostKindPost {
+		payload.Edge = &graph.PostEdge{Cursor: cursorText(done.viewer.Number, id), Node: *post}
+	}
+	return payload, nil
 }
 
 func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInput) (*graph.EditPostPayload, error) {
@@ -24,8 +29,8 @@ func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInp
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.post(ctx, done)
-	return &graph.EditPostPayload{Post: post, Badges: done.badges}, err
+	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
+	return &graph.EditPostPayload{Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePostInput) (*graph.DeletePostPayload, error) {
@@ -33,7 +38,7 @@ func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePos
 	if err != nil {
 		return nil, err
 	}
-	return &graph.DeletePostPayload{PostID: input.PostID, Badges: done.badges}, nil
+	return &graph.DeletePostPayload{Changed: done.changed, PostID: input.PostID, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.MarkHomeFeedSeenInput) (*graph.MarkHomeFeedSeenPayload, error) {
@@ -41,7 +46,7 @@ func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.Mar
 	if err != nil {
 		return nil, err
 	}
-	return &graph.MarkHomeFeedSeenPayload{Badges: done.badges}, nil
+	return &graph.MarkHomeFeedSeenPayload{Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *subscriptionResolver) HomeFeedChanged(ctx context.Context, since *string) (<-chan *graph.HomeFeedChange, error) {

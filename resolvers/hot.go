@@ -46,7 +46,8 @@ type part struct {
 
 // content is what a part is written from.
 type content struct {
-	badges *services.Badges
+	key    string // the viewer's
+	badges shownBadges
 	page   shownPage
 	board  shownBoard
 }
@@ -56,6 +57,12 @@ var viewerParts = map[string]func(*ast.Field) *part{
 	"badges":    badgesPart,
 	"homeFeed":  homeFeedPart,
 	"liveBoard": liveBoardPart,
+	"id": func(field *ast.Field) *part {
+		return &part{
+			key:   appendKey(nil, field),
+			write: func(to []byte, c *content) []byte { return appendID(to, services.ViewerType, c.key) },
+		}
+	},
 	"__typename": func(field *ast.Field) *part {
 		return &part{key: appendKey(nil, field), write: func(to []byte, _ *content) []byte { return append(to, `"Viewer"`...) }}
 	},
@@ -162,12 +169,22 @@ func (p *plan) response(contents []content) *graphql.Response {
 // read reads all parts, several side by side as execution does: together they take one round trip.
 func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
 	contents := make([]content, len(p.parts))
-	if len(p.parts) == 1 {
-		return contents, p.parts[0].attempt(ctx, r, viewer, variables, &contents[0])
+	reading, last := 0, 0
+	for i, part := range p.parts {
+		contents[i].key = viewer.Key
+		if part.read != nil {
+			reading, last = reading+1, i
+		}
+	}
+	if reading <= 1 {
+		return contents, p.parts[last].attempt(ctx, r, viewer, variables, &contents[last])
 	}
 	failures := make([]error, len(p.parts))
 	var group sync.WaitGroup
 	for i, part := range p.parts {
+		if part.read == nil {
+			continue
+		}
 		group.Go(func() { failures[i] = part.attempt(ctx, r, viewer, variables, &contents[i]) })
 	}
 	group.Wait()
@@ -215,6 +232,10 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 	default:
 		return nil
 	}
+	viewer, err := h.r.viewer(ctx)
+	if err != nil {
+		return nil
+	}
 	found, err := operation.ResolverMiddleware(ctx, func(ctx context.Context) (any, error) {
 		return (&subscriptionResolver{h.r}).BadgesChanged(ctx, since)
 	})
@@ -228,7 +249,7 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 			if !open {
 				return nil
 			}
-			return p.response([]content{{badges: badges}})
+			return p.response([]content{{badges: shownBadges{badges, viewer.Key}}})
 		case <-ctx.Done():
 			return nil
 		}

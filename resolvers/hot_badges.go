@@ -10,6 +10,12 @@ import (
 	"tidings/services"
 )
 
+// shownBadges are badges and whose they are, which their id says.
+type shownBadges struct {
+	*services.Badges
+	key string
+}
+
 // badgesPart is the viewer's badges, or those that a subscription tells of; nil for what is not compiled.
 func badgesPart(field *ast.Field) *part {
 	write := badgesObject.compile(field.SelectionSet)
@@ -18,9 +24,10 @@ func badgesPart(field *ast.Field) *part {
 	}
 	return &part{
 		key:   appendKey(nil, field),
-		write: func(to []byte, c *content) []byte { return write(to, c.badges) },
+		write: func(to []byte, c *content) []byte { return write(to, &c.badges) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, _ map[string]any, c *content) (err error) {
-			c.badges, err = r.Badge.Read(ctx, viewer.Number)
+			c.badges.key = viewer.Key
+			c.badges.Badges, err = r.Badge.Read(ctx, viewer.Number)
 			return err
 		},
 	}
@@ -29,7 +36,12 @@ func badgesPart(field *ast.Field) *part {
 // The types of the badges, each with all its fields.
 var (
 	countObject = object[services.Count]{"BadgeCount", map[string]member[services.Count]{
-		"value":     leaf(func(to []byte, c *services.Count) []byte { return strconv.AppendInt(to, int64(c.Value), 10) }),
+		"value": leaf(func(to []byte, c *services.Count) []byte {
+			if c.Precision == services.Unknown {
+				return append(to, "null"...)
+			}
+			return strconv.AppendInt(to, int64(c.Value), 10)
+		}),
 		"display":   leaf(func(to []byte, c *services.Count) []byte { return appendText(to, c.Display) }),
 		"inTotal":   leaf(func(to []byte, c *services.Count) []byte { return strconv.AppendBool(to, c.InTotal) }),
 		"precision": leaf(func(to []byte, c *services.Count) []byte { return appendText(to, string(c.Precision)) }),
@@ -80,16 +92,17 @@ var (
 		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
 	}}
 
-	badgesObject = object[services.Badges]{"Badges", map[string]member[services.Badges]{
-		"version":       leaf(func(to []byte, b *services.Badges) []byte { return appendText(to, b.Version) }),
-		"total":         within(func(b *services.Badges) *services.Count { return &b.Total }, countObject),
-		"homeFeed":      within(func(b *services.Badges) *services.Count { return &b.HomeFeed }, countObject),
-		"notifications": within(func(b *services.Badges) *services.NotificationCounts { return &b.Notifications }, notificationsObject),
-		"siteMessages":  within(func(b *services.Badges) *services.MessageCounts { return &b.SiteMessages }, messagesObject),
-		"announcements": within(func(b *services.Badges) *services.Count { return &b.Announcements }, countObject),
-		"conversations": within(func(b *services.Badges) *services.ConversationCounts { return &b.Conversations }, conversationsObject),
-		"liveBoard":     within(func(b *services.Badges) *services.Count { return &b.LiveBoard }, countObject),
-		"dots":          listed(func(b *services.Badges) []services.Dot { return b.Dots }, dotObject),
-		"quiet":         leaf(func(to []byte, b *services.Badges) []byte { return strconv.AppendBool(to, b.Quiet) }),
+	badgesObject = object[shownBadges]{"Badges", map[string]member[shownBadges]{
+		"id":            leaf(func(to []byte, b *shownBadges) []byte { return appendID(to, services.BadgesType, b.key) }),
+		"version":       leaf(func(to []byte, b *shownBadges) []byte { return appendText(to, b.Version) }),
+		"total":         within(func(b *shownBadges) *services.Count { return &b.Total }, countObject),
+		"homeFeed":      within(func(b *shownBadges) *services.Count { return &b.HomeFeed }, countObject),
+		"notifications": within(func(b *shownBadges) *services.NotificationCounts { return &b.Notifications }, notificationsObject),
+		"siteMessages":  within(func(b *shownBadges) *services.MessageCounts { return &b.SiteMessages }, messagesObject),
+		"announcements": within(func(b *shownBadges) *services.Count { return &b.Announcements }, countObject),
+		"conversations": within(func(b *shownBadges) *services.ConversationCounts { return &b.Conversations }, conversationsObject),
+		"liveBoard":     within(func(b *shownBadges) *services.Count { return &b.LiveBoard }, countObject),
+		"dots":          listed(func(b *shownBadges) []services.Dot { return b.Dots }, dotObject),
+		"quiet":         leaf(func(to []byte, b *shownBadges) []byte { return strconv.AppendBool(to, b.Quiet) }),
 	}}
 )

@@ -56,7 +56,7 @@ func TestTheCompiledPageIsTheExecutedOne(t *testing.T) {
 	schema := schemaOf()
 	rapid.Check(t, func(t *rapid.T) {
 		fields, contents := []string{}, []content{}
-		shown := content{page: drawPage(t), badges: drawBadges(t)}
+		shown := content{page: drawPage(t), badges: shownBadges{drawBadges(t), shownKey}}
 		for _, field := range rapid.Permutation([]string{"homeFeed", "badges"}).Draw(t, "fields")[:rapid.IntRange(1, 2).Draw(t, "how many")] {
 			kind := map[string]string{"homeFeed": "PostConnection", "badges": "Badges"}[field]
 			fields, contents = append(fields, field+drawSelection(t, schema, schema.Types[kind], 0)), append(contents, shown)

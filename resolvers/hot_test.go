@@ -32,7 +32,12 @@ func (s *shown) Viewer() graph.ViewerResolver { return shownViewer{s.Resolver.Vi
 
 type shownQuery struct{ graph.QueryResolver }
 
-func (shownQuery) Viewer(context.Context) (*graph.Viewer, error) { return &graph.Viewer{}, nil }
+func (shownQuery) Viewer(context.Context) (*graph.Viewer, error) {
+	return graph.NewViewer(1, shownKey), nil
+}
+
+// shownKey is the key of the viewer.
+const shownKey = "al.ice"
 
 type shownViewer struct {
 	graph.ViewerResolver
@@ -40,7 +45,7 @@ type shownViewer struct {
 }
 
 func (v shownViewer) Badges(context.Context, *graph.Viewer) (*services.Badges, error) {
-	return v.badges, nil
+	return v.badges.Badges, nil
 }
 
 func (v shownViewer) HomeFeed(context.Context, *graph.Viewer, *int, *string, *string, *string) (*graph.PostConnection, error) {
@@ -59,7 +64,7 @@ func (c shownClock) Now() time.Time { return time.Time(c) }
 // executed is what the generated code answers.
 func executed(t interface{ Fatalf(string, ...any) }, what content, query string) string {
 	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shown{Resolver: &Resolver{}, content: what}}))
-	ctx := graphql.StartOperationTrace(context.Background())
+	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: shownKey}))
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, ReadTime: graphql.TraceTiming{Start: time.Now(), End: time.Now()}})
 	if faults != nil {
 		t.Fatalf("%s: %v", query, faults)
@@ -159,7 +164,7 @@ func TestTheCompiledAnswerIsTheExecutedOne(t *testing.T) {
 	schema := schemaOf()
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { badges " + drawSelection(t, schema, schema.Types["Badges"], 0) + " } }"
-		shown := content{badges: drawBadges(t)}
+		shown := content{badges: shownBadges{drawBadges(t), shownKey}}
 		plan := planOf(parsed(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)

@@ -64,7 +64,10 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 		err = sendFewer(ctx, len(events), err)
 		if err != nil {
 			results[i] = r.ingestFailure(err)
-		} else if id := idOf(calls[k], cmds[k]); id != "" {
+			continue
+		}
+		results[i].Changed = cmds[k].Changed()
+		if id := idOf(calls[k], cmds[k]); id != "" {
 			results[i].ID = &id
 		}
 	}
@@ -74,5 +77,5 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 func (r *Resolver) ingestFailure(err error) graph.IngestResult {
 	shown := present(r.Log, err)
 	code, _ := shown.Extensions["code"].(string)
-	return graph.IngestResult{Error: &graph.IngestError{Code: code, Message: shown.Message}}
+	return graph.IngestResult{Error: &graph.IngestError{Code: services.Code(code), Message: shown.Message}}
 }

@@ -13,38 +13,67 @@ import (
 )
 
 func (r *mutationResolver) ScheduleShow(ctx context.Context, input graph.ScheduleShowInput) (*graph.ScheduleShowPayload, error) {
-	show, badges, err := withShow(ctx, r.Resolver, scheduleShow, input)
-	return &graph.ScheduleShowPayload{Show: show, Badges: badges}, err
+	done, show, err := withShow(ctx, r.Resolver, scheduleShow, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.ScheduleShowPayload{Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) RescheduleShow(ctx context.Context, input graph.RescheduleShowInput) (*graph.RescheduleShowPayload, error) {
-	show, badges, err := withShow(ctx, r.Resolver, rescheduleShow, input)
-	return &graph.RescheduleShowPayload{Show: show, Badges: badges}, err
+	done, show, err := withShow(ctx, r.Resolver, rescheduleShow, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.RescheduleShowPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) StartShow(ctx context.Context, input graph.StartShowInput) (*graph.StartShowPayload, error) {
-	show, badges, err := withShow(ctx, r.Resolver, startShow, input)
-	return &graph.StartShowPayload{Show: show, Badges: badges}, err
+	done, show, err := withShow(ctx, r.Resolver, startShow, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.StartShowPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) EndShow(ctx context.Context, input graph.EndShowInput) (*graph.EndShowPayload, error) {
-	show, badges, err := withShow(ctx, r.Resolver, endShow, input)
-	return &graph.EndShowPayload{Show: show, Badges: badges}, err
+	done, show, err := withShow(ctx, r.Resolver, endShow, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.EndShowPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) CancelShow(ctx context.Context, input graph.CancelShowInput) (*graph.CancelShowPayload, error) {
-	show, badges, err := withShow(ctx, r.Resolver, cancelShow, input)
-	return &graph.CancelShowPayload{Show: show, Badges: badges}, err
+	done, show, err := withShow(ctx, r.Resolver, cancelShow, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.CancelShowPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) SetReplay(ctx context.Context, input graph.SetReplayInput) (*graph.SetReplayPayload, error) {
-	show, badges, err := withShow(ctx, r.Resolver, setReplay, input)
-	return &graph.SetReplayPayload{Show: show, Badges: badges}, err
+	done, show, err := withShow(ctx, r.Resolver, setReplay, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.SetReplayPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) RemindMe(ctx context.Context, input graph.RemindMeInput) (*graph.RemindMePayload, error) {
-	show, badges, err := withShow(ctx, r.Resolver, remindMe, input)
-	return &graph.RemindMePayload{Show: show, Badges: badges}, err
+	done, show, err := withShow(ctx, r.Resolver, remindMe, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.RemindMePayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+}
+
+func (r *mutationResolver) CancelReminder(ctx context.Context, input graph.CancelReminderInput) (*graph.CancelReminderPayload, error) {
+	done, show, err := withShow(ctx, r.Resolver, cancelReminder, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.CancelReminderPayload{Changed: done.changed, Show: show, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *showResolver) RemindsMe(ctx context.Context, obj *graph.Show) (bool, error) {

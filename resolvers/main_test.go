@@ -174,4 +174,4 @@ func (a *api) ingest(events ...map[string]any) answer {
 	return a.ask("", []services.Scope{services.ScopeIngest}, ingestQuery, map[string]any{"events": events})
 }
 
-const ingestQuery = `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
+const ingestQuery = `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id changed error { code message } } } }`

@@ -75,3 +75,39 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 	}
 	return result, nil
 }
+
+// markedMessages is what a mark of site messages answers of them, if its payload is asked for them: those that it names, or else the
+// newest, of a type if there is one.
+func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
+	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
+		return nil
+	}
+	list := []graph.SiteMessage{}
+	if len(ids) == 0 {
+		page := ifRead[*graph.SiteMessageConnection](r)(r.readSiteMessages(ctx, done.viewer, maxNodes, nil, kind, false))
+		if page == nil {
+			return nil
+		}
+		for _, edge := range (*page).Edges {
+			list = append(list, edge.Node)
+		}
+		return list
+	}
+	places := make([]services.PostID, 0, len(ids))
+	for _, id := range ids {
+		if place, err := services.ParseSiteMessageID("ids", id); err == nil { // the mark has read them all
+			places = append(places, place)
+		}
+	}
+	found := ifRead[map[services.PostID]services.SiteMessage](r)(r.Messages.ByID(ctx, done.viewer.Number, places))
+	if found == nil {
+		return nil
+	}
+	for _, place := range places {
+		if message, ok := (*found)[place]; ok {
+			list = append(list, graphSiteMessage(message))
+			delete(*found, place) // named twice it is shown once
+		}
+	}
+	return list
+}

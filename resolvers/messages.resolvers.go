@@ -28,8 +28,7 @@ func (r *mutationResolver) SendSiteMessage(ctx context.Context, input graph.Send
 	if err != nil {
 		return nil, err
 	}
-	report, err := r.report(ctx, done.id)
-	return &graph.SendSiteMessagePayload{Message: report}, err
+	return &graph.SendSiteMessagePayload{Message: ifRead[graph.SiteMessageReport](r.Resolver)(r.report(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) EditSiteMessage(ctx context.Context, input graph.EditSiteMessageInput) (*graph.EditSiteMessagePayload, error) {
@@ -37,8 +36,7 @@ func (r *mutationResolver) EditSiteMessage(ctx context.Context, input graph.Edit
 	if err != nil {
 		return nil, err
 	}
-	report, err := r.report(ctx, done.id)
-	return &graph.EditSiteMessagePayload{Message: report}, err
+	return &graph.EditSiteMessagePayload{Message: ifRead[graph.SiteMessageReport](r.Resolver)(r.report(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph.MarkSiteMessagesReadInput) (*graph.MarkSiteMessagesReadPayload, error) {
@@ -46,7 +44,9 @@ func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph
 	if err != nil {
 		return nil, err
 	}
-	return &graph.MarkSiteMessagesReadPayload{Badges: done.badges}, nil
+	return &graph.MarkSiteMessagesReadPayload{
+		SiteMessages: r.markedMessages(ctx, done, "MarkSiteMessagesReadPayload", input.Ids, input.Type), Badges: done.badges, Viewer: done.viewerAfter(),
+	}, nil
 }
 
 func (r *mutationResolver) MarkSiteMessagesUnread(ctx context.Context, input graph.MarkSiteMessagesUnreadInput) (*graph.MarkSiteMessagesUnreadPayload, error) {
@@ -54,7 +54,9 @@ func (r *mutationResolver) MarkSiteMessagesUnread(ctx context.Context, input gra
 	if err != nil {
 		return nil, err
 	}
-	return &graph.MarkSiteMessagesUnreadPayload{Badges: done.badges}, nil
+	return &graph.MarkSiteMessagesUnreadPayload{
+		SiteMessages: r.markedMessages(ctx, done, "MarkSiteMessagesUnreadPayload", input.Ids, nil), Badges: done.badges, Viewer: done.viewerAfter(),
+	}, nil
 }
 
 func (r *viewerResolver) SiteMessages(ctx context.Context, obj *graph.Viewer, first *int, after *string, typeArg *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {

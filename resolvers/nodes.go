@@ -49,6 +49,7 @@ type nodeIDs struct {
 	posts, shows, announcements, notifications, siteMessages map[string]services.PostID
 	conversations                                            map[string]services.ConversationID
 	messages                                                 map[string]services.MessageID
+	viewers, badges                                          map[string]string       // to the key of the user
 	askers                                                   map[string][]*ast.Field // of conversations
 }
 
@@ -57,13 +58,14 @@ func newNodeIDs() *nodeIDs {
 		users: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
 		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]services.PostID{},
 		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, askers: map[string][]*ast.Field{},
+		viewers: map[string]string{}, badges: map[string]string{},
 	}
 }
 
 // add adds the ids that a field asks for, up to the first that is none.
 func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	for _, id := range ids {
-		kind, _, err := services.SplitGlobalID(id)
+		kind, key, err := services.SplitGlobalID(id)
 		if err != nil {
 			return err
 		}
@@ -72,6 +74,10 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.posts, id, services.ParsePostGlobalID)
 		case services.UserType:
 			err = parseInto(n.users, id, services.ParseUserID)
+		case services.ViewerType:
+			n.viewers[id] = key
+		case services.BadgesType:
+			n.badges[id] = key
 		case services.AnnouncementType:
 			err = parseInto(n.announcements, id, services.ParseAnnouncementID)
 		case services.NotificationType:
@@ -246,8 +252,31 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	return nil
 }
 
+// viewerNodes adds the viewer and their badges. Those of others are not there.
+func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	for id, key := range ids.viewers {
+		if key == viewer.Key {
+			found[id] = *viewer
+		}
+	}
+	for id, key := range ids.badges {
+		if key != viewer.Key {
+			continue
+		}
+		badges, err := (&viewerResolver{r}).Badges(ctx, viewer)
+		if err != nil {
+			return err
+		}
+		found[id] = *badges
+	}
+	return nil
+}
+
 // otherNodes adds the announcements and site messages of the viewer.
 func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
+		return err
+	}
 	if len(ids.announcements) > 0 {
 		items, err := r.Notice.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
 		if err != nil {

@@ -76,3 +76,19 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	}
 	return result, nil
 }
+
+// markedAnnouncements is what a mark of announcements answers of them, if its payload is asked for them.
+func (r *Resolver) markedAnnouncements(ctx context.Context, done *done) []graph.Announcement {
+	if len(wantedOf(ctx)["MarkAnnouncementsReadPayload.announcements"]) == 0 {
+		return nil
+	}
+	page := ifRead[*graph.AnnouncementConnection](r)(r.readAnnouncements(ctx, done.viewer, maxNodes, nil))
+	if page == nil {
+		return nil
+	}
+	list := make([]graph.Announcement, len((*page).Edges))
+	for i, edge := range (*page).Edges {
+		list[i] = edge.Node
+	}
+	return list
+}

@@ -15,8 +15,7 @@ func (r *mutationResolver) PublishAnnouncement(ctx context.Context, input graph.
 	if err != nil {
 		return nil, err
 	}
-	announcement, err := r.announcement(ctx, done.id)
-	return &graph.PublishAnnouncementPayload{Announcement: announcement}, err
+	return &graph.PublishAnnouncementPayload{Announcement: ifRead[graph.Announcement](r.Resolver)(r.announcement(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) EditAnnouncement(ctx context.Context, input graph.EditAnnouncementInput) (*graph.EditAnnouncementPayload, error) {
@@ -24,13 +23,15 @@ func (r *mutationResolver) EditAnnouncement(ctx context.Context, input graph.Edi
 	if err != nil {
 		return nil, err
 	}
-	announcement, err := r.announcement(ctx, done.id)
-	return &graph.EditAnnouncementPayload{Announcement: announcement}, err
+	return &graph.EditAnnouncementPayload{Announcement: ifRead[graph.Announcement](r.Resolver)(r.announcement(ctx, done.id))}, nil
 }
 
 func (r *mutationResolver) WithdrawAnnouncement(ctx context.Context, input graph.WithdrawAnnouncementInput) (*graph.WithdrawAnnouncementPayload, error) {
-	_, err := withdrawAnnouncement.do(ctx, r.Resolver, input)
-	return &graph.WithdrawAnnouncementPayload{AnnouncementID: input.AnnouncementID}, err
+	done, err := withdrawAnnouncement.do(ctx, r.Resolver, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.WithdrawAnnouncementPayload{Changed: done.changed, AnnouncementID: input.AnnouncementID}, nil
 }
 
 func (r *mutationResolver) MarkAnnouncementsRead(ctx context.Context, input graph.MarkAnnouncementsReadInput) (*graph.MarkAnnouncementsReadPayload, error) {
@@ -38,7 +39,7 @@ func (r *mutationResolver) MarkAnnouncementsRead(ctx context.Context, input grap
 	if err != nil {
 		return nil, err
 	}
-	return &graph.MarkAnnouncementsReadPayload{Badges: done.badges}, nil
+	return &graph.MarkAnnouncementsReadPayload{Announcements: r.markedAnnouncements(ctx, done), Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) RaiseDot(ctx context.Context, input graph.RaiseDotInput) (*graph.RaiseDotPayload, error) {
@@ -51,7 +52,15 @@ func (r *mutationResolver) ClearDot(ctx context.Context, input graph.ClearDotInp
 	if err != nil {
 		return nil, err
 	}
-	return &graph.ClearDotPayload{Badges: done.badges}, nil
+	payload := &graph.ClearDotPayload{Badges: done.badges, Viewer: done.viewerAfter()}
+	if done.badges != nil {
+		for _, dot := range done.badges.Dots {
+			if dot.Name == input.Name {
+				payload.Dot = &dot
+			}
+		}
+	}
+	return payload, nil
 }
 
 func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegmentsInput) (*graph.SetSegmentsPayload, error) {
@@ -59,8 +68,7 @@ func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegme
 	if err != nil {
 		return nil, err
 	}
-	user, err := r.user(ctx, done.call.user)
-	return &graph.SetSegmentsPayload{User: user}, err
+	return &graph.SetSegmentsPayload{User: ifRead[graph.User](r.Resolver)(r.user(ctx, done.call.user))}, nil
 }
 
 func (r *viewerResolver) Announcements(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.AnnouncementConnection, error) {

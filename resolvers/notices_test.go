@@ -228,7 +228,6 @@ func TestBadInputOfNotices(t *testing.T) {
 		{edit(waiting, `endsAt: `+at(time.Minute)), "is not after the start", services.Invalid},
 		{edit(waiting, `endsAt: `+at(2*time.Hour)+`, noEnd: true`), "only one of them", services.Invalid},
 		{edit(waiting, `segments: ["a"], forEveryone: true`), "only one of them", services.Invalid},
-		{`mutation { withdrawAnnouncement(input: {announcementId: "` + gone + `"}) { announcementId } }`, "was withdrawn already", services.Conflict},
 		{`mutation { raiseDot(input: {name: "no good"}) { name } }`, "name: ", services.Invalid},
 		{`mutation { raiseDot(input: {name: ""}) { name } }`, "name: 1 to 64 characters are allowed, got 0", services.Invalid},
 		{mark("announcement:7ZZZZZZZZZZZZ"), "there is no announcement", services.NotFound},

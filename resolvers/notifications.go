@@ -15,26 +15,51 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// notification reads one of the viewer's notifications for a payload; nil when nothing of it stands any more.
-func (r *Resolver) notification(ctx context.Context, id string) (*graph.Notification, error) {
-	viewer, err := r.viewer(ctx)
+// notificationsByID reads some of the viewer's notifications for a payload; those of which nothing stands any more are left out.
+func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
+	places := make([]services.PostID, 0, len(ids))
+	byPlace := make(map[services.PostID]string, len(ids))
+	for _, id := range ids {
+		place, err := services.ParseNotificationID("id", id)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := byPlace[place]; place != 0 && !twice {
+			places, byPlace[place] = append(places, place), id
+		}
+	}
+	list, err := r.Notify.At(ctx, viewer.Number, places)
 	if err != nil {
-		return nil, err
-	}
-	place, err := services.ParseNotificationID("id", id)
-	if err != nil || place == 0 {
-		return nil, err
-	}
-	list, err := r.Notify.At(ctx, viewer.Number, []services.PostID{place})
-	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	shown, err := r.graphNotifications(ctx, viewer, list)
-	if err != nil {
-		return nil, err
+	for i := range shown {
+		shown[i].ID = byPlace[list[i].Place]
 	}
-	shown[0].ID = id
-	return &shown[0], nil
+	return shown, err
+}
+
+// marked is what a mark of notifications answers of them, if its payload is asked for them: those that it names, or else the newest of
+// its categories.
+func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
+	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
+		return nil
+	}
+	if len(ids) > 0 {
+		if list := ifRead[[]graph.Notification](r)(r.notificationsByID(ctx, done.viewer, ids)); list != nil {
+			return *list
+		}
+		return nil
+	}
+	page := ifRead[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notify.Query{Categories: categories, First: maxNodes}))
+	if page == nil {
+		return nil
+	}
+	list := make([]graph.Notification, len((*page).Edges))
+	for i, edge := range (*page).Edges {
+		list[i] = edge.Node
+	}
+	return list
 }
 
 // keysIn are the keys of what notifications are about, and of the people in them.

@@ -17,8 +17,8 @@ func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInp
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.post(ctx, done)
-	return &graph.LikePostPayload{Post: post, Badges: done.badges}, err
+	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
+	return &graph.LikePostPayload{Changed: done.changed, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePostInput) (*graph.UnlikePostPayload, error) {
@@ -26,8 +26,8 @@ func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePos
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.post(ctx, done)
-	return &graph.UnlikePostPayload{Post: post, Badges: done.badges}, err
+	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
+	return &graph.UnlikePostPayload{Changed: done.changed, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input graph.MarkNotificationsSeenInput) (*graph.MarkNotificationsSeenPayload, error) {
@@ -35,7 +35,9 @@ func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input grap
 	if err != nil {
 		return nil, err
 	}
-	return &graph.MarkNotificationsSeenPayload{Badges: done.badges}, nil
+	return &graph.MarkNotificationsSeenPayload{
+		Notifications: r.marked(ctx, done, "MarkNotificationsSeenPayload", nil, input.Categories), Badges: done.badges, Viewer: done.viewerAfter(),
+	}, nil
 }
 
 func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input graph.MarkNotificationsReadInput) (*graph.MarkNotificationsReadPayload, error) {
@@ -43,7 +45,9 @@ func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input grap
 	if err != nil {
 		return nil, err
 	}
-	return &graph.MarkNotificationsReadPayload{Badges: done.badges}, nil
+	return &graph.MarkNotificationsReadPayload{
+		Notifications: r.marked(ctx, done, "MarkNotificationsReadPayload", input.Ids, input.Categories), Badges: done.badges, Viewer: done.viewerAfter(),
+	}, nil
 }
 
 func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input graph.MarkNotificationUnreadInput) (*graph.MarkNotificationUnreadPayload, error) {
@@ -51,8 +55,11 @@ func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input gra
 	if err != nil {
 		return nil, err
 	}
-	notification, err := r.notification(ctx, input.ID)
-	return &graph.MarkNotificationUnreadPayload{Notification: notification, Badges: done.badges}, err
+	payload := &graph.MarkNotificationUnreadPayload{Badges: done.badges, Viewer: done.viewerAfter()}
+	if list := ifRead[[]graph.Notification](r.Resolver)(r.notificationsByID(ctx, done.viewer, []string{input.ID})); list != nil && len(*list) > 0 {
+		payload.Notification = &(*list)[0]
+	}
+	return payload, nil
 }
 
 func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllReadInput) (*graph.MarkAllReadPayload, error) {
@@ -60,7 +67,7 @@ func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllR
 	if err != nil {
 		return nil, err
 	}
-	payload := &graph.MarkAllReadPayload{Badges: done.badges}
+	payload := &graph.MarkAllReadPayload{Notifications: r.marked(ctx, done, "MarkAllReadPayload", nil, nil), Badges: done.badges, Viewer: done.viewerAfter()}
 	if until := notify.UndoneUntil(done.cmd); !until.IsZero() {
 		payload.UndoUntil = &until
 	}
@@ -72,7 +79,9 @@ func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.Undo
 	if err != nil {
 		return nil, err
 	}
-	return &graph.UndoMarkAllReadPayload{Badges: done.badges}, nil
+	return &graph.UndoMarkAllReadPayload{
+		Notifications: r.marked(ctx, done, "UndoMarkAllReadPayload", nil, nil), Badges: done.badges, Viewer: done.viewerAfter(),
+	}, nil
 }
 
 func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {

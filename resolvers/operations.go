@@ -22,8 +22,8 @@ var operations = table(
 	touchView, addViewItem, removeViewItem,
 	createConversation, joinConversation, quitConversation, addMembers, removeMembers,
 	sendMessage, recallMessage, enterConversation, leaveConversation,
-	markConversationRead, markConversationUnread, muteConversation, setGroupPolicy,
-	scheduleShow, rescheduleShow, startShow, endShow, cancelShow, setReplay, remindMe, markLiveBoardSeen,
+	markConversationRead, markConversationUnread, muteConversation, unmuteConversation, setGroupPolicy,
+	scheduleShow, rescheduleShow, startShow, endShow, cancelShow, setReplay, remindMe, cancelReminder, markLiveBoardSeen,
 	setDisplayPolicy,
 )
 
@@ -104,11 +104,36 @@ func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *str
 
 // done is an operation that happened.
 type done struct {
-	call   *call
-	viewer *graph.Viewer // nil where the host application did it
-	cmd    *jobs.Command
-	id     string          // the global id of what it made, or else named; "" for neither
-	badges services.Badges // the viewer's after it
+	call    *call
+	viewer  *graph.Viewer // nil where the host application did it
+	cmd     *jobs.Command
+	id      string           // the global id of what it made, or else named; "" for neither
+	changed bool             // false when the state that it asks for held already
+	badges  *services.Badges // the viewer's after it; nil where they could not be read
+}
+
+// ifRead is what a payload has of what was read after the commit. What could not be read is null: the change stands, and its
+// answer must not be an error.
+func ifRead[T any](r *Resolver) func(value T, err error) *T {
+	return func(value T, err error) *T {
+		if err == nil {
+			return &value
+		}
+		if services.CodeOf(err) != services.NotFound { // which somebody else may have taken away meanwhile
+			r.Log.Warn("what a payload shows could not be read after the commit", "error", err)
+		}
+		return nil
+	}
+}
+
+// viewerAfter is the viewer of a payload, with the badges that it has; nil without them.
+func (d *done) viewerAfter() *graph.Viewer {
+	if d.badges == nil {
+		return nil
+	}
+	viewer := *d.viewer
+	viewer.Now = d.badges
+	return &viewer
 }
 
 // do does an operation as a mutation: for the viewer, or for the host application or an operator.
@@ -136,7 +161,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	if err := r.Fanout.Commit(ctx, cmd)[0]; err != nil {
 		return nil, err
 	}
-	d.id = idOf(c, cmd)
+	d.id, d.changed = idOf(c, cmd), cmd.Changed()
 	if d.viewer == nil {
 		return d, nil
 	}
@@ -144,11 +169,9 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	if cmd.ViewsStale() {
 		read = r.Badge.ReadFacts
 	}
-	badges, err := read(ctx, c.actor)
-	if err != nil {
-		return nil, err
+	if badges := ifRead[*services.Badges](r)(read(ctx, c.actor)); badges != nil {
+		d.badges = *badges
 	}
-	d.badges = *badges
 	return d, nil
 }
 

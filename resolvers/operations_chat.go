@@ -126,7 +126,15 @@ var muteConversation = &operation[graph.MuteConversationInput]{
 	name: "muteConversation",
 	command: func(_ context.Context, c *call, in *graph.MuteConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
-		return c.r.Chat.Mute(c.actor, id, in.Muted), err
+		return c.r.Chat.Mute(c.actor, id, true), err
+	},
+}
+
+var unmuteConversation = &operation[graph.UnmuteConversationInput]{
+	name: "unmuteConversation",
+	command: func(_ context.Context, c *call, in *graph.UnmuteConversationInput) (*jobs.Command, error) {
+		id, err := c.conversationID(in.ConversationID)
+		return c.r.Chat.Mute(c.actor, id, false), err
 	},
 }
 

@@ -66,7 +66,15 @@ var remindMe = &operation[graph.RemindMeInput]{
 	name: "remindMe", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
-		return c.r.Live.Remind(c.actor, show, in.Remind), err
+		return c.r.Live.Remind(c.actor, show, true), err
+	},
+}
+
+var cancelReminder = &operation[graph.CancelReminderInput]{
+	name: "cancelReminder", makes: services.ShowType,
+	command: func(_ context.Context, c *call, in *graph.CancelReminderInput) (*jobs.Command, error) {
+		show, err := c.showID(in.ShowID)
+		return c.r.Live.Remind(c.actor, show, false), err
 	},
 }
 

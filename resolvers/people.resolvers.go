@@ -12,43 +12,67 @@ import (
 )
 
 func (r *mutationResolver) Follow(ctx context.Context, input graph.FollowInput) (*graph.FollowPayload, error) {
-	user, badges, err := withUser(ctx, r.Resolver, follow, input)
-	return &graph.FollowPayload{User: user, Badges: badges}, err
+	done, user, err := withUser(ctx, r.Resolver, follow, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.FollowPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) Unfollow(ctx context.Context, input graph.UnfollowInput) (*graph.UnfollowPayload, error) {
-	user, badges, err := withUser(ctx, r.Resolver, unfollow, input)
-	return &graph.UnfollowPayload{User: user, Badges: badges}, err
+	done, user, err := withUser(ctx, r.Resolver, unfollow, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.UnfollowPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) Mute(ctx context.Context, input graph.MuteInput) (*graph.MutePayload, error) {
-	user, badges, err := withUser(ctx, r.Resolver, mute, input)
-	return &graph.MutePayload{User: user, Badges: badges}, err
+	done, user, err := withUser(ctx, r.Resolver, mute, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.MutePayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) Unmute(ctx context.Context, input graph.UnmuteInput) (*graph.UnmutePayload, error) {
-	user, badges, err := withUser(ctx, r.Resolver, unmute, input)
-	return &graph.UnmutePayload{User: user, Badges: badges}, err
+	done, user, err := withUser(ctx, r.Resolver, unmute, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.UnmutePayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) Block(ctx context.Context, input graph.BlockInput) (*graph.BlockPayload, error) {
-	user, badges, err := withUser(ctx, r.Resolver, block, input)
-	return &graph.BlockPayload{User: user, Badges: badges}, err
+	done, user, err := withUser(ctx, r.Resolver, block, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.BlockPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) Unblock(ctx context.Context, input graph.UnblockInput) (*graph.UnblockPayload, error) {
-	user, badges, err := withUser(ctx, r.Resolver, unblock, input)
-	return &graph.UnblockPayload{User: user, Badges: badges}, err
+	done, user, err := withUser(ctx, r.Resolver, unblock, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.UnblockPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) HideFrom(ctx context.Context, input graph.HideFromInput) (*graph.HideFromPayload, error) {
-	user, badges, err := withUser(ctx, r.Resolver, hideFrom, input)
-	return &graph.HideFromPayload{User: user, Badges: badges}, err
+	done, user, err := withUser(ctx, r.Resolver, hideFrom, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.HideFromPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) UnhideFrom(ctx context.Context, input graph.UnhideFromInput) (*graph.UnhideFromPayload, error) {
-	user, badges, err := withUser(ctx, r.Resolver, unhideFrom, input)
-	return &graph.UnhideFromPayload{User: user, Badges: badges}, err
+	done, user, err := withUser(ctx, r.Resolver, unhideFrom, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.UnhideFromPayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfileInput) (*graph.SetProfilePayload, error) {
@@ -56,8 +80,8 @@ func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfil
 	if err != nil {
 		return nil, err
 	}
-	user, err := r.user(ctx, done.viewer.Number)
-	return &graph.SetProfilePayload{User: user}, err
+	user := ifRead[graph.User](r.Resolver)(r.user(ctx, done.viewer.Number))
+	return &graph.SetProfilePayload{User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *viewerResolver) Mutes(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.RestrictionConnection, error) {

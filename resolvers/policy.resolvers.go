@@ -17,8 +17,11 @@ func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.Set
 	if err != nil {
 		return nil, err
 	}
-	policy, err := r.Badge.Policy(ctx, done.viewer.Number)
-	return &graph.SetDisplayPolicyPayload{Policy: *graphPolicy(policy), Badges: done.badges}, err
+	payload := &graph.SetDisplayPolicyPayload{Badges: done.badges, Viewer: done.viewerAfter()}
+	if policy := ifRead[services.DisplayPolicy](r.Resolver)(r.Badge.Policy(ctx, done.viewer.Number)); policy != nil {
+		payload.Policy = graphPolicy(*policy)
+	}
+	return payload, nil
 }
 
 func (r *mutationResolver) SetGroupPolicy(ctx context.Context, input graph.SetGroupPolicyInput) (*graph.SetGroupPolicyPayload, error) {
@@ -26,8 +29,8 @@ func (r *mutationResolver) SetGroupPolicy(ctx context.Context, input graph.SetGr
 	if err != nil {
 		return nil, err
 	}
-	policy, err := r.Chat.GroupPolicy(ctx, done.viewer.Number)
-	return &graph.SetGroupPolicyPayload{Policy: policy, Badges: done.badges}, err
+	policy := ifRead[services.GroupPolicy](r.Resolver)(r.Chat.GroupPolicy(ctx, done.viewer.Number))
+	return &graph.SetGroupPolicyPayload{Policy: policy, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *viewerResolver) DisplayPolicy(ctx context.Context, obj *graph.Viewer) (*graph.DisplayPolicy, error) {
@@ -37,8 +40,9 @@ func (r *viewerResolver) DisplayPolicy(ctx context.Context, obj *graph.Viewer) (
 	})
 }
 
-func (r *viewerResolver) GroupPolicy(ctx context.Context, obj *graph.Viewer) (services.GroupPolicy, error) {
-	return dataloader.Shared(ctx, groupPolicyKey{}, func(ctx context.Context) (services.GroupPolicy, error) {
+func (r *viewerResolver) GroupPolicy(ctx context.Context, obj *graph.Viewer) (*services.GroupPolicy, error) {
+	policy, err := dataloader.Shared(ctx, groupPolicyKey{}, func(ctx context.Context) (services.GroupPolicy, error) {
 		return r.Chat.GroupPolicy(ctx, obj.Number)
 	})
+	return &policy, err
 }

@@ -78,7 +78,7 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &graph.Viewer{Number: number, Key: viewer.Key}, nil
+	return graph.NewViewer(number, viewer.Key), nil
 }
 
 // scoped is who asks, if his token carries the scope.

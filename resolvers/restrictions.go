@@ -8,14 +8,13 @@ import (
 	"tidings/services"
 )
 
-// withUser does an operation of the viewer's about a user, and answers that user, with the viewer's badges after it.
-func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (graph.User, services.Badges, error) {
+// withUser does an operation of the viewer's about a user, and answers that user.
+func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.User, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
-		return graph.User{}, services.Badges{}, err
+		return nil, nil, err
 	}
-	user, err := r.user(ctx, done.call.user)
-	return user, done.badges, err
+	return done, ifRead[graph.User](r)(r.user(ctx, done.call.user)), nil
 }
 
 // restrictionLists are the kinds of restrictions and the cursors of their lists.

@@ -70,6 +70,9 @@ func (r *viewerResolver) User(ctx context.Context, obj *graph.Viewer) (*graph.Us
 }
 
 func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*services.Badges, error) {
+	if obj.Now != nil {
+		return obj.Now, nil
+	}
 	return dataloader.Shared(ctx, badgesKey{}, func(ctx context.Context) (*services.Badges, error) { return r.Badge.Read(ctx, obj.Number) })
 }
 

@@ -16,20 +16,25 @@ func (r *Resolver) graphShow(show services.Show, host services.User) graph.Show 
 	}
 }
 
-// withShow does an operation on a show, and answers the show as it is then, with the viewer's badges.
-func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (graph.Show, services.Badges, error) {
+// withShow does an operation on a show, and answers the show as it is then.
+func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.Show, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
-		return graph.Show{}, services.Badges{}, err
+		return nil, nil, err
 	}
+	return done, ifRead[graph.Show](r)(r.showAfter(ctx, done)), nil
+}
+
+// showAfter reads the show that an operation was about for its payload.
+func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error) {
 	id, err := services.ParseShowID("showId", done.id)
 	if err != nil {
-		return graph.Show{}, services.Badges{}, err
+		return graph.Show{}, err
 	}
 	// Memory may be behind when it could not be brought up to date in time.
 	shows, err := r.Live.Shows(ctx, []services.PostID{id}, done.cmd.ViewsStale())
 	if err != nil {
-		return graph.Show{}, services.Badges{}, err
+		return graph.Show{}, err
 	}
 	dataloader.From(ctx).KeepShows([]services.Show{shows[id]})
 	seen, err := r.visible(ctx, done.call.actor, visibleKeys{shows: []services.PostID{id}})
@@ -37,5 +42,5 @@ func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 	if err == nil && !ok {
 		err = services.Errorf(services.NotFound, "showId: there is no %s", services.GlobalID(services.ShowType, id.String()))
 	}
-	return r.graphShow(show, seen.people[show.Host]), done.badges, err
+	return r.graphShow(show, seen.people[show.Host]), err
 }

@@ -106,7 +106,7 @@ func TestAReminderIsANotification(t *testing.T) {
 		}
 	}
 	a.must("bob", remindMutation, map[string]any{"i": event{"showId": other}})
-	if got := a.must("bob", remindMutation, map[string]any{"i": event{"showId": other, "remind": false}}); got.at("remindMe", "show", "remindsMe") != false {
+	if got := a.must("bob", `mutation($i: CancelReminderInput!) { cancelReminder(input: $i) { show `+showFields+` } }`, map[string]any{"i": event{"showId": other}}); got.at("cancelReminder", "show", "remindsMe") != false {
 		t.Errorf("bob is reminded still: %+v", got.Data)
 	}
 	for key, want := range map[string]bool{"bob": true, "carol": false, "alice": false} {
@@ -186,7 +186,7 @@ func TestIngestOfShows(t *testing.T) {
 		{"setReplay": event{"as": "user:alice", "showId": show, "replayUrl": "https://example.com/s"}},
 		{"remindMe": event{"as": "user:bob", "showId": "show:0000000000001"}},
 		{"remindMe": event{"as": "user:bob", "showId": "post:0000000000001"}},
-		{"remindMe": event{"as": "user:bob", "showId": others, "remind": false}},
+		{"cancelReminder": event{"as": "user:bob", "showId": others}},
 	}
 	want := []struct {
 		id   any

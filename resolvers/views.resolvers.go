@@ -16,8 +16,13 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 	if err != nil {
 		return nil, err
 	}
-	read, err := r.Views.Read(ctx, done.viewer.Number, services.View{Code: input.Code, ID: input.ID})
-	return &graph.TouchViewPayload{View: graphView(read), Badges: done.badges}, err
+	payload := &graph.TouchViewPayload{Badges: done.badges, Viewer: done.viewerAfter()}
+	view := services.View{Code: input.Code, ID: input.ID}
+	if read := ifRead[services.ViewUnread](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
+		shownView := graphView(*read)
+		payload.View = &shownView
+	}
+	return payload, nil
 }
 
 func (r *mutationResolver) AddViewItem(ctx context.Context, input graph.AddViewItemInput) (*graph.AddViewItemPayload, error) {

@@ -41,6 +41,14 @@ type Count struct {
 	AsOf      time.Time // with STALE: when it was right
 }
 
+// Known is the value, nil when it is UNKNOWN.
+func (c Count) Known() *int {
+	if c.Precision == Unknown {
+		return nil
+	}
+	return &c.Value
+}
+
 // DisplayCap is the largest number shown in full unless a setting says otherwise: one more is "99+".
 const DisplayCap = 99
 

@@ -21,6 +21,9 @@ const (
 	Internal        Code = "INTERNAL"        // our fault: the log has the cause
 )
 
+// Codes lists every code.
+var Codes = []Code{Invalid, Unauthenticated, Forbidden, NotFound, Conflict, RateLimited, Unavailable, Internal}
+
 // Error is an error that a person may read: Message names the field, the value and the limit. The cause, if
 // there is one, is for the log alone.
 type Error struct {

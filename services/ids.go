@@ -96,9 +96,11 @@ const (
 	MessageType      = "message"
 	AnnouncementType = "announcement"
 	ShowType         = "show"
+	ViewerType       = "viewer" // by the user's key
+	BadgesType       = "badges" // by the user's key
 )
 
-var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType}
+var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType}
 
 // GlobalID is an id as the API shows it: type:key.
 func GlobalID(kind, key string) string { return kind + ":" + key }

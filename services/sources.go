@@ -60,8 +60,12 @@ type Badges struct {
 	Dots          []Dot     // every dot there is, by name
 	Quiet         bool      // it is the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes it next; zero is never
+	Key           string    // of the user, where that is not the viewer who is shown it; else ""
 	Learned       uint64    // of Version: how far the node had learned what is shared with others, without what time alone changes
 }
+
+// IsNode says that the badges can be fetched by their id.
+func (Badges) IsNode() {}
 
 // OlderCounts are how many unseen groups of each category left its number because of their age.
 type OlderCounts struct {

@@ -236,7 +236,10 @@ func (m *agingModel) marks(random *rand.Rand) []func() {
 		},
 		func() {
 			m.muted = !m.muted
-			m.own(0, func(ctx context.Context, tx *store.Tx) error { return tx.Mute(ctx, m.rooms[0], m.reader, m.muted) })
+			m.own(0, func(ctx context.Context, tx *store.Tx) error {
+				_, err := tx.Mute(ctx, m.rooms[0], m.reader, m.muted)
+				return err
+			})
 		},
 		func() {
 			m.settle()

@@ -98,7 +98,10 @@ func (s *Service) Create(creator services.UserID, kind services.ConversationKind
 			}
 			if !created {
 				opened, err := tx.AddMembers(ctx, c, members)
-				if err != nil || len(opened) == 0 {
+				if err == nil && len(opened) == 0 {
+					err = jobs.ErrUnchanged
+				}
+				if err != nil {
 					return []string{id.GlobalID()}, err
 				}
 				c.Members += len(opened)
@@ -223,14 +226,18 @@ func (s *Service) own(name string, user services.UserID, id services.Conversatio
 	})
 }
 
-// Recall is the command by which an author takes a message back: it stops counting for everyone who had not read it.
+// Recall is the command by which an author takes a message back: it stops counting for everyone who had not read it. Recalling
+// again changes nothing.
 func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Command {
 	conversation := id.Conversation()
 	var head store.Head
 	cmd := s.command("recallMessage", author, conversation, func(ctx context.Context, tx *store.Tx) ([]string, error) {
-		_, c, err := tx.RecallMessage(ctx, id, author)
+		c, recalled, err := tx.RecallMessage(ctx, id, author)
 		if err != nil {
 			return nil, err
+		}
+		if !recalled {
+			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
 		head = store.Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
 		job := s.Fanout.ProjectJob(conversation)

@@ -92,8 +92,16 @@ func (s *Service) MarkUnread(user services.UserID, from services.MessageID) *job
 
 // Mute is the command that takes a conversation out of a member's total, but for what mentions him, or back into it.
 func (s *Service) Mute(user services.UserID, id services.ConversationID, muted bool) *jobs.Command {
-	return s.own("muteConversation", user, id, func(ctx context.Context, tx *store.Tx) error {
-		return tx.Mute(ctx, id, user, muted)
+	name := "muteConversation"
+	if !muted {
+		name = "unmuteConversation"
+	}
+	return s.own(name, user, id, func(ctx context.Context, tx *store.Tx) error {
+		changed, err := tx.Mute(ctx, id, user, muted)
+		if err == nil && !changed {
+			err = jobs.ErrUnchanged
+		}
+		return err
 	})
 }
 

@@ -9,17 +9,13 @@ import (
 	"tidings/services/store"
 )
 
-// Join is the command by which a user becomes a member of a ROOM; he has read what is there. CONFLICT when he is one.
+// Join is the command by which a user becomes a member of a ROOM; they have read what is there. Joining again changes nothing.
 func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.members("joinConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
 		if c.Kind != services.RoomConversation {
 			return nil, store.NoConversation(id) // what it is, its members alone know
 		}
-		added, err := tx.AddMembers(ctx, c, []services.UserID{user})
-		if err == nil && len(added) == 0 {
-			err = services.Errorf(services.Conflict, "conversationId: you are a member of %s already", id.GlobalID())
-		}
-		return added, err
+		return tx.AddMembers(ctx, c, []services.UserID{user})
 	})
 }
 
@@ -71,10 +67,14 @@ func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, 
 }
 
 // Quit is the command by which a member leaves for good: nothing of the conversation counts for him or is shown to him any more.
-// CONFLICT for a DIRECT conversation, which can be muted.
+// Leaving again changes nothing. CONFLICT for a DIRECT conversation, which can be muted.
 func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.members("quitConversation", user, id, func(ctx context.Context, tx *store.Tx, c services.Conversation) ([]services.UserID, error) {
-		if _, err := tx.LockMember(ctx, id, user); err != nil {
+		switch _, err := tx.LockMember(ctx, id, user); services.CodeOf(err) {
+		case services.Conflict: // they have left
+			return nil, nil
+		case "":
+		default:
 			return nil, err
 		}
 		return s.remove(ctx, tx, c, []services.UserID{user})
@@ -95,7 +95,7 @@ func named(users []services.UserID) ([]services.UserID, error) {
 	return distinct(slices.Clone(users)), nil
 }
 
-// members is a command that changes who is in a conversation, and answers whose state it changed.
+// members is a command that changes who is in a conversation, and answers whose state it changed; nobody's changes nothing.
 func (s *Service) members(name string, by services.UserID, id services.ConversationID, change func(context.Context, *store.Tx, services.Conversation) ([]services.UserID, error)) *jobs.Command {
 	return s.command(name, by, id, func(ctx context.Context, tx *store.Tx) ([]string, error) {
 		c, err := tx.LockConversation(ctx, id)
@@ -105,6 +105,9 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		users, err := change(ctx, tx, c)
 		if err != nil {
 			return nil, err
+		}
+		if len(users) == 0 {
+			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
 		if c, err = tx.LockConversation(ctx, id); err != nil { // as it is now
 			return nil, err

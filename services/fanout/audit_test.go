@@ -357,7 +357,7 @@ func TestAuditKnowsTheMutedRule(t *testing.T) {
 	for _, mute := range []bool{false, true} {
 		w := served(t, func(cfg *fanout.Config) { cfg.MuteMentions = mute })
 		user, _ := litUser(w)
-		w.Write(func(ctx context.Context, tx *store.Tx) error { return tx.Mute(ctx, 2, user, true) })
+		w.Write(func(ctx context.Context, tx *store.Tx) error { _, err := tx.Mute(ctx, 2, user, true); return err })
 		enqueue(w, fanout.MemberJob(2, user))
 		w.Quiet(w.Fanout)
 		a := w.Fanout.Audit(auditEvery)

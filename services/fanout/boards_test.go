@@ -170,7 +170,7 @@ func (b *boards) mute(pair [2]services.UserID) {
 		if b.muted[pair] {
 			_, err = tx.Unrestrict(ctx, restriction)
 		} else {
-			_, _, err = tx.Restrict(ctx, restriction)
+			_, err = tx.Restrict(ctx, restriction)
 		}
 		if err != nil {
 			return err

@@ -251,7 +251,7 @@ func restrict(w *fanouttest.World, restriction services.Restriction, away bool) 
 		if away {
 			_, err = tx.Unrestrict(ctx, restriction)
 		} else {
-			_, _, err = tx.Restrict(ctx, restriction)
+			_, err = tx.Restrict(ctx, restriction)
 		}
 		return err
 	})

@@ -57,7 +57,7 @@ func TestWhoWantsToBeRemindedIs(t *testing.T) {
 		w.Write(func(ctx context.Context, tx *store.Tx) error {
 			for _, pair := range [][2]services.UserID{{blocker, host}, {host, unwanted}} {
 				block := services.Restriction{Kind: services.Block, Owner: pair[0], Other: pair[1], Made: w.IDs.Next()}
-				if _, _, err := tx.Restrict(ctx, block); err != nil {
+				if _, err := tx.Restrict(ctx, block); err != nil {
 					return err
 				}
 			}

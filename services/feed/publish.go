@@ -172,8 +172,8 @@ func causesOf(post, parent services.Post, mentioned []services.UserID) (causes [
 	return causes
 }
 
-// Delete is the command by which an author deletes his post. NOT_FOUND when it never was or is hidden from them, FORBIDDEN when it is another's,
-// CONFLICT when it is deleted already.
+// Delete is the command by which an author deletes his post. NOT_FOUND when it never was or is hidden from them, FORBIDDEN when it is another's.
+// Deleting again changes nothing.
 func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Command {
 	var changedAt time.Time
 	var pulled uint64 // the version of the log; 0: the post is not pulled
@@ -186,7 +186,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 				return nil, err
 			}
 			if !deleted {
-				return nil, services.Errorf(services.Conflict, "postId: %s is deleted already", post.GlobalID())
+				return []string{post.GlobalID()}, jobs.ErrUnchanged
 			}
 			if _, err := tx.AppendLog(ctx, mirror.LogPost, id.String(), nil); err != nil {
 				return nil, err
@@ -196,11 +196,11 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 					return nil, err
 				}
 			}
-			jobs, err := undone(ctx, tx, post)
+			left, err := undone(ctx, tx, post)
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(jobs, fanout.RemoveJob(id))...)
+			return []string{post.GlobalID()}, tx.Enqueue(ctx, append(left, fanout.RemoveJob(id))...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			s.posts.Changed(id, changedAt)

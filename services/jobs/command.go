@@ -23,7 +23,8 @@ type Command struct {
 	// Makes is the type of the first id that Apply answers, as services.PostType; "" where it answers none that is global.
 	Makes string
 
-	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once.
+	// Apply writes the facts and the jobs and answers the ids that it made. It may run more than once. With ErrUnchanged it answers
+	// the ids too; what it wrote is undone, and the command has happened.
 	Apply func(ctx context.Context, tx *store.Tx) (ids []string, err error)
 	// AfterCommit brings the actor's own views up to date; nil for none. It may fail: the job remains.
 	AfterCommit func(ctx context.Context) error
@@ -34,7 +35,15 @@ type Command struct {
 	ids     []string
 	refusal *services.Error // the answer, now or, under the same idempotency key, the first time; nil when it happened
 	stale   bool
+
+	unchanged bool
 }
+
+// ErrUnchanged is what Apply answers when the state that the command asks for holds already.
+var ErrUnchanged = services.Errorf(services.Conflict, "the state that is asked for holds already")
+
+// Changed says whether a command that happened changed anything, now or, under the same idempotency key, the first time.
+func (c *Command) Changed() bool { return !c.unchanged }
 
 // ViewsStale says that the command happened and its AfterCommit failed: the actor's views do not show it yet.
 func (c *Command) ViewsStale() bool { return c.stale }
@@ -51,7 +60,7 @@ func CheckKey(key string) error {
 
 // run applies the command once for its key. A refusal that the key remembers is left in c.refusal: it is a fact to commit.
 func (c *Command) run(ctx context.Context, tx *store.Tx) error {
-	c.ids, c.refusal = nil, nil
+	c.ids, c.refusal, c.unchanged = nil, nil, false
 	if c.Key == "" {
 		ids, err := c.Apply(ctx, tx)
 		c.ids = ids
@@ -77,6 +86,10 @@ func (c *Command) run(ctx context.Context, tx *store.Tx) error {
 	})
 	if err != nil {
 		return err
+	}
+	if errors.Is(failed, ErrUnchanged) {
+		c.unchanged = true
+		return tx.RememberUnchanged(ctx, scope, c.Key, c.ids)
 	}
 	if failed != nil {
 		c.ids = nil
@@ -115,6 +128,6 @@ func (c *Command) recall(ctx context.Context, tx *store.Tx, scope string, hash [
 	if !bytes.Equal(had.BodyHash, hash) && !c.fitsUnversioned(had) {
 		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), store.IdempotencyFor)
 	}
-	c.ids, c.refusal = had.IDs, had.Refusal
+	c.ids, c.refusal, c.unchanged = had.IDs, had.Refusal, had.Unchanged
 	return nil
 }

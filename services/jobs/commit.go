@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,7 +23,10 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 		errs = e.store.WriteAll(ctx, writes)
 	}
 	for i, cmd := range cmds {
-		if errs[i] == nil && cmd.refusal != nil {
+		switch {
+		case errors.Is(errs[i], ErrUnchanged):
+			errs[i], cmd.unchanged = nil, true
+		case errs[i] == nil && cmd.refusal != nil:
 			errs[i] = cmd.refusal
 		}
 	}
@@ -42,7 +46,7 @@ const (
 func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error) {
 	byActor := map[services.UserID][]*Command{}
 	for i, cmd := range cmds {
-		if errs[i] == nil && cmd.AfterCommit != nil {
+		if errs[i] == nil && cmd.Changed() && cmd.AfterCommit != nil {
 			byActor[cmd.Actor] = append(byActor[cmd.Actor], cmd)
 		}
 	}

@@ -10,55 +10,62 @@ import (
 )
 
 // Remind is the command by which a user wants to be told when an upcoming show starts, or does not any more; its one id is the
-// show's. What is so already is no error. If the show has started meanwhile, who does not want to be told any more was not.
+// show's. What is so already changes nothing. If the show has started meanwhile, who does not want to be told any more was not.
 // NOT_FOUND when there is no such show or it is hidden from them, CONFLICT when it has started or was cancelled and he wants to
 // be told, or wants to be of too many; INVALID for his own show.
 func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) *jobs.Command {
+	name := "remindMe"
+	if !remind {
+		name = "cancelReminder"
+	}
 	return &jobs.Command{
-		Name: "remindMe", Actor: user,
+		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			show, err := tx.VisibleShow(ctx, user, "showId", id)
 			if err != nil {
 				return nil, err
 			}
+			var changed bool
 			if remind {
-				err = addReminder(ctx, tx, user, show)
+				changed, err = addReminder(ctx, tx, user, show)
 			} else {
-				err = dropReminder(ctx, tx, user, show)
+				changed, err = dropReminder(ctx, tx, user, show)
+			}
+			if err == nil && !changed {
+				err = jobs.ErrUnchanged
 			}
 			return []string{show.GlobalID()}, err
 		},
 	}
 }
 
-func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) error {
-	switch {
-	case show.Host == user:
-		return services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
-	case show.Status != services.ShowUpcoming:
-		return services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
+func addReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) (added bool, err error) {
+	if show.Host == user {
+		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	}
-	added, err := tx.AddReminder(ctx, show.ID, user)
-	if err != nil || !added {
-		return err
+	if added, err = tx.AddReminder(ctx, show.ID, user); err != nil || !added {
+		return false, err
+	}
+	if show.Status != services.ShowUpcoming { // who asked in time may ask again
+		return false, services.Errorf(services.Conflict, "showId: %s is %s: only an upcoming show can be waited for", show.GlobalID(), show.Status)
 	}
 	reminders, err := tx.CountReminders(ctx, user, services.MaxReminders+1) // with this one, which goes again where it is too many
 	if err == nil && reminders > services.MaxReminders {
 		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", services.MaxReminders)
 	}
-	return err
+	return true, err
 }
 
-func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) error {
-	dropped, err := tx.DropReminder(ctx, show.ID, user)
+func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show services.Show) (dropped bool, err error) {
+	dropped, err = tx.DropReminder(ctx, show.ID, user)
 	if err != nil || !dropped || show.StartedAt.IsZero() {
-		return err
+		return dropped, err
 	}
 	told, err := fanout.NotifyJob(store.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host})
 	if err != nil {
-		return err
+		return false, err
 	}
-	return tx.Enqueue(ctx, told)
+	return true, tx.Enqueue(ctx, told)
 }
 
 // Reminds says of which of some shows a user wants to be told.

@@ -97,7 +97,10 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 				return nil, err
 			}
 			after, changed, err := transition(before, s.now(tx))
-			if err != nil || !changed {
+			if err == nil && !changed {
+				err = jobs.ErrUnchanged
+			}
+			if err != nil {
 				return []string{before.GlobalID()}, err
 			}
 			_, err = s.fanout.ChangeShow(ctx, tx, before, after)

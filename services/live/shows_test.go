@@ -284,7 +284,7 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 		w.Must(s.do(s.Service.End(host, ended, time.Time{}, "")))
 		w.Must(s.do(s.Cancel(host, cancelled)))
 		w.Write(func(ctx context.Context, tx *store.Tx) error {
-			_, _, err := tx.Restrict(ctx, services.Restriction{Kind: services.Block, Owner: host, Other: blocked, Made: w.IDs.Next()})
+			_, err := tx.Restrict(ctx, services.Restriction{Kind: services.Block, Owner: host, Other: blocked, Made: w.IDs.Next()})
 			return err
 		})
 		now := w.Clock.Now()

@@ -156,7 +156,7 @@ func (edit Edit) apply(ctx context.Context, tx *store.Tx, a *services.Announceme
 }
 
 // Withdraw is the command by which the host application takes an announcement out of everybody's list and count, also one
-// that has not started. NOT_FOUND when there is none, CONFLICT when it was withdrawn.
+// that has not started. NOT_FOUND when there is none. Withdrawing again changes nothing.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	return s.shared("withdrawAnnouncement", func(ctx context.Context, tx *store.Tx, _ uint64) (string, string, error) {
 		a, err := tx.AnnouncementForUpdate(ctx, id)
@@ -164,7 +164,7 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 			return "", "", err
 		}
 		if a.Withdrawn {
-			return "", "", services.Errorf(services.Conflict, "announcementId: %s was withdrawn already", a.GlobalID())
+			return a.GlobalID(), "", jobs.ErrUnchanged
 		}
 		a.Withdrawn = true
 		return a.GlobalID(), a.GlobalID(), tx.UpdateAnnouncement(ctx, a)

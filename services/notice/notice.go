@@ -55,12 +55,12 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *store
 				return nil, err
 			}
 			id, changed, err := change(ctx, tx, stamp)
-			if err != nil {
-				return nil, err
-			}
 			var ids []string
 			if id != "" {
 				ids = []string{id}
+			}
+			if err != nil {
+				return ids, err
 			}
 			return ids, fanout.NoticeChanged(ctx, tx, changed)
 		},

@@ -92,7 +92,7 @@ func (p *panel) turnBlock() {
 		if p.blocks[actor] {
 			_, err = tx.Unrestrict(ctx, block)
 		} else {
-			_, _, err = tx.Restrict(ctx, block)
+			_, err = tx.Restrict(ctx, block)
 		}
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (p *panel) turnHide() {
 		if p.hides[hide] {
 			_, err = tx.Unrestrict(ctx, made)
 		} else {
-			_, _, err = tx.Restrict(ctx, made)
+			_, err = tx.Restrict(ctx, made)
 		}
 		if err != nil {
 			return err

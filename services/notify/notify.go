@@ -36,25 +36,25 @@ func New(cfg Config) *Service {
 	return &Service{store: cfg.Store, fanout: cfg.Fanout, ids: cfg.IDs, expiry: cfg.Expiry}
 }
 
-// Like is the command by which a user likes a post. NOT_FOUND when it is not there, deleted, or hidden from them, CONFLICT when
-// liked already.
+// Like is the command by which a user likes a post. NOT_FOUND when it is not there, deleted, or hidden from them. Liking
+// again changes nothing.
 func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
 	return s.command("likePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		// The ids of all that notifies come from one clock, so that lists have one order.
 		created, err := tx.InsertLike(ctx, post, user, tx.NewID(s.ids).Moment())
 		if err == nil && !created {
-			err = services.Errorf(services.Conflict, "postId: liked already")
+			err = jobs.ErrUnchanged
 		}
 		return err
 	})
 }
 
-// Unlike is the command by which a user takes his like back. NOT_FOUND as for Like, CONFLICT when there is none.
+// Unlike is the command by which a user takes their like back. NOT_FOUND as for Like. Without a like it changes nothing.
 func (s *Service) Unlike(user services.UserID, post services.PostID) *jobs.Command {
 	return s.command("unlikePost", user, post, func(ctx context.Context, tx *store.Tx) error {
 		deleted, err := tx.DeleteLike(ctx, post, user)
 		if err == nil && !deleted {
-			err = services.Errorf(services.Conflict, "postId: not liked")
+			err = jobs.ErrUnchanged
 		}
 		return err
 	})

@@ -20,7 +20,7 @@ var verbs = map[services.RestrictionKind]verb{
 }
 
 // Mute is the command by which a user is shown nothing of another in his feed any more, until a time or, with the zero time,
-// until he unmutes him. He keeps following him, or may begin to. Muting again changes the time. INVALID for oneself and
+// until he unmutes him. He keeps following him, or may begin to. Muting again until the same time changes nothing. INVALID for oneself and
 // for a time that is past, CONFLICT beyond the limit.
 func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Command {
 	until = until.Truncate(time.Microsecond)
@@ -31,14 +31,14 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 			if !until.IsZero() && !until.After(tx.Now) {
 				return nil, services.Errorf(services.Invalid, "until: %s is past: it is %s", moment(until), moment(tx.Now))
 			}
-			if _, _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
+			if _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
 				return nil, err
 			}
-			jobs := []store.NewJob{fanout.FollowJob(muter, muted)}
+			left := []store.NewJob{fanout.FollowJob(muter, muted)}
 			if !until.IsZero() {
-				jobs = append(jobs, fanout.MuteEndJob(muter, muted, until))
+				left = append(left, fanout.MuteEndJob(muter, muted, until))
 			}
-			return nil, tx.Enqueue(ctx, jobs...)
+			return nil, tx.Enqueue(ctx, left...)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
 	}
@@ -47,7 +47,7 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Unmute is the command by which a user is shown another's posts again: his feed lists and counts what it would have without
-// the mute. CONFLICT when he is not muted.
+// the mute. Without a mute it changes nothing.
 func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unmute", Actor: muter,
@@ -59,13 +59,13 @@ func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 }
 
 // HideFrom is the command by which an author's posts and shows are shown to another no more, who may follow him or begin to; nor
-// do they notify. INVALID for oneself, CONFLICT when they are hidden from him already, and beyond the limit.
+// do they notify. Hiding again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
 func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "hideFrom", Actor: author,
 		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
-			if _, _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
+			if _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
 				return nil, err
 			}
 			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
@@ -73,7 +73,7 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	}
 }
 
-// UnhideFrom is the command by which they are shown to him again, if he follows. CONFLICT when they are not hidden from him.
+// UnhideFrom is the command by which they are shown to him again, if they follow. Without a hide it changes nothing.
 func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unhideFrom", Actor: author,
@@ -86,7 +86,8 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 
 // Block is the command by which two users have nothing to do with each other any more, whoever of them did it: neither follows
 // the other or can begin to, and their DIRECT conversation is closed. What the blocked one did notifies the blocker no
-// more; what the blocker publishes is hidden from the blocked one and notifies them no more. INVALID for oneself, CONFLICT when he is blocked already, and beyond the limit.
+// more; what the blocker publishes is hidden from the blocked one and notifies them no more. Blocking again changes nothing.
+// INVALID for oneself, CONFLICT beyond the limit.
 func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var ended []services.Edge
 	var closed services.ConversationID
@@ -94,7 +95,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 		Name: "block", Actor: blocker,
 		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
-			if _, ended, err = s.restrict(ctx, tx, block, s.maxBlocks); err != nil {
+			if ended, err = s.restrict(ctx, tx, block, s.maxBlocks); err != nil {
 				return nil, err
 			}
 			for _, edge := range ended {
@@ -131,7 +132,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 }
 
 // Unblock is the command by which that ends. The follows that were ended stay so; what the other had done notifies again, where
-// it was not seen or read before. CONFLICT when he is not blocked.
+// it was not seen or read before. Without a block it changes nothing.
 func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unblock", Actor: blocker,
@@ -143,44 +144,44 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	}
 }
 
-// restrict puts something between two users: at most so many of its kind. Only a mute may stand already.
-func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restriction, most int) (created bool, ended []services.Edge, err error) {
+// restrict puts something between two users: at most so many of its kind. ErrUnchanged when it stands already, and ends at the same time.
+func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
 	says := verbs[r.Kind]
 	if r.Owner == r.Other {
-		return false, nil, services.Errorf(services.Invalid, "userId: one cannot %s oneself", says.do)
+		return nil, services.Errorf(services.Invalid, "userId: one cannot %s oneself", says.do)
 	}
 	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
-		return false, nil, err
+		return nil, err
 	}
 	had, err := tx.CountRestrictions(ctx, r.Kind, r.Owner, most)
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
 	r.Made = tx.NewID(s.ids)
-	created, ended, err = tx.Restrict(ctx, r)
+	put, err := tx.Restrict(ctx, r)
 	switch {
 	case err != nil:
-	case !created && r.Kind != services.Mute:
-		err = services.Errorf(services.Conflict, "userId: %s already", says.done)
-	case created && had >= most:
+	case !put.Created && !put.Changed:
+		err = jobs.ErrUnchanged
+	case put.Created && had >= most:
 		err = services.Errorf(services.Conflict, "userId: at most %d people can be %s", most, says.done)
 	}
-	return created, ended, err
+	return put.Ended, err
 }
 
 // unrestrict takes it away, and leaves the jobs that bring views in line.
-func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, jobs ...store.NewJob) error {
+func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, left ...store.NewJob) error {
 	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
 		return err
 	}
 	ended, err := tx.Unrestrict(ctx, r)
 	if err == nil && !ended {
-		err = services.Errorf(services.Conflict, "userId: not %s", verbs[r.Kind].done)
+		err = jobs.ErrUnchanged
 	}
 	if err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, jobs...)
+	return tx.Enqueue(ctx, left...)
 }
 
 // mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND while the followee blocks the follower, as for
@@ -194,7 +195,7 @@ func mayFollow(ctx context.Context, tx *store.Tx, follower, followee services.Us
 	case err != nil || !blocked:
 		return err
 	case own:
-		return services.Errorf(services.Forbidden, "userId: you block this user: unblock him before you follow him")
+		return services.Errorf(services.Forbidden, "userId: you block this user: unblock them before you follow them")
 	}
 	return tx.NoUser(ctx, "userId", followee)
 }

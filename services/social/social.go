@@ -149,8 +149,8 @@ func (s *Service) Remembered(key string) (number services.UserID, ok bool) {
 	return s.people.RememberedNumber(key)
 }
 
-// Follow is the command by which one user follows another from now on, who is notified. CONFLICT when he does already,
-// INVALID when it is himself, FORBIDDEN while they block them, NOT_FOUND while they are blocked.
+// Follow is the command by which one user follows another from now on, who is notified. Following again changes
+// nothing. INVALID for oneself, FORBIDDEN while they block the followee, NOT_FOUND while they are blocked, CONFLICT beyond the limit.
 func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "follow", Actor: follower,
@@ -174,7 +174,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 				return nil, err
 			}
 			if !created {
-				return nil, services.Errorf(services.Conflict, "userId: followed already")
+				return nil, jobs.ErrUnchanged
 			}
 			if following >= s.maxFollowees {
 				return nil, services.Errorf(services.Conflict, "userId: at most %d people can be followed", s.maxFollowees)
@@ -194,7 +194,7 @@ func enqueue(ctx context.Context, tx *store.Tx, follower, followee services.User
 	return tx.Enqueue(ctx, fanout.FollowJob(follower, followee), told, fanout.ModeJob(followee, tx.Now))
 }
 
-// Unfollow is the command by which a follow ends, and stops notifying. CONFLICT when there is none.
+// Unfollow is the command by which a follow ends, and stops notifying. Without a follow it changes nothing.
 func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unfollow", Actor: follower,
@@ -204,7 +204,7 @@ func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 				return nil, err
 			}
 			if !deleted {
-				return nil, services.Errorf(services.Conflict, "userId: not followed")
+				return nil, jobs.ErrUnchanged
 			}
 			return nil, enqueue(ctx, tx, follower, followee)
 		},

@@ -133,7 +133,7 @@ func TestMute(t *testing.T) {
 		id := b.group(1, 2)
 		b.send(id, 1, 2)
 		mute := func(muted bool) error {
-			return b.try(func(tx *store.Tx) error { return tx.Mute(b.ctx, id, 2, muted) })
+			return b.try(func(tx *store.Tx) error { _, err := tx.Mute(b.ctx, id, 2, muted); return err })
 		}
 		before := b.member(id, 2)
 		must(0, mute(true))(b.t)
@@ -142,7 +142,7 @@ func TestMute(t *testing.T) {
 		equal(b.t, b.member(id, 2), before)
 		must(0, mute(false))(b.t)
 		equal(b.t, b.member(id, 2).Muted, false)
-		coded(b.t, b.try(func(tx *store.Tx) error { return tx.Mute(b.ctx, id, 3, true) }), services.NotFound)
+		coded(b.t, b.try(func(tx *store.Tx) error { _, err := tx.Mute(b.ctx, id, 3, true); return err }), services.NotFound)
 	})
 }
 

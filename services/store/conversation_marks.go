@@ -115,15 +115,15 @@ func (tx *Tx) MarkUnread(ctx context.Context, id services.ConversationID, user s
 	return tx.put(ctx, before, m)
 }
 
-// Mute sets whether a conversation is muted for a user.
-func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user services.UserID, muted bool) error {
+// Mute sets whether a conversation is muted for a user; false when it is so already.
+func (tx *Tx) Mute(ctx context.Context, id services.ConversationID, user services.UserID, muted bool) (changed bool, err error) {
 	m, err := tx.LockMember(ctx, id, user)
-	if err != nil {
-		return err
+	if err != nil || m.Muted == muted {
+		return false, err
 	}
 	before := m
 	m.Muted = muted
-	return tx.put(ctx, before, m)
+	return true, tx.put(ctx, before, m)
 }
 
 // Enter reads everything and gives a device a lease on being inside, or renews it. Nothing counts while any device has

@@ -97,45 +97,45 @@ func (tx *Tx) mention(ctx context.Context, message services.Message, users []ser
 }
 
 // RecallMessage takes a message back: its text goes, and it stops counting for everyone who had not read it. NOT_FOUND
-// for one that never was or for who is no member, FORBIDDEN for another's, CONFLICT for one that is recalled already or
-// for an author who has left.
-func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author services.UserID) (message services.Message, c services.Conversation, err error) {
+// for one that never was or for who is no member, FORBIDDEN for another's, CONFLICT for an author who has
+// left; recalled is false when it was recalled before.
+func (tx *Tx) RecallMessage(ctx context.Context, id services.MessageID, author services.UserID) (c services.Conversation, recalled bool, err error) {
 	conversation, number := id.Conversation(), id.Number()
 	if c, err = tx.LockConversation(ctx, conversation); err != nil {
-		return message, c, err
+		return c, false, err
 	}
 	if _, err := tx.LockMember(ctx, conversation, author); err != nil {
-		return message, c, err
+		return c, false, err
 	}
 	var writer services.UserID
-	var sent, recalled int64
-	found, err := tx.one(ctx, lockMessage, []any{conversation, number}, &writer, &sent, &recalled)
+	var sent, at int64
+	found, err := tx.one(ctx, lockMessage, []any{conversation, number}, &writer, &sent, &at)
 	switch {
 	case err != nil:
-		return message, c, err
+		return c, false, err
 	case !found:
-		return message, c, services.Errorf(services.NotFound, "messageId: there is no %s", id.GlobalID())
+		return c, false, services.Errorf(services.NotFound, "messageId: there is no %s", id.GlobalID())
 	case writer != author:
-		return message, c, services.Errorf(services.Forbidden, "messageId: %s is not your message", id.GlobalID())
-	case recalled > 0:
-		return message, c, services.Errorf(services.Conflict, "messageId: %s is recalled already", id.GlobalID())
+		return c, false, services.Errorf(services.Forbidden, "messageId: %s is not your message", id.GlobalID())
+	case at > 0:
+		return c, false, nil
 	}
 	if _, err := tx.run(ctx, recallMessage, conversation, number, tx.Now); err != nil {
-		return message, c, err
+		return c, false, err
 	}
 	if _, err := tx.run(ctx, revise, conversation); err != nil {
-		return message, c, err
+		return c, false, err
 	}
 	c.Revision++
 	mentioned, err := tx.numbers(ctx, dropMentions, conversation, number)
 	if err != nil {
-		return message, c, err
+		return c, false, err
 	}
 	if len(mentioned) > 0 { // the version rises below
 		if _, err := tx.run(ctx, unmentionMembers, conversation, mentioned, number); err != nil {
-			return message, c, err
+			return c, false, err
 		}
 	}
 	_, err = tx.run(ctx, lowerMembers, conversation, number, author)
-	return services.Message{ID: id, Author: author, SentAt: fromMicros(sent), Recalled: true}, c, err
+	return c, true, err
 }

@@ -170,7 +170,7 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *store.Tx, step int, people [
 		}
 		*lastID++
 		if is[author] = !is[author]; is[author] {
-			_, _, err := tx.Restrict(b.ctx, r)
+			_, err := tx.Restrict(b.ctx, r)
 			return err
 		}
 		_, err := tx.Unrestrict(b.ctx, r)

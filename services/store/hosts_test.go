@@ -101,7 +101,7 @@ func TestHostsOfAReader(t *testing.T) {
 			services.Edge{Follower: 1, Followee: 4, Since: 40}, services.Edge{Follower: 1, Followee: 1, Since: 10}, services.Edge{Follower: 5, Followee: 2, Since: 50})
 		equal(b.t, must(b.HostsBy(b.ctx, 1))(b.t), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 3, Since: 30}})
 		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: 60}
-		b.write(func(tx *store.Tx) error { _, _, err := tx.Restrict(b.ctx, mute); return err })
+		b.write(func(tx *store.Tx) error { _, err := tx.Restrict(b.ctx, mute); return err })
 		equal(b.t, must(b.HostsBy(b.ctx, 1))(b.t), []services.Edge{{Follower: 1, Followee: 3, Since: 30}})
 		equal(b.t, len(must(b.HostsBy(b.ctx, 4))(b.t)), 0)
 	})
@@ -134,12 +134,12 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		equal(b.t, []bool{ended(2, start.Add(time.Minute)), ended(2, start.Add(time.Minute+time.Microsecond))}, []bool{true, false})
 
 		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 3, Made: 60}
-		b.write(func(tx *store.Tx) error { _, _, err := tx.Restrict(b.ctx, mute); return err })
+		b.write(func(tx *store.Tx) error { _, err := tx.Restrict(b.ctx, mute); return err })
 		equal(b.t, ended(3, start.Add(time.Hour)), true)
 		b.write(func(tx *store.Tx) error { _, err := tx.Unrestrict(b.ctx, mute); return err })
 		equal(b.t, ended(3, start), false)
 		block := services.Restriction{Kind: services.Block, Owner: 3, Other: 1, Made: 60}
-		b.write(func(tx *store.Tx) error { _, _, err := tx.Restrict(b.ctx, block); return err })
+		b.write(func(tx *store.Tx) error { _, err := tx.Restrict(b.ctx, block); return err })
 		equal(b.t, ended(3, start.Add(time.Minute)), true)
 
 		equal(b.t, must(b.ForgetPastFollows(b.ctx, start.Add(time.Minute)))(b.t), 0)

@@ -58,11 +58,26 @@ func (tx *Tx) RememberRefused(ctx context.Context, scope, key string, refusal *s
 	return err
 }
 
-// Remembered is the answer that a key had: what was made, or the refusal, nil for none.
+// unchangedCode stands in the column of a refusal's code for a request that found the state as it asked for. It is no services.Code.
+const unchangedCode = "UNCHANGED"
+
+// RememberUnchanged adds to a key that this transaction has taken that its request changed nothing, and the ids that it answered.
+func (tx *Tx) RememberUnchanged(ctx context.Context, scope, key string, ids []string) error {
+	if len(ids) > 0 {
+		if err := tx.RememberMade(ctx, scope, key, ids); err != nil {
+			return err
+		}
+	}
+	_, err := tx.run(ctx, rememberRefused, scope, key, unchangedCode, "")
+	return err
+}
+
+// Remembered is the answer that a key had: what was made, or the refusal, nil for none. Unchanged: the request changed nothing.
 type Remembered struct {
-	BodyHash []byte
-	IDs      []string
-	Refusal  *services.Error
+	BodyHash  []byte
+	IDs       []string
+	Refusal   *services.Error
+	Unchanged bool
 }
 
 // Recall gives the answer that a key had within the last 24 hours.
@@ -75,7 +90,11 @@ func (tx *Tx) Recall(ctx context.Context, scope, key string) (had Remembered, fo
 	if err := json.Unmarshal([]byte(list), &had.IDs); err != nil {
 		return Remembered{}, false, fmt.Errorf("store: the ids of idempotency key %s: %w", services.Quote(key), err)
 	}
-	if code != "" {
+	switch code {
+	case "":
+	case unchangedCode:
+		had.Unchanged = true
+	default:
 		had.Refusal = &services.Error{Code: services.Code(code), Message: message}
 	}
 	return had, true, nil

@@ -28,7 +28,7 @@ var (
 const RemindersLooked = 4
 
 // AddReminder notes that a user wants to be told when a show starts; false when that is noted already. The caller has locked
-// the show, so that it has not started.
+// the show, so that it does not start meanwhile.
 func (tx *Tx) AddReminder(ctx context.Context, show services.PostID, user services.UserID) (added bool, err error) {
 	inserted, err := tx.run(ctx, insertReminder, show, user, tx.Now)
 	return inserted > 0, err

@@ -112,37 +112,43 @@ func (tx *Tx) HoldRestrictions(ctx context.Context, user services.UserID) error 
 	return tx.lock(ctx, holdUsers, []services.UserID{user})
 }
 
+// Restricted is what Restrict did.
+type Restricted struct {
+	Created bool            // nothing of the kind stood between the two
+	Changed bool            // a mute stood and ends at another time now
+	Ended   []services.Edge // the follows that a block ended
+}
+
 // Restrict puts something between a user and another, under LockRestrictions. A mute that stands takes the new time of
-// its end, the zero time for none; created is false then, and for anything else that stands already. A block ends the
-// follows of the two, and ended are those.
-func (tx *Tx) Restrict(ctx context.Context, r services.Restriction) (created bool, ended []services.Edge, err error) {
+// its end, the zero time for none. A block ends the follows of the two.
+func (tx *Tx) Restrict(ctx context.Context, r services.Restriction) (put Restricted, err error) {
 	if r.Kind == services.Mute {
-		var until int64
-		stood, err := tx.one(ctx, oneMute, []any{r.Owner, r.Other}, &until)
+		var had, until int64
+		stood, err := tx.one(ctx, oneMute, []any{r.Owner, r.Other}, &had)
 		if err != nil {
-			return false, nil, err
+			return put, err
 		}
-		until = 0
 		if !r.Until.IsZero() {
 			until = micros(r.Until)
 		}
 		_, err = tx.run(ctx, insertMute, r.Owner, r.Other, r.Made, until)
-		return !stood, nil, tx.show(ctx, r, err)
+		return Restricted{Created: !stood, Changed: stood && had != until}, tx.show(ctx, r, err)
 	}
 	changed, err := tx.run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.Made)
 	if r.Kind == services.Hide {
-		return changed > 0, nil, tx.show(ctx, r, err)
+		return Restricted{Created: changed > 0}, tx.show(ctx, r, err)
 	}
 	for _, edge := range []services.Edge{{Follower: r.Owner, Followee: r.Other}, {Follower: r.Other, Followee: r.Owner}} {
 		if err != nil {
-			return false, nil, err
+			return put, err
 		}
 		var stood bool
 		if stood, err = tx.DeleteFollow(ctx, edge.Follower, edge.Followee); stood {
-			ended = append(ended, edge)
+			put.Ended = append(put.Ended, edge)
 		}
 	}
-	return changed > 0, ended, err
+	put.Created = changed > 0
+	return put, err
 }
 
 // Unrestrict takes away what a user has put between himself and another, under LockRestrictions. false when there was

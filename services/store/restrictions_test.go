@@ -15,7 +15,8 @@ func (b *bundle) restrict(r services.Restriction) (created bool, ended []service
 		if err = tx.LockRestrictions(b.ctx, r.Owner, r.Other); err != nil {
 			return err
 		}
-		created, ended, err = tx.Restrict(b.ctx, r)
+		put, err := tx.Restrict(b.ctx, r)
+		created, ended = put.Created, put.Ended
 		return err
 	})
 	return created, ended

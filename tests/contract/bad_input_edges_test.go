@@ -267,7 +267,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	// A refusal is remembered like any answer.
 	const follow = `mutation($u:ID!,$k:String!){follow(input:{userId:$u,idempotencyKey:$k}){user{key}}}`
 	for range 2 {
-		refused{"CONFLICT", []string{"userId"}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:bob", "k": "k3"}))
+		refused{"NOT_FOUND", []string{"userId"}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:nobody", "k": "k3"}))
 	}
 	refused{"CONFLICT", []string{"idempotencyKey", `"k3"`}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:carol", "k": "k3"}))
 	for range 3 {

@@ -34,7 +34,7 @@ func TestBadRestrictions(t *testing.T) {
 		want      refused
 	}{
 		"following who blocks one":        {"alice", mutFollow, "user:bob", refused{"NOT_FOUND", []string{`userId: there is no user "bob"`}}},
-		"following whom one blocks":       {"bob", mutFollow, "user:alice", refused{"FORBIDDEN", []string{"userId", "unblock him"}}},
+		"following whom one blocks":       {"bob", mutFollow, "user:alice", refused{"FORBIDDEN", []string{"userId", "unblock them"}}},
 		"liking a post of who blocks one": {"alice", mutLike, c.post, refused{"NOT_FOUND", []string{"postId: there is no " + c.post}}},
 		"answering it":                    {"alice", mutAnswer, c.post, refused{"NOT_FOUND", []string{"parentId: there is no " + c.post}}},
 		"talking with who blocks one":     {"alice", mutDirect, "user:bob", refused{"NOT_FOUND", []string{`memberIds: there is no user "bob"`}}},
@@ -44,11 +44,6 @@ func TestBadRestrictions(t *testing.T) {
 		"hiding from oneself":             {"alice", mutHide, "user:alice", refused{"INVALID", []string{"userId", "hide posts from oneself"}}},
 		"muting until yesterday":          {"alice", mutMuteUntil, yesterday.Format(time.RFC3339), refused{"INVALID", []string{"until", yesterday.Format("2006-01-02T15:04:05"), "past"}}},
 		"muting until some time":          {"alice", mutMuteUntil, "soon", refused{"INVALID", []string{"soon", "RFC 3339"}}},
-		"blocking twice":                  {"bob", mutBlock, "user:alice", refused{"CONFLICT", []string{"userId", "blocked already"}}},
-		"hiding twice":                    {"carol", mutHide, "user:bob", refused{"CONFLICT", []string{"userId", "hidden from already"}}},
-		"unmuting who is not muted":       {"alice", mutUnmute, "user:bob", refused{"CONFLICT", []string{"userId", "not muted"}}},
-		"unblocking who blocks one":       {"alice", mutUnblock, "user:bob", refused{"CONFLICT", []string{"userId", "not blocked"}}},
-		"unhiding from nobody":            {"alice", mutUnhide, "user:bob", refused{"CONFLICT", []string{"userId", "not hidden"}}},
 		"muting a post":                   {"alice", mutMute, c.post, refused{"INVALID", []string{"userId"}}},
 		"blocking no id":                  {"alice", mutBlock, "bob", refused{"INVALID", []string{"userId"}}},
 		"a cursor of a feed":              {"bob", queryMutes, c.cursor, refused{"INVALID", []string{"after", "the mutes"}}},

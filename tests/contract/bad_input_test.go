@@ -154,8 +154,6 @@ func (c *crowd) badIDs() []badValue {
 		{"null for a user", mutFollow, nil, refused{"INVALID", []string{"$v", "null"}}},
 		{"a very long id", mutFollow, "user:" + strings.Repeat("x", 9000), refused{"INVALID", []string{"userId", "got 9000"}}},
 		{"oneself", mutFollow, "user:alice", refused{"INVALID", []string{"userId", "oneself"}}},
-		{"follow twice", mutFollow, "user:bob", refused{"CONFLICT", []string{"userId", "already"}}},
-		{"unfollow nobody", mutUnfollow, "user:carol", refused{"CONFLICT", []string{"userId", "not followed"}}},
 
 		{"short post", mutDelete, "post:xyz", refused{"INVALID", []string{"postId", `"post:xyz"`, "13 letters"}}},
 		{"post in small letters", mutLike, strings.ToLower("post:0ABCDEFGHJKMN"), refused{"INVALID", []string{"postId", "13 letters"}}},
@@ -168,7 +166,6 @@ func (c *crowd) badIDs() []badValue {
 		{"like no post", mutLike, unknown, refused{"NOT_FOUND", []string{"no post", "0000000000001"}}},
 		{"like a deleted post", mutLike, c.deleted, refused{"NOT_FOUND", []string{"postId", c.deleted, "deleted"}}},
 		{"unlike a deleted post", mutUnlike, c.deleted, refused{"NOT_FOUND", []string{"postId", c.deleted, "deleted"}}},
-		{"unlike what was not liked", mutUnlike, c.post, refused{"CONFLICT", []string{"postId", "not liked"}}},
 	}
 }
 
@@ -237,12 +234,12 @@ func TestBadValues(t *testing.T) {
 	})
 	t.Run("deleted twice", func(t *testing.T) {
 		c.untouched(t, func(t *testing.T) {
-			refused{"CONFLICT", []string{"postId", c.deleted, "already"}}.check(t, c.Ask("bob", mutDelete, map[string]any{"v": c.deleted}))
+			c.Must("bob", mutDelete, map[string]any{"v": c.deleted}, nil)
 		})
 	})
 	t.Run("liked twice", func(t *testing.T) {
 		c.untouched(t, func(t *testing.T) {
-			refused{"CONFLICT", []string{"postId", "already"}}.check(t, c.Ask("carol", mutLike, map[string]any{"v": c.post}))
+			c.Must("carol", mutLike, map[string]any{"v": c.post}, nil)
 		})
 	})
 }

@@ -109,7 +109,11 @@ func (s schemaShape) ways() (found []way) {
 	}
 	seen := map[string]bool{}
 	queue := []place{{root: "Query", object: "Query"}, {root: "Mutation", object: "Mutation"}, {root: "Subscription", object: "Subscription"}}
-	for len(queue) > 0 {
+	var abstract []place // a way through an interface is taken to what no other leads to
+	for len(queue)+len(abstract) > 0 {
+		if len(queue) == 0 {
+			queue, abstract = abstract, nil
+		}
 		at := queue[0]
 		queue = queue[1:]
 		if seen[at.object] {
@@ -123,8 +127,12 @@ func (s schemaShape) ways() (found []way) {
 					found = append(found, way{at.root, path, in})
 				}
 			}
+			next := &queue
+			if s.types[field.Type.named()].Kind != "OBJECT" {
+				next = &abstract
+			}
 			for _, object := range s.objects(field.Type.named()) {
-				queue = append(queue, place{at.root, object, path})
+				*next = append(*next, place{at.root, object, path})
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func (e *everything) readTalk(t *rapid.T) {
 
 func (e *everything) mute(t *rapid.T) {
 	person, muted := e.Person(t, "person"), rapid.Bool().Draw(t, "muted")
-	e.N.Must(person, fmt.Sprintf(`mutation{muteConversation(input:{conversationId:%q,muted:%v}){badges{version}}}`, e.talk.id, muted), nil, nil)
+	e.N.Must(person, fmt.Sprintf(`mutation{%s(input:{conversationId:%q}){badges{version}}}`, map[bool]string{true: "muteConversation", false: "unmuteConversation"}[muted], e.talk.id), nil, nil)
 	e.talk.muted[person] = muted
 }
 

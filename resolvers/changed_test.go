@@ -1,0 +1,185 @@
+package resolvers
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+)
+
+// A verb whose state holds already answers as before, with changed: false; under its key it answers as the first time.
+func TestVerbsAreIdempotent(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		a := newAPIOn(t, w, 10, 5)
+		a.Named("bob")
+		post := a.publish("bob")
+		show := a.schedule("bob", time.Hour)
+		room := a.talk("ROOM", "bob", "carol")
+		message := a.say("alice", a.talk("GROUP", "alice", "bob"))
+		step := func(verb, field, id, shown string, changed bool) {
+			t.Helper()
+			input := fmt.Sprintf("%s: %q", field, id)
+			query := func(more string) string {
+				return fmt.Sprintf(`mutation { %s(input: {%s%s}) { changed badges { version } viewer { id } %s } }`, verb, input, more, shown)
+			}
+			if got := a.must("alice", query(""), nil); got.at(verb, "changed") != changed || got.at(verb, "viewer", "id") != "viewer:alice" {
+				t.Errorf("%s: %+v, want changed %t", verb, got.Data, changed)
+			}
+			for range 2 {
+				if got := a.must("alice", query(fmt.Sprintf(", idempotencyKey: %q", verb)), nil); got.at(verb, "changed") != false {
+					t.Errorf("%s again under a key: %+v", verb, got.Data)
+				}
+			}
+			told := event{verb: event{"as": "user:alice", field: id}}
+			if got := a.ingest(told); got.at("ingest", "results", 0, "changed") != false || got.at("ingest", "results", 0, "error") != nil {
+				t.Errorf("%s as an event: %+v", verb, got.Data)
+			}
+		}
+		for _, of := range []struct{ does, undoes, field, id, shown string }{
+			{"follow", "unfollow", "userId", "user:bob", "user { id }"},
+			{"mute", "unmute", "userId", "user:bob", "user { id }"},
+			{"hideFrom", "unhideFrom", "userId", "user:bob", "user { id }"},
+			{"likePost", "unlikePost", "postId", post, "post { id }"},
+			{"remindMe", "cancelReminder", "showId", show, "show { remindsMe }"},
+			{"joinConversation", "quitConversation", "conversationId", room, ""},
+			{"block", "unblock", "userId", "user:bob", "user { id }"},
+		} {
+			if of.does != "joinConversation" { // who never was a member has nothing to leave
+				step(of.undoes, of.field, of.id, of.shown, false)
+			}
+			step(of.does, of.field, of.id, of.shown, true)
+			step(of.undoes, of.field, of.id, of.shown, true)
+		}
+		step("recallMessage", "messageId", message, "message { recalled }", true)
+		step("deletePost", "postId", a.publish("alice"), "postId", true)
+		step("cancelShow", "showId", a.schedule("alice", time.Hour), "show { status }", true)
+	})
+}
+
+// A key remembers that its request changed something, though the state holds when it is sent again.
+func TestAKeyRemembersThatItChanged(t *testing.T) {
+	a := newAPI(t)
+	a.Named("bob")
+	for range 3 {
+		got := a.must("alice", `mutation { follow(input: {userId: "user:bob", idempotencyKey: "k"}) { changed } }`, nil)
+		if got.at("follow", "changed") != true {
+			t.Errorf("under its key: %+v", got.Data)
+		}
+	}
+	if got := a.must("alice", `mutation { follow(input: {userId: "user:bob"}) { changed } }`, nil); got.at("follow", "changed") != false {
+		t.Errorf("without it: %+v", got.Data)
+	}
+}
+
+// One refusal leaves the rest of the answer, of several mutations and of several lists.
+func TestARefusalLeavesItsNeighbours(t *testing.T) {
+	a := newAPI(t)
+	got := a.as("alice", `mutation {
+		done: publishPost(input: {body: "hello"}) { post { id } edge { cursor node { id } } }
+		refused: likePost(input: {postId: "post:0000000000001"}) { badges { version } }
+	}`, nil)
+	id := got.at("done", "post", "id")
+	if got.code() != services.NotFound || id == nil || got.at("refused") != nil || got.at("done", "edge", "node", "id") != id {
+		t.Errorf("two mutations: %+v %+v", got.Data, got.Errors)
+	}
+	got = a.as("alice", `{ viewer { id badges { id total { value } } homeFeed(after: "old") { lastId } notifications(first: 0) { readToken } announcements { edges { cursor } } } }`, nil)
+	if len(got.Errors) != 2 || got.at("viewer", "badges", "total", "value") == nil || got.at("viewer", "announcements") == nil || got.at("viewer", "homeFeed") != nil {
+		t.Errorf("two bad lists: %+v %+v", got.Data, got.Errors)
+	}
+	if got.at("viewer", "id") != "viewer:alice" || got.at("viewer", "badges", "id") != "badges:alice" {
+		t.Errorf("the ids: %+v", got.Data)
+	}
+}
+
+// The viewer and the badges are fetched by their ids, by their user alone, and a mutation has the same badges in both places.
+func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
+	a := newAPI(t)
+	a.Named("bob")
+	const query = `{ nodes(ids: ["viewer:alice", "badges:alice"]) { __typename id ... on Viewer { badges { id } } ... on Badges { total { value } } } }`
+	got := a.must("alice", query, nil)
+	if got.at("nodes", 0, "badges", "id") != "badges:alice" || got.at("nodes", 1, "id") != "badges:alice" || got.at("nodes", 1, "total", "value") == nil {
+		t.Errorf("one's own: %+v", got.Data)
+	}
+	if got := a.must("bob", query, nil); got.at("nodes", 0) != nil || got.at("nodes", 1) != nil {
+		t.Errorf("another's: %+v", got.Data)
+	}
+	got = a.must("alice", `mutation { follow(input: {userId: "user:bob"}) { badges { id version } viewer { id badges { id version } } } }`, nil)
+	if version := got.at("follow", "badges", "version"); version == nil || version != got.at("follow", "viewer", "badges", "version") {
+		t.Errorf("a mutation: %+v", got.Data)
+	}
+	got = a.ask("admin", []services.Scope{services.ScopeViewer, services.ScopeAdmin}, `mutation { recountBadges(input: {userId: "user:bob"}) { badges { id } } }`, nil)
+	if got.at("recountBadges", "badges", "id") != "badges:bob" {
+		t.Errorf("another's, of an operator: %+v %+v", got.Data, got.Errors)
+	}
+}
+
+// Marks answer what they marked, as it is now.
+func TestMarksAnswerWhatTheyMarked(t *testing.T) {
+	a := newAPI(t)
+	a.everything()
+	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	mark := func(verb, input string) []any {
+		t.Helper()
+		got := a.must("alice", `mutation { `+verb+`(`+input+`) { notifications { id read seen } } }`, nil)
+		list, _ := got.at(verb, "notifications").([]any)
+		return list
+	}
+	list := mark("markNotificationsRead", fmt.Sprintf("input: {ids: [%q, %q, %q]}", ids[2], ids[0], ids[2]))
+	if len(list) != 2 {
+		t.Errorf("two by their ids: %v", list)
+	}
+	for _, row := range list {
+		if row := row.(map[string]any); row["read"] != true || !slices.Contains([]any{ids[0], ids[2]}, row["id"]) {
+			t.Errorf("by its id: %v", row)
+		}
+	}
+	if list := mark("markAllRead", "input: {}"); len(list) != 4 || list[1].(map[string]any)["read"] != true {
+		t.Errorf("all: %v", list)
+	}
+	if list := mark("undoMarkAllRead", "input: {}"); len(list) != 4 || list[1].(map[string]any)["read"] != false {
+		t.Errorf("undone: %v", list)
+	}
+	if list := mark("markNotificationsSeen", "input: {categories: [LIKE]}"); len(list) != 1 || list[0].(map[string]any)["seen"] != true {
+		t.Errorf("seen: %v", list)
+	}
+}
+
+// The schema names every code that an error can have, and no other.
+func TestTheSchemaNamesEveryErrorCode(t *testing.T) {
+	var named []services.Code
+	for _, value := range schema.Types["ErrorCode"].EnumValues {
+		named = append(named, services.Code(value.Name))
+		if !isOurs(value.Name) {
+			t.Errorf("%s is no code", value.Name)
+		}
+	}
+	if !slices.Equal(named, services.Codes) {
+		t.Errorf("the schema names %v, the codes are %v", named, services.Codes)
+	}
+}
+
+// Everything in the schema is described, the schema and its roots too.
+func TestEverythingIsDescribed(t *testing.T) {
+	if schema.Description == "" {
+		t.Error("the schema is not described")
+	}
+	for name, kind := range schema.Types {
+		if kind.BuiltIn {
+			continue
+		}
+		if kind.Description == "" {
+			t.Errorf("%s is not described", name)
+		}
+		if name == "IngestEvent" { // its fields are events, whose types are described
+			continue
+		}
+		for _, field := range kind.Fields {
+			if field.Description == "" && field.Name != "id" && field.Name[0] != '_' {
+				t.Errorf("%s.%s is not described", name, field.Name)
+			}
+		}
+	}
+}
