@@ -14,6 +14,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
+	tidingsredis "tidings/services/redis"
 )
 
 // The row of one hot group: many clients at once make one member's counter of one conversation greater, and his sum with
@@ -49,7 +50,7 @@ func (b *bench) measureLocks(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.forget(context.WithoutCancel(ctx))) }()
-	ours, err := rdb.Open(ctx, rdb.Options{URL: p.redisURL, Node: p.node})
+	ours, err := rdb.Open(ctx, tidingsredis.Options{URL: p.redisURL, Node: p.node}, rdb.Shape{})
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
 var errGivenUp = errors.New("tried too often")
 
 // scriptWay brings the member's state as it is: the newer wins, and the sum moves with it.
-func scriptWay(ctx context.Context, client *rdb.Client, plain *redis.Client) (*way, error) {
+func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client) (*way, error) {
 	state := services.Membership{Conversation: 1, User: hotMember, Version: 1}
 	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMember}, false); err != nil {
 		return nil, err

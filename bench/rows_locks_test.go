@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tidings/services/rdb"
+	tidingsredis "tidings/services/redis"
 )
 
 // hotRedis is a Redis in this process.
@@ -21,7 +22,7 @@ func hotRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 
 func TestEveryWayCountsEveryMessage(t *testing.T) {
 	engine, client := hotRedis(t)
-	ours, err := rdb.Open(t.Context(), rdb.Options{URL: "redis://" + engine.Addr(), ReadTimeout: 10 * time.Second})
+	ours, err := rdb.Open(t.Context(), tidingsredis.Options{URL: "redis://" + engine.Addr(), ReadTimeout: 10 * time.Second}, rdb.Shape{})
 	if err != nil {
 		t.Fatal(err)
 	}

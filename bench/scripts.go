@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tidings/services/rdb"
+	tidingsredis "tidings/services/redis"
 )
 
 // Redis tells of every call that took long: its slow log is read after each row, so that what a row did is not lost by
@@ -48,7 +48,7 @@ func (s *scriptTimes) collect(ctx context.Context, client *redis.Client) error {
 	if err != nil {
 		return err
 	}
-	s.add(entries, rdb.ScriptNames())
+	s.add(entries, tidingsredis.ScriptNames())
 	text, err := client.Info(ctx, "commandstats").Result()
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
+	tidingsredis "tidings/services/redis"
 )
 
 // bareFleet opens a fleet to a bare writer in this process.
@@ -171,22 +172,22 @@ func TestTrigger(t *testing.T) {
 const patience = time.Minute
 
 // hints starts a Redis and a reader of the hints for the node, as the server has it.
-func hints(t *testing.T, users int) (*hinter, <-chan rdb.Hint) {
+func hints(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 	t.Helper()
 	engine := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: engine.Addr(), ReadTimeout: patience})
 	t.Cleanup(func() { _ = client.Close() })
-	server, err := rdb.Open(t.Context(), rdb.Options{
+	server, err := rdb.Open(t.Context(), tidingsredis.Options{
 		URL: "redis://" + engine.Addr(), Node: node, ReadTimeout: patience, Clock: services.SystemClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+	}, rdb.Shape{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	received, subscribed, ended := make(chan rdb.Hint, 10*users), make(chan struct{}, 10), make(chan error, 1)
+	received, subscribed, ended := make(chan tidingsredis.Hint, 10*users), make(chan struct{}, 10), make(chan error, 1)
 	go func() {
-		ended <- server.RunHints(ctx, rdb.HintReceiver{
-			Documents: func(hints []rdb.Hint) {
+		ended <- server.RunHints(ctx, tidingsredis.HintReceiver{
+			Documents: func(hints []tidingsredis.Hint) {
 				for _, hint := range hints {
 					received <- hint
 				}

@@ -45,10 +45,10 @@ func (s *statements) take() map[string]int {
 }
 
 // forgetful is Redis with no copies in it.
-type forgetful struct{ *rdb.Client }
+type forgetful struct{ *rdb.Projections }
 
 func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
-	if _, _, err := f.Client.Copies(ctx, posts, users); err != nil {
+	if _, _, err := f.Projections.Copies(ctx, posts, users); err != nil {
 		return nil, nil, err
 	}
 	return map[services.PostID]services.Post{}, map[services.UserID]services.User{}, nil

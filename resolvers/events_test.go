@@ -19,7 +19,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/push"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 )
 
 // stream is an open subscription of the reader, whose hub tells what the test says and reads nothing itself. What an event
@@ -32,7 +32,7 @@ type stream struct {
 	badges atomic.Pointer[services.Badges]
 	n      uint64
 	ctx    context.Context
-	trips  *rdb.RoundTrips
+	trips  *redis.RoundTrips
 	next   graphql.ResponseHandler
 }
 
@@ -77,7 +77,7 @@ func (c *counted) subscribe(t *testing.T, query string) (s *stream, trips int, a
 	})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: "reader", Scopes: []services.Scope{services.ScopeViewer}})
 	c.sql.take()
-	ctx, s.trips = rdb.WithRoundTrips(graphql.StartOperationTrace(ctx))
+	ctx, s.trips = redis.WithRoundTrips(graphql.StartOperationTrace(ctx))
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query})
 	if faults != nil {
 		t.Fatal(faults)

@@ -23,7 +23,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/notice"
 	"tidings/services/notify"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/social"
 	"tidings/services/views"
 )
@@ -74,7 +74,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 			}
 			r = r.WithContext(services.WithViewer(r.Context(), viewer))
 		}
-		ctx, trips := rdb.WithRoundTrips(r.Context())
+		ctx, trips := redis.WithRoundTrips(r.Context())
 		schema.ServeHTTP(rw, r.WithContext(ctx))
 		a.trips.Store(int64(trips.Count()))
 	}))

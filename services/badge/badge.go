@@ -28,7 +28,7 @@ import (
 // Config is what the badges need.
 type Config struct {
 	Store         *store.Store
-	Redis         *rdb.Client
+	Redis         *rdb.Projections
 	Fanout        *fanout.Fanout
 	Announcements *mirror.Announcements
 	Pulled        *mirror.Pulled
@@ -52,7 +52,7 @@ type Config struct {
 // Service answers badges. It is safe for concurrent use.
 type Service struct {
 	store         *store.Store
-	redis         *rdb.Client
+	redis         *rdb.Projections
 	fanout        *fanout.Fanout
 	announcements *mirror.Announcements
 	pulled        *mirror.Pulled

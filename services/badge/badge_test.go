@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -35,7 +35,7 @@ func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 	n := served(t)
 	users := n.Users(20)
 	for count := 1; count <= len(users); count += 19 {
-		ctx, trips := rdb.WithRoundTrips(t.Context())
+		ctx, trips := redis.WithRoundTrips(t.Context())
 		if _, errs := n.ReadMany(ctx, users[:count]); errs[0] != nil {
 			t.Fatal(errs[0])
 		}
@@ -96,7 +96,7 @@ func TestReadersShareARebuild(t *testing.T) {
 	n.Server.Flush()
 	const readers = 50
 	values := make([]int, readers)
-	ctx, trips := rdb.WithRoundTrips(t.Context())
+	ctx, trips := redis.WithRoundTrips(t.Context())
 	var together sync.WaitGroup
 	for i := range readers {
 		together.Go(func() {

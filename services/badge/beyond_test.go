@@ -8,7 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store/storetest"
 )
 
@@ -117,7 +117,7 @@ func TestTheNumberBeyondTheListIsRemembered(t *testing.T) {
 	n.Quiet(n.World.Fanout)
 	n.feed(reader, 43, services.Exact)
 	before := statements.Load()
-	ctx, trips := rdb.WithRoundTrips(t.Context())
+	ctx, trips := redis.WithRoundTrips(t.Context())
 	badges, err := n.Read(ctx, reader)
 	if err != nil || badges.HomeFeed.Value != 43 || trips.Count() != 1 || statements.Load() != before {
 		t.Errorf("%+v, %v, after %d round trips and %d statements", badges.HomeFeed, err, trips.Count(), statements.Load()-before)

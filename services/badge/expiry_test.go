@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -365,7 +365,7 @@ func TestAgedBadgesAreOneRoundTrip(t *testing.T) {
 		m.say(1, m.friend, false)
 		m.settle()
 		m.read(m.reader)
-		ctx, trips := rdb.WithRoundTrips(t.Context())
+		ctx, trips := redis.WithRoundTrips(t.Context())
 		badges, err := m.Read(ctx, m.reader)
 		m.Must(err)
 		if trips.Count() != 1 || badges.HomeFeed.Value == 0 || badges.Conversations.Total.Value == 0 {

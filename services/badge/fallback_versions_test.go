@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 	"tidings/tests/histories"
 )
@@ -51,8 +51,8 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 // A document that is on its way while another one raises it is from before, and is not shown: it is older than what was answered
 // from SQL, of which nothing is remembered any more when it arrives.
 func TestADocumentThatIsRaisedOnItsWayIsReadAgain(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	proxy := rdbtest.NewProxy(t, server.URL())
+	server := redistest.NewServer(t)
+	proxy := redistest.NewProxy(t, server.URL())
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: proxy.URL()}))
 	_, reader := n.fan(1)
 	n.read(reader)

@@ -16,7 +16,7 @@ import (
 // looks, and on their keys, which live on.
 type visits struct {
 	store  *store.Store
-	redis  *rdb.Client
+	redis  *rdb.Projections
 	fanout *fanout.Fanout
 	clock  services.Clock
 	log    *slog.Logger

@@ -269,7 +269,7 @@ func must(cmd *jobs.Command, err error) *jobs.Command {
 }
 
 // awaitRedis waits until Redis answers again.
-func awaitRedis(t *testing.T, redis *rdb.Client) {
+func awaitRedis(t *testing.T, redis *rdb.Projections) {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
 	defer deadline.Stop()

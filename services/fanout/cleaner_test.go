@@ -16,7 +16,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 )
 
@@ -118,8 +119,8 @@ func TestATrimmedInboxIsFilledUp(t *testing.T) {
 // slowCleaner is a cleaner whose way to Redis takes long: much happens between what it has read and what it drops.
 func slowCleaner(t *testing.T, w *fanouttest.World, cfg fanout.Config) *fanout.Cleaner {
 	t.Helper()
-	proxy := rdbtest.NewProxy(t, w.Server.Addr())
-	redis, err := rdb.Open(t.Context(), rdb.Options{URL: proxy.URL(), Node: "slow", Log: w.Log, ReadTimeout: 5 * time.Second})
+	proxy := redistest.NewProxy(t, w.Server.Addr())
+	redis, err := rdb.Open(t.Context(), redis.Options{URL: proxy.URL(), Node: "slow", Log: w.Log, ReadTimeout: 5 * time.Second}, rdb.Shape{})
 	w.Must(err)
 	t.Cleanup(func() { _ = redis.Close() })
 	proxy.Delay(20 * time.Millisecond)

@@ -16,6 +16,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -23,7 +24,7 @@ import (
 type Config struct {
 	Jobs          *jobs.Engine // it has none of these kinds of jobs yet
 	Store         *store.Store
-	Redis         *rdb.Client
+	Redis         *rdb.Projections
 	Activity      *mirror.Activity
 	Announcements *mirror.Announcements
 	ShowMemory    *mirror.Shows
@@ -51,7 +52,7 @@ type Fanout struct {
 	*jobs.Engine
 
 	store          *store.Store
-	redis          *rdb.Client
+	redis          *rdb.Projections
 	activityMemory *mirror.Activity
 	announcements  *mirror.Announcements
 	showMemory     *mirror.Shows
@@ -121,10 +122,10 @@ func (f *Fanout) today() int64 { return services.DayOf(f.clock.Now()) }
 
 // hint tells the nodes where the users are online that their documents changed. It may fail: the sweep heals that.
 func (f *Fanout) hint(ctx context.Context, users []services.UserID, results []rdb.Result) {
-	byNode := map[string][]rdb.Hint{}
+	byNode := map[string][]redis.Hint{}
 	for i, result := range results {
 		for _, node := range result.Nodes {
-			byNode[node] = append(byNode[node], rdb.Hint{User: users[i], N: result.N})
+			byNode[node] = append(byNode[node], redis.Hint{User: users[i], N: result.N})
 		}
 	}
 	if len(byNode) == 0 {

@@ -8,6 +8,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -191,11 +192,11 @@ func TestCallersShareARebuild(t *testing.T) {
 	w.Follow(author, reader)
 	w.Posts(author, 10)
 	const callers = 50
-	ctx, trips := rdb.WithRoundTrips(t.Context())
+	ctx, trips := redis.WithRoundTrips(t.Context())
 	w.Must(w.Fanout.Rebuild(ctx, reader))
 	alone := trips.Count()
 	w.Server.Flush()
-	ctx, trips = rdb.WithRoundTrips(t.Context())
+	ctx, trips = redis.WithRoundTrips(t.Context())
 	w.Server.Pause()
 	errs := make(chan error, callers)
 	for range callers {

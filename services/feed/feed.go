@@ -21,7 +21,7 @@ import (
 // Config is what the service needs.
 type Config struct {
 	Store    *store.Store
-	Redis    *rdb.Client
+	Redis    *rdb.Projections
 	Posts    *mirror.Posts
 	Reader   *mirror.Reader
 	Pulled   *mirror.Pulled
@@ -39,7 +39,7 @@ type Config struct {
 // Service knows posts and feeds. It is safe for concurrent use.
 type Service struct {
 	store    *store.Store
-	redis    *rdb.Client
+	redis    *rdb.Projections
 	posts    *mirror.Posts
 	reader   *mirror.Reader
 	pulled   *mirror.Pulled

@@ -12,7 +12,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -231,7 +231,7 @@ func TestAPageIsTwoRoundTrips(t *testing.T) {
 	n.Posts(author, 120)
 	n.Must(n.fan.Reconcile(t.Context(), reader, author))
 	for _, first := range []int{1, 20, 100} {
-		ctx, trips := rdb.WithRoundTrips(t.Context())
+		ctx, trips := redis.WithRoundTrips(t.Context())
 		page, err := n.Page(ctx, reader, services.MaxPostID, first)
 		if err != nil || len(page.Items) != first || !page.HasNext {
 			t.Fatalf("first %d: %d items, %v", first, len(page.Items), err)
@@ -240,7 +240,7 @@ func TestAPageIsTwoRoundTrips(t *testing.T) {
 		if trips.Count() > 3 {
 			t.Errorf("first %d: %d round trips", first, trips.Count())
 		}
-		ctx, trips = rdb.WithRoundTrips(t.Context())
+		ctx, trips = redis.WithRoundTrips(t.Context())
 		if _, err := n.Page(ctx, reader, services.MaxPostID, first); err != nil || trips.Count() > 2 {
 			t.Errorf("first %d again: %d round trips, %v", first, trips.Count(), err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -262,7 +262,7 @@ func TestAPageBelowAPostThatIsNamed(t *testing.T) {
 		below("none, below everything", 7, services.NotFound)
 		below("none, above everything", services.MaxPostID, services.NotFound)
 		n = newNode(w.AnotherNode()) // which remembers nothing
-		ctx, trips := rdb.WithRoundTrips(t.Context())
+		ctx, trips := redis.WithRoundTrips(t.Context())
 		if _, err := n.PageBelow(ctx, reader, newest, 10); err != nil || trips.Count() > 2 {
 			t.Errorf("on another node: %d round trips, %v", trips.Count(), err)
 		}

@@ -11,6 +11,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -359,7 +360,7 @@ func TestNewerReplaysArePassedOver(t *testing.T) {
 // A subscription whose room another session has taken goes on with one of its own, and does not end the other one.
 func TestAnOpenBoardWhoseRoomIsTaken(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	redis, err := rdb.Open(t.Context(), rdb.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()})
+	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(redis.Close()) })
 	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })

@@ -20,7 +20,7 @@ import (
 // Config is what the service needs.
 type Config struct {
 	Store  *store.Store
-	Redis  *rdb.Client
+	Redis  *rdb.Projections
 	Reader *mirror.Reader
 	Shows  *mirror.Shows
 	Fanout *fanout.Fanout
@@ -36,7 +36,7 @@ type Config struct {
 // Service knows shows and boards. It is safe for concurrent use.
 type Service struct {
 	store  *store.Store
-	redis  *rdb.Client
+	redis  *rdb.Projections
 	reader *mirror.Reader
 	shows  *mirror.Shows
 	fanout *fanout.Fanout

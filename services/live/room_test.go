@@ -8,13 +8,14 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 )
 
 // A subscription hears that another session has its room also while its viewer's badges stay as they are: when it renews what it has no longer.
 func TestAnOpenBoardHearsThatItsRoomIsTaken(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	w.Clock.Advance(time.Since(fanouttest.Start)) // who has a room is decided by the clock of Redis
-	redis, err := rdb.Open(t.Context(), rdb.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()})
+	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(redis.Close()) })
 	h := newHall(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })

@@ -38,7 +38,7 @@ type Redis interface {
 	SetDots(names []string)
 }
 
-var _ Redis = (*rdb.Client)(nil)
+var _ Redis = (*rdb.Projections)(nil)
 var _ Facts = (*store.Store)(nil)
 
 // Config is what the memories of a node need.

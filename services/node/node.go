@@ -32,6 +32,7 @@ import (
 	"tidings/services/push"
 	"tidings/services/ratelimit"
 	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/social"
 	"tidings/services/store"
 	"tidings/services/views"
@@ -45,7 +46,7 @@ type Server struct {
 	Log     *slog.Logger
 	clock   services.Clock
 	Store   *store.Store
-	Redis   *rdb.Client
+	Redis   *rdb.Projections
 	Memory  *mirror.Memories
 	Jobs    *jobs.Engine
 	Fanout  *fanout.Fanout
@@ -126,7 +127,8 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return nil, err
 	}
 	ages, _ := services.ParseSourceExpiry(cfg.BadgeExpiry) // checked with the settings
-	s.Redis, err = rdb.Open(ctx, rdb.Options{URL: cfg.Redis, Late: true, Node: cfg.Node, DataDir: cfg.Data, MessageTypes: cfg.SiteMessageTypes, Expiry: ages, Clock: s.clock, Log: log})
+	s.Redis, err = rdb.Open(ctx, redis.Options{URL: cfg.Redis, Late: true, Node: cfg.Node, DataDir: cfg.Data, Clock: s.clock, Log: log},
+		rdb.Shape{MessageTypes: cfg.SiteMessageTypes, Expiry: ages})
 	if err != nil {
 		return nil, errors.Join(err, s.Store.Close())
 	}
@@ -305,8 +307,8 @@ func (s *Server) workerLoops() []func(context.Context) error {
 }
 
 func (s *Server) runHints(ctx context.Context) error {
-	return s.Redis.RunHints(ctx, rdb.HintReceiver{
-		Documents: func(hints []rdb.Hint) {
+	return s.Redis.RunHints(ctx, redis.HintReceiver{
+		Documents: func(hints []redis.Hint) {
 			for _, hint := range hints {
 				s.Hub.Hint(hint.User, hint.N)
 			}

@@ -22,7 +22,7 @@ import (
 // Config is what announcements and dots need.
 type Config struct {
 	Store         *store.Store
-	Redis         *rdb.Client
+	Redis         *rdb.Projections
 	Announcements *mirror.Announcements
 	Fanout        *fanout.Fanout
 	IDs           *services.IDClock
@@ -32,7 +32,7 @@ type Config struct {
 // Service knows announcements, dots and segments. It is safe for concurrent use.
 type Service struct {
 	store         *store.Store
-	redis         *rdb.Client
+	redis         *rdb.Projections
 	announcements *mirror.Announcements
 	fanout        *fanout.Fanout
 	ids           *services.IDClock

@@ -14,7 +14,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -271,7 +271,7 @@ func TestSharingTouchesNobody(t *testing.T) {
 		return all
 	}
 	before := keys()
-	ctx, trips := rdb.WithRoundTrips(t.Context())
+	ctx, trips := redis.WithRoundTrips(t.Context())
 	id := services.PostID(0)
 	for _, make := range []func() (*jobs.Command, error){
 		func() (*jobs.Command, error) { return n.Publish(Draft{Title: "news"}) },

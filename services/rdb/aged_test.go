@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // aging is one conversation as the facts have it, and a user's place in it, where messages leave the number after a day.
@@ -97,7 +98,7 @@ func agedHistory(v view, seed uint64) error {
 // States of several days may arrive in any order: what waits is what waits as of the latest day, and nobody learns too late
 // when the next message leaves the number.
 func TestAgedStatesMergeInAnyOrder(t *testing.T) {
-	client := connect(t, Options{URL: rdbtest.Redis(t), ReadTimeout: patience, Expiry: services.SourceExpiry{services.SourceConversations: 1}})
+	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience}, Shape{Expiry: services.SourceExpiry{services.SourceConversations: 1}})
 	v := view{T: t, c: client}
 	for seed := range uint64(400) {
 		if err := agedHistory(v, seed); err != nil {
@@ -108,9 +109,9 @@ func TestAgedStatesMergeInAnyOrder(t *testing.T) {
 
 // A document of a node with other settings is missing for this one: its counts are of something else.
 func TestDocumentsOfOtherExpiryAreMissing(t *testing.T) {
-	url := rdbtest.Redis(t)
-	with := func(days int) *Client {
-		return connect(t, Options{URL: url, ReadTimeout: patience, Expiry: services.SourceExpiry{services.SourceAnnouncements: days}})
+	url := redistest.Redis(t)
+	with := func(days int) *Projections {
+		return connect(t, redis.Options{URL: url, ReadTimeout: patience}, Shape{Expiry: services.SourceExpiry{services.SourceAnnouncements: days}})
 	}
 	v := view{t, with(2)}
 	v.build(FeedFacts{})

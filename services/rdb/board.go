@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 var sessionTouch = loadScript("session_touch")
@@ -37,8 +36,8 @@ type BoardRead struct {
 }
 
 // Board reads a page's hosts, replays and lease in one round trip.
-func (c *Client) Board(ctx context.Context, query BoardQuery) (BoardRead, error) {
-	if err := c.trusted(); err != nil {
+func (c *Projections) Board(ctx context.Context, query BoardQuery) (BoardRead, error) {
+	if err := c.Trusted(); err != nil {
 		return BoardRead{}, err
 	}
 	if query.Limit == 0 {
@@ -48,7 +47,7 @@ func (c *Client) Board(ctx context.Context, query BoardQuery) (BoardRead, error)
 	if query.Before.Replay {
 		top = "(" + placeText(query.Before)
 	}
-	ctx = reading(ctx)
+	ctx = redis.Reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		p.HMGet(ctx, badgeKey(query.Reader), boardFields...)
 		p.ZRange(ctx, key, 0, 0)
@@ -61,10 +60,10 @@ func (c *Client) Board(ctx context.Context, query BoardQuery) (BoardRead, error)
 	}
 	for _, command := range commands {
 		if err := command.Err(); err != nil && err != redis.Nil {
-			return BoardRead{}, unavailable(err)
+			return BoardRead{}, redis.Unavailable(err)
 		}
 	}
-	read := boardState(commands[0].(*redis.SliceCmd).Val(), c.epoch.value())
+	read := boardState(commands[0].(*redis.SliceCmd).Val(), c.Epoch())
 	read.Lease = c.lease(commands[4].(*redis.StringCmd).Val())
 	if !read.Ready {
 		return read, nil
@@ -94,15 +93,15 @@ func (c *Client) Board(ctx context.Context, query BoardQuery) (BoardRead, error)
 var boardFields = []string{"st", "e", string(Hosts), liveField, "d"}
 
 // boardDocument reads them alone, in one command, which calls at the same time share a round trip for.
-func (c *Client) boardDocument(ctx context.Context, reader services.UserID) (BoardRead, error) {
-	values, err := c.auto().HMGet(ctx, badgeKey(reader), boardFields...).Result()
+func (c *Projections) boardDocument(ctx context.Context, reader services.UserID) (BoardRead, error) {
+	values, err := c.Shared().HMGet(ctx, badgeKey(reader), boardFields...).Result()
 	switch {
 	case err == nil:
-		return boardState(values, c.epoch.value()), nil
-	case wrongType(err): // it is cleared away on the longer way
+		return boardState(values, c.Epoch()), nil
+	case redis.IsWrongType(err): // it is cleared away on the longer way
 		return c.Board(ctx, BoardQuery{Reader: reader, Limit: 1})
 	}
-	return BoardRead{}, unavailable(err)
+	return BoardRead{}, redis.Unavailable(err)
 }
 
 // boardState reads what the document says of the board.
@@ -125,10 +124,10 @@ func boardState(fields []any, epoch string) (read BoardRead) {
 }
 
 // lease is the session of a slot, unless it has ended.
-func (c *Client) lease(text string) string {
+func (c *Projections) lease(text string) string {
 	end, session, _ := strings.Cut(text, ";")
 	ms, err := strconv.ParseInt(end, 10, 64)
-	if err != nil || !time.UnixMilli(ms).After(c.clock().Now()) {
+	if err != nil || !time.UnixMilli(ms).After(c.Clock().Now()) {
 		return ""
 	}
 	return session
@@ -136,11 +135,11 @@ func (c *Client) lease(text string) string {
 
 // TouchSession lets a session live on until a moment, as the one of its slot: an earlier one that had it is ended. held is false, and
 // nothing has changed, where a later one has it.
-func (c *Client) TouchSession(ctx context.Context, viewer services.UserID, slot, session string, until time.Time) (held bool, err error) {
+func (c *Projections) TouchSession(ctx context.Context, viewer services.UserID, slot, session string, until time.Time) (held bool, err error) {
 	args := []any{slot, session, until.UnixMilli(), sessionSlots}
-	replies, err := c.changeViews(reading(ctx), sessionTouch, []call{{keys: []string{sessionsKey(viewer)}, args: args}})
+	replies, err := c.changeViews(redis.Reading(ctx), sessionTouch, []redis.Call{{Keys: []string{sessionsKey(viewer)}, Args: args}})
 	if err != nil {
 		return false, err
 	}
-	return replies[0].value == int64(1), unavailable(replies[0].err)
+	return replies[0].Value == int64(1), redis.Unavailable(replies[0].Err)
 }

@@ -27,7 +27,7 @@ func TestLeasesOfSessions(t *testing.T) {
 		}
 		left := func() time.Duration {
 			v.Helper()
-			left, err := v.c.rds().PTTL(v.Context(), sessionsKey(reader)).Result()
+			left, err := v.c.Commands().PTTL(v.Context(), sessionsKey(reader)).Result()
 			v.must(err)
 			return left
 		}
@@ -57,13 +57,13 @@ func TestLeasesOfSessions(t *testing.T) {
 		for i := range 3 * sessionSlots {
 			touch(fmt.Sprint("request ", i), "e", now.Add(3*time.Hour+time.Duration(i)*time.Minute))
 		}
-		if n, err := v.c.rds().HLen(v.Context(), sessionsKey(reader)).Result(); err != nil || n != sessionSlots {
+		if n, err := v.c.Commands().HLen(v.Context(), sessionsKey(reader)).Result(); err != nil || n != sessionSlots {
 			v.Errorf("%d slots are kept, want %d: %v", n, sessionSlots, err)
 		}
 		if lease("request 0") != "" || lease(fmt.Sprint("request ", 3*sessionSlots-1)) != "e" {
 			v.Error("it was not the leases that end first that were forgotten")
 		}
-		v.must(v.c.rds().Set(v.Context(), sessionsKey(reader), "x", 0).Err())
+		v.must(v.c.Commands().Set(v.Context(), sessionsKey(reader), "x", 0).Err())
 		v.build(FeedFacts{})
 		n := v.document().N
 		touch("phone", "f", now.Add(time.Hour))

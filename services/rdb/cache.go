@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // Copies of facts in Redis spare SQL: a post's text, a user's profile. A copy is 16 digits of version (the fact's
@@ -40,15 +39,15 @@ type userCopy struct {
 }
 
 // Copies reads copies of posts and of users, both kinds in one round trip; what is not in Redis is not in the maps.
-func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, foundUsers := make(map[services.PostID]services.Post, len(posts)), make(map[services.UserID]services.User, len(users))
 	if len(posts)+len(users) == 0 {
 		return foundPosts, foundUsers, nil
 	}
-	if err := c.trusted(); err != nil {
+	if err := c.Trusted(); err != nil {
 		return nil, nil, err
 	}
-	ctx = reading(ctx)
+	ctx = redis.Reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
 			p.Get(ctx, postKey(post))
@@ -60,12 +59,12 @@ func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []se
 	if err != nil {
 		return nil, nil, err
 	}
-	epoch := c.epoch.value() // after the answers, see Documents
+	epoch := c.Epoch() // after the answers, see Documents
 	for i, command := range commands {
 		text, err := command.(*redis.StringCmd).Result()
 		if err != nil {
 			if err != redis.Nil {
-				return nil, nil, unavailable(err)
+				return nil, nil, redis.Unavailable(err)
 			}
 			continue
 		}
@@ -81,15 +80,15 @@ func (c *Client) Copies(ctx context.Context, posts []services.PostID, users []se
 }
 
 // PutCopies writes copies, unless newer ones are there.
-func (c *Client) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
-	calls, epoch := make([]call, 0, len(posts)+len(users)), c.epoch.value()
+func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
+	calls, epoch := make([]redis.Call, 0, len(posts)+len(users)), c.Epoch()
 	put := func(key string, changed time.Time, value any) error {
 		body, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("copy %s: %w", key, err)
 		}
 		text := fmt.Sprintf("%0*d%s%s", versionDigits, max(changed.UnixMicro(), 0), epoch, body)
-		calls = append(calls, call{keys: []string{key}, args: []any{text, int64(copyLifetime / time.Second)}})
+		calls = append(calls, redis.Call{Keys: []string{key}, Args: []any{text, int64(copyLifetime / time.Second)}})
 		return nil
 	}
 	for _, post := range posts {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 func at(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
@@ -28,7 +29,7 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 		alice.AvatarURL = "https://example.org/a?b=\"c\"&d"
 		nobody := services.User{Number: ^services.UserID(0), Key: "x", UpdatedAt: at(5)}
 		v.must(v.c.PutCopies(v.Context(), []services.Post{long, gone}, []services.User{alice, nobody}))
-		ctx, trips := WithRoundTrips(v.Context())
+		ctx, trips := redis.WithRoundTrips(v.Context())
 		posts, users, err := v.c.Copies(ctx, []services.PostID{2, long.ID, gone.ID, long.ID}, []services.UserID{alice.Number, 2, nobody.Number})
 		v.must(err)
 		if len(posts) != 2 || posts[long.ID] != long || posts[gone.ID] != gone || len(users) != 2 || users[alice.Number] != alice || users[nobody.Number] != nobody {
@@ -38,7 +39,7 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 			v.Errorf("both kinds in %d round trips, want 1", trips.Count())
 		}
 		for _, key := range []string{postKey(long.ID), profileKey(alice.Number)} {
-			if left, err := v.c.rds().TTL(v.Context(), key).Result(); err != nil || left <= copyLifetime-time.Hour || left > copyLifetime {
+			if left, err := v.c.Commands().TTL(v.Context(), key).Result(); err != nil || left <= copyLifetime-time.Hour || left > copyLifetime {
 				v.Errorf("%s lives for %s, %v: want %s", key, left, err, copyLifetime)
 			}
 		}
@@ -47,7 +48,7 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 
 func TestNoCopiesAreNoRoundTrip(t *testing.T) {
 	eachView(t, func(v view) {
-		ctx, trips := WithRoundTrips(v.Context())
+		ctx, trips := redis.WithRoundTrips(v.Context())
 		posts, users, err := v.c.Copies(ctx, nil, nil)
 		if err != nil || posts == nil || users == nil || len(posts)+len(users) != 0 {
 			v.Errorf("%v, %v, %v", posts, users, err)
@@ -104,9 +105,9 @@ func TestABrokenCopyCountsAsMissing(t *testing.T) {
 	eachView(t, func(v view) {
 		for _, text := range []string{"", "1", "1700000000000001", "1700000000000001{", "1700000000000001[]", "1700000000000001\"text\"",
 			"17000000000000x1{}", "-700000000000001{}", "170000000000001{}", "1700000000000001{\"a\":-1,\"k\":1}", "garbage and more garbage"} {
-			text = text[:min(versionDigits, len(text))] + v.c.epoch.value() + text[min(versionDigits, len(text)):]
-			v.must(v.c.rds().Set(v.Context(), postKey(1), text, 0).Err())
-			v.must(v.c.rds().Set(v.Context(), profileKey(1), text, 0).Err())
+			text = text[:min(versionDigits, len(text))] + v.c.Epoch() + text[min(versionDigits, len(text)):]
+			v.must(v.c.Commands().Set(v.Context(), postKey(1), text, 0).Err())
+			v.must(v.c.Commands().Set(v.Context(), profileKey(1), text, 0).Err())
 			posts, users, err := v.c.Copies(v.Context(), []services.PostID{1}, []services.UserID{1})
 			if err != nil || len(posts)+len(users) != 0 {
 				v.Errorf("%q is read as %+v, %+v, %v", text, posts, users, err)

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // What is left over in Redis is found by a walk along all keys, a few at a time. What is not ours by its name is not looked
@@ -44,17 +43,17 @@ type Leftover struct {
 
 // Walk passes about so many keys from a place on and says where it stands then; done says that it has passed all. A key that
 // is there all the time is found at least once.
-func (c *Client) Walk(ctx context.Context, from WalkPlace, about int) (found Findings, to WalkPlace, done bool, err error) {
+func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (found Findings, to WalkPlace, done bool, err error) {
 	var mu sync.Mutex
-	masters := map[string]*redis.Client{}
-	err = c.eachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+	masters := map[string]*redis.Master{}
+	err = c.EachMaster(ctx, func(_ context.Context, master *redis.Master) error {
 		mu.Lock()
 		defer mu.Unlock()
-		masters[c.addrOf(master)] = master
+		masters[c.AddrOf(master)] = master
 		return nil
 	})
 	if err != nil {
-		return found, from, false, unavailable(err)
+		return found, from, false, redis.Unavailable(err)
 	}
 	addresses := slices.Sorted(maps.Keys(masters))
 	// A master that is no more is passed: what it had is with others, and found in the next walk at the latest.
@@ -68,7 +67,7 @@ func (c *Client) Walk(ctx context.Context, from WalkPlace, about int) (found Fin
 	}
 	keys, cursor, err := masters[addresses[at]].Scan(ctx, cursor, "", int64(about)).Result()
 	if err != nil {
-		return found, from, false, unavailable(err)
+		return found, from, false, redis.Unavailable(err)
 	}
 	if found, err = c.find(ctx, keys); err != nil {
 		return found, from, false, err
@@ -83,7 +82,7 @@ func (c *Client) Walk(ctx context.Context, from WalkPlace, about int) (found Fin
 }
 
 // find asks about those keys that are ours, in one round trip.
-func (c *Client) find(ctx context.Context, keys []string) (found Findings, err error) {
+func (c *Projections) find(ctx context.Context, keys []string) (found Findings, err error) {
 	found.Keys = len(keys)
 	var owned []ownedKey
 	for _, key := range keys {
@@ -97,7 +96,7 @@ func (c *Client) find(ctx context.Context, keys []string) (found Findings, err e
 	if len(owned) == 0 {
 		return found, nil
 	}
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, one := range owned {
 			if one.endsItself() {
 				p.PTTL(ctx, one.name)
@@ -109,7 +108,7 @@ func (c *Client) find(ctx context.Context, keys []string) (found Findings, err e
 			}
 		}
 	})
-	if err != nil && !wrongType(err) { // such a key is lost data, which its next reader mends
+	if err != nil && !redis.IsWrongType(err) { // such a key is lost data, which its next reader mends
 		return found, err
 	}
 	for _, one := range owned {
@@ -142,10 +141,10 @@ func (c *Client) find(ctx context.Context, keys []string) (found Findings, err e
 
 // TrimInboxes cuts inboxes to what is listed of them. A result's N is 0 when what is shown stays the same; cut says how many
 // entries went.
-func (c *Client) TrimInboxes(ctx context.Context, users []services.UserID) (results []Result, cut []int, err error) {
-	calls := make([]call, len(users))
+func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) (results []Result, cut []int, err error) {
+	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: inboxKeys(user)}
+		calls[i] = redis.Call{Keys: inboxKeys(user)}
 	}
 	replies, err := c.changeViews(ctx, inboxTrim, calls)
 	if err != nil {
@@ -153,14 +152,14 @@ func (c *Client) TrimInboxes(ctx context.Context, users []services.UserID) (resu
 	}
 	results, cut = make([]Result, len(users)), make([]int, len(users))
 	for i, reply := range replies {
-		if reply.err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.name, unavailable(reply.err))
+		if reply.Err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.Name, redis.Unavailable(reply.Err))
 		}
-		if results[i], err = parseResult(reply.value); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.name, err)
+		if results[i], err = parseResult(reply.Value); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.Name, err)
 		}
 		if results[i].Status == Applied {
-			entries, _ := reply.value.([]any)[2].(int64)
+			entries, _ := reply.Value.([]any)[2].(int64)
 			cut[i], results[i].Short = int(entries), false
 		}
 	}
@@ -172,21 +171,21 @@ const AnyDay = -1
 
 // DropUsers drops the keys of users whose last visit was on a day or before, and says how many keys of each went. Who has
 // come back since is left alone: his document says so, or is just being made, or somebody watches for him.
-func (c *Client) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
-	calls := make([]call, len(users))
+func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
+	calls := make([]redis.Call, len(users))
 	for i, user := range users {
 		keys := []string{badgeKey(user), onlineKey(user), inboxKey(user), conversationsKey(user), replaysKey(user)}
-		calls[i] = call{keys: keys, args: []any{last}}
+		calls[i] = redis.Call{Keys: keys, Args: []any{last}}
 	}
 	return c.dropped(ctx, userDrop, calls)
 }
 
 // DropLeftovers drops what a walk has found, and says how many keys went and that are orphans: parts of a view without its
 // document. The others are copies, views and leases that had no end.
-func (c *Client) DropLeftovers(ctx context.Context, leftovers []Leftover) (orphans, endless int, err error) {
-	calls := make([]call, len(leftovers))
+func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (orphans, endless int, err error) {
+	calls := make([]redis.Call, len(leftovers))
 	for i, leftover := range leftovers {
-		calls[i] = call{keys: leftover.keys, args: []any{leftover.kind}}
+		calls[i] = redis.Call{Keys: leftover.keys, Args: []any{leftover.kind}}
 	}
 	dropped, err := c.dropped(ctx, keyDrop, calls)
 	for i, keys := range dropped {
@@ -200,17 +199,17 @@ func (c *Client) DropLeftovers(ctx context.Context, leftovers []Leftover) (orpha
 }
 
 // dropped runs a script that answers how many keys went.
-func (c *Client) dropped(ctx context.Context, s *script, calls []call) ([]int, error) {
-	replies, err := c.runScript(ctx, s, calls)
+func (c *Projections) dropped(ctx context.Context, s *redis.Script, calls []redis.Call) ([]int, error) {
+	replies, err := c.Run(ctx, s, calls)
 	if err != nil {
 		return nil, err
 	}
 	dropped := make([]int, len(replies))
 	for i, reply := range replies {
-		if reply.err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, unavailable(reply.err))
+		if reply.Err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, redis.Unavailable(reply.Err))
 		}
-		keys, _ := reply.value.(int64)
+		keys, _ := reply.Value.(int64)
 		dropped[i] = int(keys)
 	}
 	return dropped, nil

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 func (v view) trim() (Result, int) {
@@ -116,7 +116,7 @@ func (s standing) check(shown Snapshot) error {
 
 // Whatever comes and goes before a trim and after it: list, count and marks are those of the facts.
 func TestATrimmedInboxIsStillTheList(t *testing.T) {
-	v := view{t, connect(t, Options{URL: "embedded"})}
+	v := view{t, connect(t, redis.Options{URL: "embedded"})}
 	rapid.Check(t, func(r *rapid.T) {
 		v.lose(badgeKey(reader), inboxKey(reader))
 		facts := standing{entries: map[services.PostID]services.FeedEntry{}}
@@ -197,7 +197,7 @@ func TestDropUsers(t *testing.T) {
 			v.Error("an unknown user was not dropped")
 		}
 		whole()
-		v.must(v.c.rds().HSet(v.Context(), onlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
+		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "dead", time.Now().Add(-time.Minute).UnixMilli()).Err())
 		if v.dropUser(20_000) != 3 {
 			v.Error("a lease that is over has kept a user")
 		}
@@ -247,7 +247,7 @@ func (v view) walk(about int, each func(Findings)) (steps int) {
 // A walk finds everything that is left over, on every master, and dropping it touches nothing else.
 func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 	eachView(t, func(v view) {
-		ctx, rds := v.Context(), v.c.rds()
+		ctx, rds := v.Context(), v.c.Commands()
 		var users []services.UserID
 		for user := services.UserID(1); user <= 40; user++ {
 			users = append(users, user)
@@ -278,7 +278,7 @@ func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 		const gone = services.UserID(1000)
 		v.must(rds.ZAdd(ctx, inboxKey(gone), redis.Z{Member: "!0000000000000"}).Err())
 		v.must(rds.HSet(ctx, conversationsKey(gone), "1", "1,0,0,1,0,0,").Err())
-		v.must(rds.Set(ctx, userKey(gone, ":zz"), "of another version", 0).Err())
+		v.must(rds.Set(ctx, redis.UserKey(gone, ":zz"), "of another version", 0).Err())
 		v.must(rds.HSet(ctx, onlineKey(gone), "dead", 1).Err())
 		v.must(rds.Set(ctx, profileKey(gone), "0000000000000001x{}", 0).Err())
 		v.must(rds.Set(ctx, postKey(78), "0000000000000001x{}", 0).Err())
@@ -311,7 +311,7 @@ func TestWalkFindsWhatIsLeftOver(t *testing.T) {
 func (v view) keys(each func(string)) {
 	v.Helper()
 	var mu sync.Mutex
-	v.must(v.c.eachMaster(v.Context(), func(ctx context.Context, master *redis.Client) error {
+	v.must(v.c.EachMaster(v.Context(), func(ctx context.Context, master *redis.Master) error {
 		keys, err := master.Keys(ctx, "*").Result()
 		mu.Lock()
 		defer mu.Unlock()
@@ -325,7 +325,7 @@ func (v view) keys(each func(string)) {
 // What was left over when it was found and is not any more stays.
 func TestWhatIsMadeMeanwhileStays(t *testing.T) {
 	eachView(t, func(v view) {
-		ctx, rds := v.Context(), v.c.rds()
+		ctx, rds := v.Context(), v.c.Commands()
 		post := services.Post{ID: 78, Author: 1, Kind: services.PostKindPost, Body: "new", UpdatedAt: time.Now()}
 		town := services.View{Code: "town", ID: "y"}
 		v.must(rds.ZAdd(ctx, inboxKey(reader), redis.Z{Member: "!0000000000000"}).Err())
@@ -364,13 +364,13 @@ func TestAWalkOutlivesAMaster(t *testing.T) {
 				found[user] = true
 			}
 		}
-		for place, done := (WalkPlace{Master: "!", Cursor: 99}), v.c.mode != modeCluster; !done; {
+		for place, done := (WalkPlace{Master: "!", Cursor: 99}), v.c.Mode() != "cluster"; !done; {
 			f, to, ended, err := v.c.Walk(v.Context(), place, 10)
 			v.must(err)
 			note(f)
 			place, done = to, ended
 		}
-		if v.c.mode == modeCluster && !found[reader] {
+		if v.c.Mode() == "cluster" && !found[reader] {
 			v.Error("the masters after the one that has gone were not walked")
 		}
 		if f, to, done, err := v.c.Walk(v.Context(), WalkPlace{Master: "~"}, 10); err != nil || !done || f.Keys != 0 || to != (WalkPlace{}) {

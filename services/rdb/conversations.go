@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 var conversationsPut = loadConversationScript("conversations_put")
@@ -16,16 +17,16 @@ const statesPerCall = 25
 // sums move in the same step. A user without a document, or whose states were lost, is Missing: his rebuild brings them.
 // Results are in the order of the states; those of one user in one stretch share one. clamped is how many documents had a
 // number below nought, which never happens unless Redis was changed by other hands.
-func (c *Client) PutMemberships(ctx context.Context, states []services.Membership) (results []Result, clamped int, err error) {
-	calls := make([]call, 0, len(states))
+func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []Result, clamped int, err error) {
+	calls := make([]redis.Call, 0, len(states))
 	places := make([]int, len(states))
 	for i, state := range states {
 		last := len(calls) - 1
-		if i == 0 || states[i-1].User != state.User || len(calls[last].args) >= 2*statesPerCall {
-			calls = append(calls, call{keys: []string{badgeKey(state.User), conversationsKey(state.User), onlineKey(state.User)}})
+		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) >= 2*statesPerCall {
+			calls = append(calls, redis.Call{Keys: []string{badgeKey(state.User), conversationsKey(state.User), onlineKey(state.User)}})
 			last++
 		}
-		calls[last].args = append(calls[last].args, digits(uint64(state.Conversation)), stateText(state))
+		calls[last].Args = append(calls[last].Args, digits(uint64(state.Conversation)), stateText(state))
 		places[i] = last
 	}
 	answers, err := c.results(ctx, conversationsPut, calls)
@@ -47,10 +48,10 @@ var conversationsAged = loadConversationScript("conversations_aged")
 
 // FindNextAged finds out of the users' states when the next message leaves their numbers because of its age, once they were put as
 // of a day: until then PutMemberships knows only of the states that it was given.
-func (c *Client) FindNextAged(ctx context.Context, users []services.UserID) error {
-	calls := make([]call, len(users))
+func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID) error {
+	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: []string{badgeKey(user), conversationsKey(user)}}
+		calls[i] = redis.Call{Keys: []string{badgeKey(user), conversationsKey(user)}}
 	}
 	_, err := c.results(ctx, conversationsAged, calls)
 	return err

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // A step is a head that has moved on, in the document of one member who is online. "us/call" is Redis' own time for it.
 func BenchmarkMemberships(b *testing.B) {
 	const members, conversation = 500, services.ConversationID(1_000_001)
-	c, err := Open(b.Context(), Options{URL: rdbtest.Redis(b), DataDir: b.TempDir()})
+	c, err := Open(b.Context(), redis.Options{URL: redistest.Redis(b), DataDir: b.TempDir()}, Shape{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -32,11 +33,11 @@ func BenchmarkMemberships(b *testing.B) {
 		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Lifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.rds().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {
+		if err := c.Commands().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if err := c.rds().ConfigResetStat(b.Context()).Err(); err != nil {
+	if err := c.Commands().ConfigResetStat(b.Context()).Err(); err != nil {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
@@ -50,7 +51,7 @@ func BenchmarkMemberships(b *testing.B) {
 		}
 	}
 	b.StopTimer()
-	info, err := c.rds().Info(b.Context(), "commandstats").Result()
+	info, err := c.Commands().Info(b.Context(), "commandstats").Result()
 	if err != nil {
 		b.Fatal(err)
 	}

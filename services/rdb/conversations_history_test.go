@@ -9,9 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // talk is a conversation as the facts have it, in lists.
@@ -31,7 +30,7 @@ type talkMessage struct {
 // order.
 type talks struct {
 	ctx    context.Context
-	c      *Client
+	c      *Projections
 	random *rand.Rand
 	people []services.UserID
 	facts  map[services.ConversationID]*talk
@@ -42,7 +41,7 @@ type talks struct {
 	forgetsLeft bool
 }
 
-func newTalks(ctx context.Context, c *Client, seed uint64) *talks {
+func newTalks(ctx context.Context, c *Projections, seed uint64) *talks {
 	w := &talks{ctx: ctx, c: c, random: rand.New(rand.NewPCG(seed, 0)), facts: map[services.ConversationID]*talk{}}
 	for i := range uint64(3) {
 		w.people = append(w.people, services.UserID(1+3*seed+i))
@@ -215,11 +214,11 @@ func (w *talks) recall(id services.ConversationID, at int64) {
 func (w *talks) lose(user services.UserID) error {
 	switch w.random.IntN(3) {
 	case 0:
-		return w.c.rds().Del(w.ctx, badgeKey(user)).Err()
+		return w.c.Commands().Del(w.ctx, badgeKey(user)).Err()
 	case 1:
-		return w.c.rds().Del(w.ctx, conversationsKey(user)).Err()
+		return w.c.Commands().Del(w.ctx, conversationsKey(user)).Err()
 	}
-	return w.c.rds().HDel(w.ctx, conversationsKey(user), "1").Err()
+	return w.c.Commands().HDel(w.ctx, conversationsKey(user), "1").Err()
 }
 
 // work lets something arrive that is on its way, now and then not for the last time.
@@ -273,7 +272,7 @@ func (w *talks) consistent() error {
 	if err != nil {
 		return err
 	}
-	beside, err := w.c.pipeline(w.ctx, func(p redis.Pipeliner) {
+	beside, err := w.c.Pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.people {
 			p.HGetAll(w.ctx, conversationsKey(user))
 			p.HMGet(w.ctx, badgeKey(user), "Ck")

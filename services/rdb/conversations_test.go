@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 func (v view) states(states ...services.Membership) []Result {
@@ -68,16 +69,16 @@ func TestANumberBelowNoughtIsSaid(t *testing.T) {
 
 func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
-		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
 		for i := range chosen(t, full, talkBugs()) {
 			if err := newTalks(t.Context(), client, uint64(i)).run(40); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
 		}
 	}
-	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 200) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t), 200) })
 	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 40) })
-	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 10) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
 }
 
 // talkBugs are what these histories must find, each by itself.
@@ -105,7 +106,7 @@ func talkBugs() map[string]injectedBug {
 }
 
 func TestTheHistoriesOfTalksFindEveryInjectedBug(t *testing.T) {
-	plant(t, talkBugs(), 500, func(client *Client, number int, bug injectedBug) error {
+	plant(t, talkBugs(), 500, func(client *Projections, number int, bug injectedBug) error {
 		w := newTalks(t.Context(), client, uint64(number))
 		if bug.talks != nil {
 			bug.talks(w)

@@ -4,9 +4,8 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // Document is the badge document of one user as Redis has it: the hash {u<number>}:b.
@@ -53,21 +52,21 @@ type Document struct {
 }
 
 // Documents reads the badge documents of the users, in their order, by one HMGET each in one round trip.
-func (c *Client) Documents(ctx context.Context, users []services.UserID) ([]Document, error) {
-	if err := c.trusted(); err != nil {
+func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([]Document, error) {
+	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()
 	if len(users) == 1 {
-		values, err := c.auto().HMGet(ctx, badgeKey(users[0]), layout.fields...).Result()
+		values, err := c.Shared().HMGet(ctx, badgeKey(users[0]), layout.fields...).Result()
 		if err == nil {
-			return []Document{layout.parse(values, c.epoch.value())}, nil
+			return []Document{layout.parse(values, c.Epoch())}, nil
 		}
-		if !wrongType(err) {
-			return nil, unavailable(err)
+		if !redis.IsWrongType(err) {
+			return nil, redis.Unavailable(err)
 		}
 	}
-	ctx = reading(ctx)
+	ctx = redis.Reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HMGet(ctx, badgeKey(user), layout.fields...)
@@ -77,11 +76,11 @@ func (c *Client) Documents(ctx context.Context, users []services.UserID) ([]Docu
 		return nil, err
 	}
 	// The epoch is taken after the answers: whatever connection they came through had told its history by then.
-	documents, epoch := make([]Document, len(users)), c.epoch.value()
+	documents, epoch := make([]Document, len(users)), c.Epoch()
 	for i, command := range commands {
 		values, err := command.(*redis.SliceCmd).Result()
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, redis.Unavailable(err)
 		}
 		documents[i] = layout.parse(values, epoch)
 	}
@@ -89,8 +88,8 @@ func (c *Client) Documents(ctx context.Context, users []services.UserID) ([]Docu
 }
 
 // Versions reads n of each user's document in one round trip: 0 where it is missing or being built.
-func (c *Client) Versions(ctx context.Context, users []services.UserID) ([]uint64, error) {
-	if err := c.trusted(); err != nil {
+func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]uint64, error) {
+	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
@@ -101,11 +100,11 @@ func (c *Client) Versions(ctx context.Context, users []services.UserID) ([]uint6
 	if err != nil {
 		return nil, err
 	}
-	versions, epoch := make([]uint64, len(users)), c.epoch.value()
+	versions, epoch := make([]uint64, len(users)), c.Epoch()
 	for i, command := range commands {
 		values, err := command.(*redis.SliceCmd).Result()
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, redis.Unavailable(err)
 		}
 		if values[0] == "1" && values[1] == epoch {
 			n, _ := values[2].(string)
@@ -121,20 +120,20 @@ var documentLost = loadScript("document_lost")
 
 // MarkLost says that the users were shown[i], versions of Redis, although their documents are older now: those are taken
 // for missing, and made again with versions above.
-func (c *Client) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
-	calls := make([]call, len(users))
+func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
+	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: []string{badgeKey(user)}, args: []any{shown[i]}}
+		calls[i] = redis.Call{Keys: []string{badgeKey(user)}, Args: []any{shown[i]}}
 	}
 	_, err := c.results(ctx, documentLost, calls)
 	return err
 }
 
 // RaiseVersions lifts the versions of documents above ones that were made up without Redis: passed[i] is of users[i].
-func (c *Client) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) ([]Result, error) {
-	calls := make([]call, len(users))
+func (c *Projections) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) ([]Result, error) {
+	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: []string{badgeKey(user), onlineKey(user)}, args: []any{passed[i]}}
+		calls[i] = redis.Call{Keys: []string{badgeKey(user), onlineKey(user)}, Args: []any{passed[i]}}
 	}
 	return c.results(ctx, versionRaise, calls)
 }

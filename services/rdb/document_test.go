@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // pulledAuthors are some of whom a number has a zero byte and one is at its greatest.
@@ -147,7 +148,7 @@ func TestEveryValueOfADocumentStaysShort(t *testing.T) {
 		if result := v.add(1<<62, listed(services.MaxPostID-1)); result.Status != Retry || results[0].N != 9_007_199_254_740_991 {
 			v.Errorf("%+v, %+v", result, results)
 		}
-		fields, err := v.c.rds().HGetAll(v.Context(), badgeKey(reader)).Result()
+		fields, err := v.c.Commands().HGetAll(v.Context(), badgeKey(reader)).Result()
 		v.must(err)
 		if len(fields) != 15+len(services.Categories)+1+5 { // of one category there are notifications, and so their newest place
 			v.Errorf("%d fields: %v", len(fields), fields)
@@ -210,12 +211,12 @@ func TestDocumentsAreOneRoundTrip(t *testing.T) {
 			for i := range users {
 				users[i] = services.UserID(i)
 			}
-			ctx, trips := WithRoundTrips(v.Context())
+			ctx, trips := redis.WithRoundTrips(v.Context())
 			documents, err := v.c.Documents(ctx, users)
 			if err != nil || len(documents) != number || trips.Count() != min(number, 1) {
 				v.Errorf("%d documents: %d in %d round trips, %v", number, len(documents), trips.Count(), err)
 			}
-			ctx, trips = WithRoundTrips(v.Context())
+			ctx, trips = redis.WithRoundTrips(v.Context())
 			versions, err := v.c.Versions(ctx, users)
 			if err != nil || len(versions) != number || trips.Count() != min(number, 1) {
 				v.Errorf("%d versions: %d in %d round trips, %v", number, len(versions), trips.Count(), err)

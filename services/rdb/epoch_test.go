@@ -3,15 +3,13 @@ package rdb
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // What Redis holds of the reader, as a client takes it: "missing", or the number of his feed.
@@ -49,8 +47,8 @@ type losing struct {
 	settle, lose func()
 }
 
-func eachLosing(t *testing.T, run func(t *testing.T, redis losing)) {
-	restarted := func(servers ...*rdbtest.Server) losing {
+func eachLosing(t *testing.T, run func(t *testing.T, store losing)) {
+	restarted := func(servers ...*redistest.Server) losing {
 		return losing{settle: func() {
 			for _, s := range servers {
 				s.Do("SAVE")
@@ -63,19 +61,19 @@ func eachLosing(t *testing.T, run func(t *testing.T, redis losing)) {
 		}}
 	}
 	t.Run("single", func(t *testing.T) {
-		server := rdbtest.NewServer(t)
-		redis := restarted(server)
-		redis.url = server.URL()
-		run(t, redis)
+		server := redistest.NewServer(t)
+		lossy := restarted(server)
+		lossy.url = server.URL()
+		run(t, lossy)
 	})
 	t.Run("cluster", func(t *testing.T) {
-		url, servers := rdbtest.ClusterServers(t)
-		redis := restarted(servers...)
-		redis.url = url
-		run(t, redis)
+		url, servers := redistest.ClusterServers(t)
+		lossy := restarted(servers...)
+		lossy.url = url
+		run(t, lossy)
 	})
 	t.Run("sentinel", func(t *testing.T) {
-		url, master, replica := rdbtest.SentinelServers(t)
+		url, master, replica := redistest.SentinelServers(t)
 		run(t, losing{url: url, settle: func() {
 			master.Do("WAIT", 1, 5000)
 			replica.Pause() // it takes over without what follows
@@ -89,20 +87,20 @@ func eachLosing(t *testing.T, run func(t *testing.T, redis losing)) {
 
 // A Redis that comes back with older data is not believed, by whatever node, and what is built then is believed by all.
 func TestLostWritesAreNotBelieved(t *testing.T) {
-	eachLosing(t, func(t *testing.T, redis losing) {
-		v := view{t, connect(t, Options{URL: redis.url, Node: "one"})}
-		second := view{t, connect(t, Options{URL: redis.url, Node: "two"})}
+	eachLosing(t, func(t *testing.T, store losing) {
+		v := view{t, connect(t, redis.Options{URL: store.url, Node: "one"})}
+		second := view{t, connect(t, redis.Options{URL: store.url, Node: "two"})}
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
 		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Body: "old", UpdatedAt: time.UnixMicro(1)}}, []services.User{{Number: reader, Key: "old"}}))
-		redis.settle()
+		store.settle()
 		v.must(v.c.PutCopies(v.Context(), []services.Post{{ID: 1, Author: 2, Deleted: true, UpdatedAt: time.UnixMicro(2)}}, nil))
 		if result := v.add(v.stamp(), counted(4)); result.Status != Applied || v.believed() != "4" || second.believed() != "4" {
 			t.Fatalf("%+v, then %s and %s", result, v.believed(), second.believed())
 		}
-		redis.lose()
+		store.lose()
 
 		for name, node := range map[string]view{"one": v, "two": second} {
-			eventually(t, 20*time.Second, "Redis answers node "+name, func() error {
+			redistest.Eventually(t, 20*time.Second, "Redis answers node "+name, func() error {
 				_, err := node.c.Documents(t.Context(), []services.UserID{reader})
 				return err
 			})
@@ -135,7 +133,7 @@ func TestANewEpochBeginsAnew(t *testing.T) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted), Seen: 5})
 		_, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: 3})}}})
 		v.must(err)
-		v.must(v.c.rds().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
+		v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), "17", "1;2").Err())
 		v.set("Cu", "4")
 		v.set("n", uint64(9_000_000_000_000_000))
 		v.set("e", "4711")
@@ -147,7 +145,7 @@ func TestANewEpochBeginsAnew(t *testing.T) {
 		if d.N <= 9_000_000_000_000_000 || d.FeedCount != 2 || d.Seen != 0 || d.Segments.Version != 0 || d.Conversations.Unread != 0 {
 			v.Errorf("taken over: %+v", d)
 		}
-		if n, err := v.c.rds().Exists(v.Context(), conversationsKey(reader)).Result(); n != 0 || err != nil {
+		if n, err := v.c.Commands().Exists(v.Context(), conversationsKey(reader)).Result(); n != 0 || err != nil {
 			v.Errorf("the conversations are still there: %v", err)
 		}
 		v.want("the feed", v.build(FeedFacts{}), Applied, "2", counted(20), counted(21))
@@ -179,95 +177,27 @@ func TestADocumentOlderThanWhatWasShownIsLost(t *testing.T) {
 
 // Two nodes on a cluster: the one that has not noticed a failover does not begin anew what the other has built.
 func TestANodeThatHasNotNoticedDoesNotTearDown(t *testing.T) {
-	url := rdbtest.Cluster(t)
-	v, late := view{t, connect(t, Options{URL: url})}, view{t, connect(t, Options{URL: url})}
-	late.c.epoch.mu.Lock()
-	for addr := range late.c.epoch.lineages {
-		late.c.epoch.lineages[addr] = lineage{id: "of a master that is gone"}
+	url, servers := redistest.ClusterServers(t)
+	v, late := view{t, connect(t, redis.Options{URL: url})}, view{t, connect(t, redis.Options{URL: url})}
+	for _, master := range servers {
+		master.Do("DEBUG", "CHANGE-REPL-ID")
 	}
-	late.c.epoch.verified = time.Time{}
-	late.c.epoch.fold()
-	late.c.epoch.mu.Unlock()
+	v.must(v.c.CheckEpoch(t.Context()))
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	if got := late.believed(); got != "missing" {
 		t.Fatalf("the late node believes %s", got)
 	}
+	<-time.After(300 * time.Millisecond) // while the last answer is trusted, nobody is asked again
 	late.begin(false)
 	if late.believed() != "3" || v.believed() != "3" {
 		t.Errorf("begun again by the late node: %s and %s, want 3", late.believed(), v.believed())
 	}
 }
 
-func TestTheEpochIsOfAllMastersAndNeverOfAnEarlierAnswer(t *testing.T) {
-	var e epoch
-	if e.value() != noEpoch {
-		t.Errorf("before any answer: %s", e.value())
-	}
-	e.learn("a:1", "x", e.begin())
-	if e.value() != noEpoch {
-		t.Error("a server that is not known as a master has a say")
-	}
-	e.learnAll(map[string]string{"a:1": "x", "b:1": "y"}, e.begin())
-	first := e.value()
-	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.begin())
-	if e.value() != first || first == noEpoch || len(first) > 10 {
-		t.Errorf("the same lineages elsewhere: %s after %s", e.value(), first)
-	}
-	early, later := e.begin(), e.begin()
-	e.learn("c:1", "new", later)
-	second := e.value()
-	e.learn("c:1", "y", early)
-	e.learn("c:1", "", e.begin())
-	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, early)
-	if e.value() != second || second == first {
-		t.Errorf("%s, then %s: the later question's answer does not stay", second, e.value())
-	}
-	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.begin())
-	if e.value() != first {
-		t.Errorf("%s, want %s again", e.value(), first)
-	}
-	var lonely epoch
-	lonely.learn(onlyMaster, "x", lonely.begin())
-	if lonely.value() == noEpoch || lonely.value() == first {
-		t.Errorf("one master: %s", lonely.value())
-	}
-}
-
-func TestWhatRedisSaysOfItsLineage(t *testing.T) {
-	log := &recorder{}
-	c := &Client{log: log.log()}
-	info := func(text string, err error) *redis.StringCmd {
-		command := redis.NewStringCmd(context.Background())
-		command.SetVal(text)
-		command.SetErr(err)
-		return command
-	}
-	for name, check := range map[string]struct {
-		info *redis.StringCmd
-		want string
-		fail bool
-	}{
-		"a master":      {info("# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:000\r\n", nil), "abc", false},
-		"a replica":     {info("role:slave\r\nmaster_replid:abc\r\n", nil), "", false},
-		"no such field": {info("role:master\r\n", nil), noLineage, false},
-		"no right":      {info("", refusal("NOPERM this user has no permissions to run the 'info' command")), noLineage, false},
-		"loading":       {info("", refusal("LOADING Redis is loading the dataset in memory")), "", true},
-		"no answer":     {info("", context.DeadlineExceeded), "", true},
-	} {
-		id, err := c.lineageOf(check.info)
-		if id != check.want || (err != nil) != check.fail {
-			t.Errorf("%s: %q, %v", name, id, err)
-		}
-	}
-	if got := strings.Count(log.String(), "level=WARN"); got != 1 {
-		t.Errorf("%d warnings, want one: %s", got, log)
-	}
-}
-
 // A promotion that no connection notices is found by the watch.
 func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	v := view{t, connect(t, Options{URL: server.URL()})}
+	server := redistest.NewServer(t)
+	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
@@ -276,7 +206,7 @@ func TestTheWatchFindsAChangeBehindOpenConnections(t *testing.T) {
 	defer stop()
 	server.Do("REPLICAOF", "127.0.0.1", "1")
 	server.Do("REPLICAOF", "NO", "ONE")
-	eventually(t, 5*time.Second, "the new lineage is known", func() error {
+	redistest.Eventually(t, 5*time.Second, "the new lineage is known", func() error {
 		if got := v.believed(); got != "missing" {
 			return fmt.Errorf("%s", got)
 		}
@@ -304,7 +234,7 @@ func TestAViewOfAnotherEpochIsMissing(t *testing.T) {
 		if got := counted(); !got.Ready || got.Count != 2 {
 			v.Fatalf("%+v, want 2", got)
 		}
-		v.must(v.c.rds().ZAdd(v.Context(), viewKey(news), redis.Z{Score: -4711, Member: epochMark}).Err())
+		v.must(v.c.Commands().ZAdd(v.Context(), viewKey(news), redis.Z{Score: -4711, Member: epochMark}).Err())
 		if got := counted(); got.Ready {
 			v.Errorf("of another epoch: %+v", got)
 		}

@@ -32,9 +32,9 @@ func (v view) spread(what string, users []services.UserID, lifetime time.Duratio
 	v.Helper()
 	ends := map[time.Duration]int{}
 	for _, user := range users {
-		left, err := v.c.rds().TTL(v.Context(), badgeKey(user)).Result()
+		left, err := v.c.Commands().TTL(v.Context(), badgeKey(user)).Result()
 		v.must(err)
-		inbox, err := v.c.rds().TTL(v.Context(), inboxKey(user)).Result()
+		inbox, err := v.c.Commands().TTL(v.Context(), inboxKey(user)).Result()
 		v.must(err)
 		if left > lifetime || left < lifetime-lifetime/16-time.Minute || (left-inbox).Abs() > time.Minute {
 			v.Errorf("%s: the keys live for %s and %s, of %s", what, left, inbox, lifetime)

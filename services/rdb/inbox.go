@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // Status says what a script did to one user's view.
@@ -58,12 +57,12 @@ func inboxKeys(user services.UserID) []string {
 
 // Now takes a stamp that is good for any user: take it before the SQL read that an add will rest on. On a
 // cluster it lies a second back, because the masters' clocks differ.
-func (c *Client) Now(ctx context.Context) (Stamp, error) {
-	t, err := c.rds().Time(ctx).Result()
+func (c *Projections) Now(ctx context.Context) (Stamp, error) {
+	t, err := c.Commands().Time(ctx).Result()
 	if err != nil {
-		return 0, unavailable(err)
+		return 0, redis.Unavailable(err)
 	}
-	return Stamp(uint64(t.UnixMicro()) - c.stampSlack()), nil
+	return Stamp(uint64(t.UnixMicro()) - c.StampSlack()), nil
 }
 
 // Add is one post for one reader.
@@ -73,11 +72,11 @@ type Add struct {
 }
 
 // AddToInboxes pushes posts into inboxes, one round trip for each 500. Results are in the order of adds.
-func (c *Client) AddToInboxes(ctx context.Context, stamp Stamp, adds []Add) ([]Result, error) {
-	calls := make([]call, len(adds))
+func (c *Projections) AddToInboxes(ctx context.Context, stamp Stamp, adds []Add) ([]Result, error) {
+	calls := make([]redis.Call, len(adds))
 	text := stamp.text()
 	for i, add := range adds {
-		calls[i] = call{keys: inboxKeys(add.Reader), args: []any{text, entryText(add.Entry)}}
+		calls[i] = redis.Call{Keys: inboxKeys(add.Reader), Args: []any{text, entryText(add.Entry)}}
 	}
 	return c.results(ctx, inboxAdd, calls)
 }
@@ -93,7 +92,7 @@ type Merge struct {
 }
 
 // MergeIntoInbox merges what was read for one reader.
-func (c *Client) MergeIntoInbox(ctx context.Context, merge Merge) (Result, error) {
+func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (Result, error) {
 	args := []any{merge.Stamp.text(), "0", namedText(merge.Pulled...), namedText(merge.Hosts...)}
 	if merge.Fence {
 		args[1] = "1"
@@ -101,51 +100,51 @@ func (c *Client) MergeIntoInbox(ctx context.Context, merge Merge) (Result, error
 	for _, entry := range merge.Entries {
 		args = append(args, entryText(entry))
 	}
-	return c.result(ctx, inboxMerge, call{keys: inboxKeys(merge.Reader), args: args})
+	return c.result(ctx, inboxMerge, redis.Call{Keys: inboxKeys(merge.Reader), Args: args})
 }
 
 // DropFromInbox takes everything of an author out of a reader's views: his posts, whichever way they come into the feed, and
 // his shows.
-func (c *Client) DropFromInbox(ctx context.Context, reader, author services.UserID) (Result, error) {
-	return c.result(ctx, inboxDrop, call{
-		keys: append(inboxKeys(reader), replaysKey(reader)), args: []any{authorLetters(author), authorBytes(author)},
+func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (Result, error) {
+	return c.result(ctx, inboxDrop, redis.Call{
+		Keys: append(inboxKeys(reader), replaysKey(reader)), Args: []any{authorLetters(author), authorBytes(author)},
 	})
 }
 
 // DeleteFromInboxes takes one post out of many inboxes, one round trip for each 500.
-func (c *Client) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]Result, error) {
-	calls := make([]call, len(readers))
+func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]Result, error) {
+	calls := make([]redis.Call, len(readers))
 	stem := entryStem(post, author)
 	for i, reader := range readers {
-		calls[i] = call{keys: inboxKeys(reader), args: []any{stem}}
+		calls[i] = redis.Call{Keys: inboxKeys(reader), Args: []any{stem}}
 	}
 	return c.results(ctx, inboxDelete, calls)
 }
 
 // MarkFeedSeen moves the reader's "seen up to" forward; an older one changes nothing.
-func (c *Client) MarkFeedSeen(ctx context.Context, reader services.UserID, upTo services.PostID) (Result, error) {
-	return c.result(ctx, feedSeen, call{keys: inboxKeys(reader), args: []any{upTo.String()}})
+func (c *Projections) MarkFeedSeen(ctx context.Context, reader services.UserID, upTo services.PostID) (Result, error) {
+	return c.result(ctx, feedSeen, redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}})
 }
 
 // AgeFeeds takes the posts up to one out of readers' numbers, because they are too old for them; an older one changes nothing.
-func (c *Client) AgeFeeds(ctx context.Context, readers []services.UserID, upTo services.PostID) ([]Result, error) {
-	calls := make([]call, len(readers))
+func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, upTo services.PostID) ([]Result, error) {
+	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {
-		calls[i] = call{keys: inboxKeys(reader), args: []any{upTo.String()}}
+		calls[i] = redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}}
 	}
 	return c.results(ctx, feedAged, calls)
 }
 
 // BeginRebuild makes what is missing of the users' documents and inboxes and answers the stamps under which their
 // facts are to be read. With refill the inboxes are opened below their floors as well.
-func (c *Client) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]Stamp, error) {
-	args := append([]any{"0", c.epochToBuild(ctx)}, c.layout.Load().births...)
+func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]Stamp, error) {
+	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().births...)
 	if refill {
 		args[0] = "1"
 	}
-	calls := make([]call, len(users))
+	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: viewKeys(user), args: args}
+		calls[i] = redis.Call{Keys: viewKeys(user), Args: args}
 	}
 	replies, err := c.changeViews(ctx, rebuildBegin, calls)
 	if err != nil {
@@ -153,7 +152,7 @@ func (c *Client) BeginRebuild(ctx context.Context, users []services.UserID, refi
 	}
 	stamps := make([]Stamp, len(users))
 	for i, reply := range replies {
-		if stamps[i], err = reply.stamp(); err != nil {
+		if stamps[i], err = stampOf(reply); err != nil {
 			return nil, fmt.Errorf("rebuild_begin of user %d: %w", users[i], err)
 		}
 	}
@@ -162,22 +161,23 @@ func (c *Client) BeginRebuild(ctx context.Context, users []services.UserID, refi
 
 // StampOf takes a stamp for one user on his own master: the one to read again under after Retry. It is 0 when he
 // has no document, and then there is nothing to add to.
-func (c *Client) StampOf(ctx context.Context, user services.UserID) (Stamp, error) {
-	replies, err := c.changeViews(ctx, stampScript, []call{{keys: []string{badgeKey(user)}}})
+func (c *Projections) StampOf(ctx context.Context, user services.UserID) (Stamp, error) {
+	replies, err := c.changeViews(ctx, stampScript, []redis.Call{{Keys: []string{badgeKey(user)}}})
 	if err != nil {
 		return 0, err
 	}
-	return replies[0].stamp()
+	return stampOf(replies[0])
 }
 
-func (r reply) stamp() (Stamp, error) {
-	if r.err != nil {
-		return 0, unavailable(r.err)
+// stampOf reads the stamp that a script answered.
+func stampOf(r redis.Reply) (Stamp, error) {
+	if r.Err != nil {
+		return 0, redis.Unavailable(r.Err)
 	}
-	text, _ := r.value.(string)
+	text, _ := r.Value.(string)
 	stamp, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("unexpected stamp %v: %w", r.value, err)
+		return 0, fmt.Errorf("unexpected stamp %v: %w", r.Value, err)
 	}
 	return Stamp(stamp), nil
 }
@@ -197,7 +197,7 @@ type FeedFacts struct {
 }
 
 // EndRebuild merges the facts and marks the document good.
-func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error) {
+func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error) {
 	args := []any{
 		facts.Stamp.text(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
 		facts.Day, secondsToLive(facts.Lifetime), namedText(facts.Pulled...), namedText(facts.Hosts...),
@@ -205,8 +205,8 @@ func (c *Client) EndRebuild(ctx context.Context, facts FeedFacts) (Result, error
 	for _, entry := range facts.Entries {
 		args = append(args, entryText(entry))
 	}
-	return c.result(ctx, rebuildMerge, call{
-		keys: append(inboxKeys(facts.Reader), conversationsKey(facts.Reader), replaysKey(facts.Reader), mergeKey(facts.Reader)), args: args,
+	return c.result(ctx, rebuildMerge, redis.Call{
+		Keys: append(inboxKeys(facts.Reader), conversationsKey(facts.Reader), replaysKey(facts.Reader), mergeKey(facts.Reader)), Args: args,
 	})
 }
 
@@ -218,10 +218,10 @@ func secondsToLive(lifetime time.Duration) int64 {
 }
 
 // MarkActive notes the day on the users' documents and lets their keys live for lifetime from now, at most.
-func (c *Client) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
-	calls := make([]call, len(users))
+func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
+	calls := make([]redis.Call, len(users))
 	for i, user := range users {
-		calls[i] = call{keys: viewKeys(user), args: []any{day, secondsToLive(lifetime)}}
+		calls[i] = redis.Call{Keys: viewKeys(user), Args: []any{day, secondsToLive(lifetime)}}
 	}
 	_, err := c.changeViews(ctx, activity, calls)
 	return err
@@ -241,12 +241,12 @@ type InboxPage struct {
 }
 
 // Inbox reads up to limit entries with ids below before, newest first, in one round trip.
-func (c *Client) Inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (InboxPage, error) {
-	if err := c.trusted(); err != nil {
+func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (InboxPage, error) {
+	if err := c.Trusted(); err != nil {
 		return InboxPage{}, err
 	}
 	key := inboxKey(reader)
-	ctx = reading(ctx)
+	ctx = redis.Reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		p.HMGet(ctx, badgeKey(reader), "st", "e", "F", "T", "d")
 		p.ZRange(ctx, key, 0, 0)
@@ -259,10 +259,10 @@ func (c *Client) Inbox(ctx context.Context, reader services.UserID, before servi
 	}
 	for _, command := range commands {
 		if err := command.Err(); err != nil && err != redis.Nil {
-			return InboxPage{}, unavailable(err)
+			return InboxPage{}, redis.Unavailable(err)
 		}
 	}
-	page := inboxState(commands[0].(*redis.SliceCmd).Val(), commands[1].(*redis.StringSliceCmd).Val(), c.epoch.value())
+	page := inboxState(commands[0].(*redis.SliceCmd).Val(), commands[1].(*redis.StringSliceCmd).Val(), c.Epoch())
 	if !page.Ready {
 		return InboxPage{}, nil
 	}
@@ -300,7 +300,7 @@ func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 
 // AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first, also those below what Inbox lists
 // and those of an inbox that is being built. Without an inbox there are none.
-func (c *Client) AuthorInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
+func (c *Projections) AuthorInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
 	if err != nil {
 		return nil, err
@@ -316,8 +316,8 @@ func (c *Client) AuthorInInbox(ctx context.Context, reader, author services.User
 
 func (s Stamp) text() string { return strconv.FormatUint(uint64(s), 10) }
 
-func (c *Client) result(ctx context.Context, script *script, one call) (Result, error) {
-	results, err := c.results(ctx, script, []call{one})
+func (c *Projections) result(ctx context.Context, script *redis.Script, one redis.Call) (Result, error) {
+	results, err := c.results(ctx, script, []redis.Call{one})
 	if err != nil {
 		return Result{}, err
 	}
@@ -326,18 +326,18 @@ func (c *Client) result(ctx context.Context, script *script, one call) (Result, 
 
 // results runs a script that answers {status, n, short, nodes...}. One failed call fails them all: the scripts
 // repeat without harm, and so does the caller.
-func (c *Client) results(ctx context.Context, script *script, calls []call) ([]Result, error) {
+func (c *Projections) results(ctx context.Context, script *redis.Script, calls []redis.Call) ([]Result, error) {
 	replies, err := c.changeViews(ctx, script, calls)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]Result, len(replies))
 	for i, reply := range replies {
-		if reply.err != nil {
-			return nil, fmt.Errorf("%s: %w", script.name, unavailable(reply.err))
+		if reply.Err != nil {
+			return nil, fmt.Errorf("%s: %w", script.Name, redis.Unavailable(reply.Err))
 		}
-		if results[i], err = parseResult(reply.value); err != nil {
-			return nil, fmt.Errorf("%s: %w", script.name, err)
+		if results[i], err = parseResult(reply.Value); err != nil {
+			return nil, fmt.Errorf("%s: %w", script.Name, err)
 		}
 	}
 	return results, nil

@@ -4,16 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // A delivery is a post in one full inbox; beside it the ZADD of the same members, without anything else.
 func BenchmarkDelivery(b *testing.B) {
 	const readers, author = 500, services.UserID(9)
-	c, err := Open(b.Context(), Options{URL: rdbtest.Redis(b), DataDir: b.TempDir()})
+	c, err := Open(b.Context(), redis.Options{URL: redistest.Redis(b), DataDir: b.TempDir()}, Shape{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -35,7 +34,7 @@ func BenchmarkDelivery(b *testing.B) {
 		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Entries: entries, Lifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.rds().Copy(b.Context(), inboxKey(user), inboxKey(user)+"raw", 0, true).Err(); err != nil {
+		if err := c.Commands().Copy(b.Context(), inboxKey(user), inboxKey(user)+"raw", 0, true).Err(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -61,7 +60,7 @@ func BenchmarkDelivery(b *testing.B) {
 		for n := 0; n < b.N; n += readers {
 			next = next.Add(time.Millisecond)
 			member := entryText(services.FeedEntry{Post: services.PostIDAt(next), Author: author, Counts: true})
-			_, err := c.rds().Pipelined(b.Context(), func(p redis.Pipeliner) error {
+			_, err := c.Commands().Pipelined(b.Context(), func(p redis.Pipeliner) error {
 				for _, user := range users {
 					p.ZAdd(b.Context(), inboxKey(user)+"raw", redis.Z{Member: member})
 				}

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 	"tidings/tests/histories"
 )
 
@@ -15,7 +16,7 @@ import (
 const patience = 10 * time.Second
 
 // history runs one world with people of its own. The same number is the same history.
-func history(ctx context.Context, client *Client, number int, plant func(*world)) error {
+func history(ctx context.Context, client *Projections, number int, plant func(*world)) error {
 	w := newWorld(ctx, client, uint64(number), services.UserID(1+number*people))
 	if plant != nil {
 		plant(w)
@@ -42,21 +43,21 @@ func chosen(t *testing.T, full int, bugs map[string]injectedBug) map[int]bool {
 
 func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
-		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
 		for i := range chosen(t, full, injectedBugs) {
 			if err := history(t.Context(), client, i, nil); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
 		}
 	}
-	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 600) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t), 600) })
 	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 100) })
-	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 20) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 20) })
 }
 
 // replacement is a bug planted into a script.
 type replacement struct {
-	in       **script
+	in       **redis.Script
 	old, new string
 }
 
@@ -99,19 +100,19 @@ var injectedBugs = map[string]injectedBug{
 
 // plant runs a test for each bug, on an empty Redis: first the history that is known to find it, then the others up to most.
 // The bug must be found by a history that is tried with each commit.
-func plant(t *testing.T, bugs map[string]injectedBug, most int, run func(client *Client, number int, bug injectedBug) error) {
-	client := connect(t, Options{URL: rdbtest.Redis(t), ReadTimeout: patience})
+func plant(t *testing.T, bugs map[string]injectedBug, most int, run func(client *Projections, number int, bug injectedBug) error) {
+	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience})
 	for name, bug := range bugs {
 		t.Run(name, func(t *testing.T) {
 			for _, change := range bug.scripts {
 				good := *change.in
-				if strings.Count(good.source, change.old) != 1 {
-					t.Fatalf("the script %s does not have %q once", good.name, change.old)
+				if strings.Count(good.Source, change.old) != 1 {
+					t.Fatalf("the script %s does not have %q once", good.Name, change.old)
 				}
-				*change.in = newScript(good.name, strings.Replace(good.source, change.old, change.new, 1))
+				*change.in = redis.NewScript(good.Name, strings.Replace(good.Source, change.old, change.new, 1))
 				defer func() { *change.in = good }()
 			}
-			if err := client.rds().FlushDB(t.Context()).Err(); err != nil {
+			if err := client.Commands().FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 			number := bug.known
@@ -134,13 +135,13 @@ func plant(t *testing.T, bugs map[string]injectedBug, most int, run func(client 
 }
 
 func TestTheHistoriesFindEveryInjectedBug(t *testing.T) {
-	plant(t, injectedBugs, 3000, func(client *Client, number int, bug injectedBug) error {
+	plant(t, injectedBugs, 3000, func(client *Projections, number int, bug injectedBug) error {
 		return history(t.Context(), client, number, bug.world)
 	})
 }
 
 func TestLongFeedsFindEveryInjectedBug(t *testing.T) {
-	plant(t, trimmingBugs, 300, func(client *Client, number int, bug injectedBug) error {
+	plant(t, trimmingBugs, 300, func(client *Projections, number int, bug injectedBug) error {
 		return longHistory(t, client, number, bug.world)
 	})
 }

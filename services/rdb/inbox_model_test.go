@@ -17,7 +17,7 @@ import (
 // others may run, a step may be repeated, and a worker may die. One world is one history; a seed makes it anew.
 type world struct {
 	ctx    context.Context
-	client *Client
+	client *Projections
 	random *rand.Rand
 	users  []services.UserID
 
@@ -68,7 +68,7 @@ const (
 // errDead unwinds the job of a worker that dies.
 var errDead = errors.New("the worker died")
 
-func newWorld(ctx context.Context, client *Client, seed uint64, first services.UserID) *world {
+func newWorld(ctx context.Context, client *Projections, seed uint64, first services.UserID) *world {
 	w := &world{
 		ctx: ctx, client: client, random: rand.New(rand.NewPCG(seed, 1)), rereads: true, sweeps: true, depth: worldEntries + 1, last: 1 << 21,
 		posts: map[services.PostID]*services.Post{}, edges: map[edge]services.PostID{},
@@ -224,7 +224,7 @@ func (w *world) publish(author services.UserID) {
 func (w *world) lose(user services.UserID) error {
 	keys := inboxKeys(user)[w.lost[0]:w.lost[1]]
 	w.say("lost: %v", keys)
-	if err := w.client.rds().Del(w.ctx, keys...).Err(); err != nil {
+	if err := w.client.Commands().Del(w.ctx, keys...).Err(); err != nil {
 		return err
 	}
 	return w.check()

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 func TestARebuildBeginsWithWhatIsMissing(t *testing.T) {
@@ -46,7 +45,7 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 		facts := FeedFacts{Seen: 2, Entries: posts(1, 9, counted)}
 		v.build(facts)
 		good := v.document()
-		fields, err := v.c.rds().HKeys(v.Context(), badgeKey(reader)).Result()
+		fields, err := v.c.Commands().HKeys(v.Context(), badgeKey(reader)).Result()
 		v.must(err)
 		for _, field := range fields {
 			for _, value := range []string{"", "?", "-1", "OOOOOOOOOOOOO", "none"} {
@@ -54,7 +53,7 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 					continue // as good as any
 				}
 				if value == "none" {
-					v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), field).Err())
+					v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), field).Err())
 				} else {
 					v.set(field, value)
 				}
@@ -83,17 +82,17 @@ func TestARebuildMendsEveryBrokenField(t *testing.T) {
 func TestARebuildGathersItsEntriesAnew(t *testing.T) {
 	eachView(t, func(v view) {
 		for what, spoil := range map[string]func() error{
-			"a text":  func() error { return v.c.rds().Set(v.Context(), mergeKey(reader), "text", 0).Err() },
-			"a stray": func() error { return v.c.rds().SAdd(v.Context(), mergeKey(reader), entryText(counted(9))).Err() },
+			"a text":  func() error { return v.c.Commands().Set(v.Context(), mergeKey(reader), "text", 0).Err() },
+			"a stray": func() error { return v.c.Commands().SAdd(v.Context(), mergeKey(reader), entryText(counted(9))).Err() },
 			"another order": func() error {
-				return v.c.rds().ZAdd(v.Context(), inboxKey(reader), redis.Z{Score: 5, Member: entryText(counted(1))}, redis.Z{Score: 1, Member: entryText(listed(2))}).Err()
+				return v.c.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Score: 5, Member: entryText(counted(1))}, redis.Z{Score: 1, Member: entryText(listed(2))}).Err()
 			},
 		} {
 			v.lose(inboxKey(reader), badgeKey(reader))
 			v.build(FeedFacts{Entries: []services.FeedEntry{counted(1), listed(2)}})
 			v.must(spoil())
 			v.want(what, v.build(FeedFacts{Entries: posts(2, 4, counted)}), Applied, "4", posts(1, 4, counted)...)
-			if left, err := v.c.rds().Exists(v.Context(), mergeKey(reader)).Result(); err != nil || left != 0 {
+			if left, err := v.c.Commands().Exists(v.Context(), mergeKey(reader)).Result(); err != nil || left != 0 {
 				v.Errorf("%s: the entries were gathered and are still there: %v", what, err)
 			}
 		}
@@ -221,7 +220,7 @@ func TestActivityLetsKeysLive(t *testing.T) {
 		n := v.field("n")
 		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader, other}, 20_009, 48*time.Hour))
 		for _, key := range inboxKeys(reader)[:2] {
-			if left, err := v.c.rds().TTL(v.Context(), key).Result(); err != nil || left < 45*time.Hour || left > 48*time.Hour {
+			if left, err := v.c.Commands().TTL(v.Context(), key).Result(); err != nil || left < 45*time.Hour || left > 48*time.Hour {
 				v.Errorf("%s lives for %s, %v: want up to 48h", key, left, err)
 			}
 		}
@@ -232,8 +231,8 @@ func TestActivityLetsKeysLive(t *testing.T) {
 }
 
 func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	v := view{t, connect(t, Options{URL: server.URL()})}
+	server := redistest.NewServer(t)
+	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
 	// A real moment: ids of 2026, greatest author numbers, the count at its longest.
 	first := services.PostIDAt(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))
@@ -259,8 +258,8 @@ func TestMemoryOfAFullInboxAndAnIdleDocument(t *testing.T) {
 
 // Somebody in two conversations who has read an announcement, and has unread messages and mentions in both.
 func TestMemoryOfAnIdleUserInTwoConversations(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	v := view{t, connect(t, Options{URL: server.URL()})}
+	server := redistest.NewServer(t)
+	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	v.build(FeedFacts{})
 	now := uint64(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
 	results, err := v.c.PutRegisters(v.Context(), []Registers{{User: reader, Fields: []Register{

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // A long feed is one reader's, of hundreds of posts: what an inbox trims, refuses and reads again. Nothing happens at
@@ -19,7 +20,7 @@ type longFeed struct {
 	loud    bool // one author writes nearly everything
 }
 
-func newLongFeed(t *testing.T, client *Client, seed uint64) *longFeed {
+func newLongFeed(t *testing.T, client *Projections, seed uint64) *longFeed {
 	f := &longFeed{world: *newWorld(t.Context(), client, seed, services.UserID(10*seed+1))}
 	f.reader, f.users = f.users[0], f.users[:1]
 	f.own, f.loud = []int{0, 3, 10}[f.random.IntN(3)], f.random.IntN(3) == 0
@@ -260,7 +261,7 @@ func (f *longFeed) run(events int) (err error) {
 }
 
 // longHistory runs one long feed of a reader of its own. The same number is the same feed.
-func longHistory(t *testing.T, client *Client, number int, plant func(*world)) error {
+func longHistory(t *testing.T, client *Projections, number int, plant func(*world)) error {
 	feed := newLongFeed(t, client, uint64(number))
 	if plant != nil {
 		plant(&feed.world)
@@ -270,16 +271,16 @@ func longHistory(t *testing.T, client *Client, number int, plant func(*world)) e
 
 func TestALongFeedIsItsNewestThreeHundred(t *testing.T) {
 	test := func(t *testing.T, url string, number int) {
-		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
 		for i := range number {
 			if err := longHistory(t, client, i, nil); err != nil {
 				t.Fatalf("feed %d: %v", i, err)
 			}
 		}
 	}
-	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 20) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t), 20) })
 	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 2) })
-	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 2) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 2) })
 }
 
 // trimmingBugs are what long feeds must find.

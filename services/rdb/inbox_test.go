@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 const (
@@ -23,12 +22,14 @@ const (
 // view is one reader's feed on one Redis, for tests that take a script down every way it has.
 type view struct {
 	*testing.T
-	c *Client
+	c *Projections
 }
 
 // eachView runs a test with an empty Redis of each kind.
 func eachView(t *testing.T, run func(v view)) {
-	rdbtest.Each(t, func(t *testing.T, url string) { run(view{t, connect(t, Options{URL: url, ReadTimeout: patience})}) })
+	redistest.Each(t, func(t *testing.T, url string) {
+		run(view{t, connect(t, redis.Options{URL: url, ReadTimeout: patience})})
+	})
 }
 
 func (v view) must(err error) {
@@ -102,7 +103,7 @@ func (v view) see(upTo services.PostID) Result {
 
 func (v view) field(name string) string {
 	v.Helper()
-	value, err := v.c.rds().HGet(v.Context(), badgeKey(reader), name).Result()
+	value, err := v.c.Commands().HGet(v.Context(), badgeKey(reader), name).Result()
 	if err != redis.Nil {
 		v.must(err)
 	}
@@ -111,12 +112,12 @@ func (v view) field(name string) string {
 
 func (v view) set(name string, value any) {
 	v.Helper()
-	v.must(v.c.rds().HSet(v.Context(), badgeKey(reader), name, value).Err())
+	v.must(v.c.Commands().HSet(v.Context(), badgeKey(reader), name, value).Err())
 }
 
 func (v view) lose(keys ...string) {
 	v.Helper()
-	v.must(v.c.rds().Del(v.Context(), keys...).Err())
+	v.must(v.c.Commands().Del(v.Context(), keys...).Err())
 }
 
 func (v view) document() Document {
@@ -184,7 +185,7 @@ func TestNothingIsWrittenWhereNoDocumentIs(t *testing.T) {
 		}
 		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 20_001, time.Hour))
 		for _, key := range inboxKeys(reader) {
-			if n, err := v.c.rds().Exists(v.Context(), key).Result(); err != nil || n != 0 {
+			if n, err := v.c.Commands().Exists(v.Context(), key).Result(); err != nil || n != 0 {
 				v.Errorf("%s was made: %d, %v", key, n, err)
 			}
 		}
@@ -196,9 +197,9 @@ func TestALostInboxMakesTheDocumentSaySo(t *testing.T) {
 		for name := range v.everyWrite() {
 			for what, spoil := range map[string]func(){
 				"lost":             func() { v.lose(inboxKey(reader)) },
-				"without sentinel": func() { v.must(v.c.rds().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
-				"without st":       func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "st").Err()) },
-				"without T":        func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "T").Err()) },
+				"without sentinel": func() { v.must(v.c.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
+				"without st":       func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "st").Err()) },
+				"without T":        func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "T").Err()) },
 				"with a broken n":  func() { v.set("n", "soon") },
 			} {
 				v.lose(badgeKey(reader), inboxKey(reader))
@@ -317,7 +318,7 @@ func TestLiveLeasesAreToldAndNoOthers(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 9, counted)})
 		now := time.Now().UnixMilli()
-		v.must(v.c.rds().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
+		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
 		for name, result := range map[string]Result{
 			"add": v.add(v.stamp(), counted(20)), "merge": v.merge(v.stamp(), false, counted(21)), "delete": v.delete(1), "see": v.see(3),
 			"drop": v.drop(author), "end": v.build(FeedFacts{}),
@@ -359,7 +360,7 @@ func TestRoundTripsOfInboxes(t *testing.T) {
 				return len(results), err
 			}},
 		} {
-			ctx, trips := WithRoundTrips(v.Context())
+			ctx, trips := redis.WithRoundTrips(v.Context())
 			n, err := test.run(ctx)
 			if err != nil || trips.Count() != test.want || n != 1200 && n != 4 {
 				v.Errorf("%s: %d answers in %d round trips, %v: want %d", test.name, n, trips.Count(), err, test.want)

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // The work of a world: what services/fanout does, with a pause wherever another process could come between.
@@ -235,7 +234,7 @@ type snapshot struct {
 
 // snapshots reads several users' feeds in one round trip, behind the back of the methods under test.
 func snapshots(w *world) (map[services.UserID]snapshot, error) {
-	commands, err := w.client.pipeline(w.ctx, func(p redis.Pipeliner) {
+	commands, err := w.client.Pipeline(w.ctx, func(p redis.Pipeliner) {
 		for _, user := range w.users {
 			p.HMGet(w.ctx, badgeKey(user), "st", "n", "fc", "T", "ft", "F", "L")
 			p.ZRange(w.ctx, inboxKey(user), 0, -1)

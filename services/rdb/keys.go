@@ -5,42 +5,42 @@ import (
 	"strings"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
-// Every key of Tidings is built here. All keys of a user share the hash tag {u<number>}, so that one script may
-// touch them on a cluster. Bounds are per key.
+// Every key that holds a projection is built here. Bounds are per key.
 
 // badgeKey is the badge document: HASH, fixed fields of at most 64 bytes, see Document.
-func badgeKey(user services.UserID) string { return userKey(user, ":b") }
+func badgeKey(user services.UserID) string { return redis.UserKey(user, ":b") }
 
 // inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most
 // Retention + 32 members of 19 bytes, see entryText.
-func inboxKey(user services.UserID) string { return userKey(user, ":i") }
+func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
 
 // conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field
 // for each conversation that he is in or has lately left. Their number stands in the badge document.
-func conversationsKey(user services.UserID) string { return userKey(user, ":c") }
+func conversationsKey(user services.UserID) string { return redis.UserKey(user, ":c") }
 
 // mergeKey is there only while a rebuild ends: SET, the entries that come into the inbox.
-func mergeKey(user services.UserID) string { return userKey(user, ":m") }
+func mergeKey(user services.UserID) string { return redis.UserKey(user, ":m") }
 
 // replaysKey is the newest replays of the hosts whom the user follows: ZSET, all scores 0, one mark and at most
 // Retention + 32 members of 27 bytes, see replayText. It is made when his board is read.
-func replaysKey(user services.UserID) string { return userKey(user, ":r") }
+func replaysKey(user services.UserID) string { return redis.UserKey(user, ":r") }
 
 // sessionsKey is the user's sessions of the live board that are turned over: HASH, slot -> "end (ms);session", at most
 // sessionSlots. It ends with the last of them.
-func sessionsKey(user services.UserID) string { return userKey(user, ":s") }
+func sessionsKey(user services.UserID) string { return redis.UserKey(user, ":s") }
 
 // onlineKey is where the user has open subscriptions: HASH, node -> end of its lease in ms, a field a node.
-func onlineKey(user services.UserID) string { return userKey(user, ":on") }
+func onlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
 
 // onlineSetKey is a part of all who have an open subscription anywhere: ZSET, user number -> end of his latest lease in
 // ms; who is gone stays until the next one enters, and the whole for a lease.
 func onlineSetKey(shard int) string { return "on:" + strconv.Itoa(shard) }
 
 // profileKey is a cached copy of the user's profile: STRING, see PutCopies, up to 3 KB.
-func profileKey(user services.UserID) string { return userKey(user, ":p") }
+func profileKey(user services.UserID) string { return redis.UserKey(user, ":p") }
 
 // postKey is a cached copy of a post: STRING, see PutCopies, up to 21 KB.
 func postKey(post services.PostID) string { return "p:" + post.String() }
@@ -53,20 +53,6 @@ func viewKey(view services.View) string { return "v:" + view.Code + "/" + view.I
 // addition.
 func spendingKey(window int64, bucket string) string {
 	return "rl:" + strconv.FormatInt(window, 10) + ":" + bucket
-}
-
-// hintChannel is the pub/sub channel on which a node hears of changed documents.
-func hintChannel(node string) string { return "node:" + node }
-
-// logChannel is the pub/sub channel on which every node hears that the log has grown.
-const logChannel = "log"
-
-func userKey(user services.UserID, part string) string {
-	key := make([]byte, 0, 24)
-	key = append(key, "{u"...)
-	key = strconv.AppendUint(key, uint64(user), 10)
-	key = append(key, '}')
-	return string(append(key, part...))
 }
 
 // The parts of ownedKey. A part of a user's view that has no name here belongs to another version of this program.
@@ -107,7 +93,7 @@ func parseKey(name string) (key ownedKey, ours bool) {
 			key.part = copyPart
 		}
 		short := len(part) > 0 && len(part) <= 2 && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
-		return key, short && err == nil && user > 0 && userKey(key.user, ":"+part) == name
+		return key, short && err == nil && user > 0 && redis.UserKey(key.user, ":"+part) == name
 	}
 	if rest, found := strings.CutPrefix(name, "p:"); found {
 		_, err := services.ParsePostID(rest)

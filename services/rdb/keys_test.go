@@ -22,7 +22,6 @@ func TestKeysAreWhatTheModelSays(t *testing.T) {
 		spendingKey(17, "ab"):       "rl:17:ab",
 		postKey(services.MaxPostID): "p:7ZZZZZZZZZZZZ",
 		viewKey(services.View{Code: "news", ID: "a b"}): "v:news/a b",
-		hintChannel("node-1"):                           "node:node-1",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -69,13 +69,13 @@ func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
 }
 
 // SetDots says which dots there are: their fields are read from now on. It is safe beside readers.
-func (c *Client) SetDots(names []string) {
+func (c *Projections) SetDots(names []string) {
 	layout := c.layout.Load()
 	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.expiry))
 }
 
 // MessageTypes are the configured types of site messages.
-func (c *Client) MessageTypes() []string { return c.layout.Load().types }
+func (c *Projections) MessageTypes() []string { return c.layout.Load().types }
 
 // parser takes a document apart, and remembers whether anything in it was broken.
 type parser struct {

@@ -1,53 +1,21 @@
 package rdb
 
 import (
-	"context"
-	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
 )
 
-// parentVariable makes the test binary the parent of a private server instead, for the test that kills it.
-const parentVariable = "RDB_TEST_PARENT_FOLDER"
-
 func TestMain(m *testing.M) {
-	if folder := os.Getenv(parentVariable); folder != "" {
-		beParent(folder)
-	}
 	// After many failed dials the library tries again each second, and sees only then that its pool is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-// beParent opens a private server, prints its process id and waits to be killed.
-func beParent(folder string) {
-	c, err := Open(context.Background(), Options{URL: "private", DataDir: folder})
-	if err != nil {
-		fmt.Println("error:", err)
-		os.Exit(1)
-	}
-	fmt.Println(privateProcess(c).Pid)
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	os.Exit(0)
-}
-
-func privateProcess(c *Client) *os.Process {
-	server := c.local.(*privateServer)
-	server.mu.Lock()
-	defer server.mu.Unlock()
-	return server.process
-}
-
-// connect opens a Client for a test and closes it with the test.
-func connect(t *testing.T, options Options) *Client {
+// connect opens the projections for a test and closes them with the test.
+func connect(t *testing.T, options redis.Options, shape ...Shape) *Projections {
 	t.Helper()
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -55,7 +23,7 @@ func connect(t *testing.T, options Options) *Client {
 	if options.DataDir == "" {
 		options.DataDir = t.TempDir()
 	}
-	c, err := Open(t.Context(), options)
+	c, err := Open(t.Context(), options, append(shape, Shape{})[0])
 	if err != nil {
 		t.Fatalf("Open(%q): %v", options.URL, err)
 	}
@@ -65,88 +33,4 @@ func connect(t *testing.T, options Options) *Client {
 		}
 	})
 	return c
-}
-
-// eachMode runs a test for every mode that Open knows.
-func eachMode(t *testing.T, run func(t *testing.T, mode, url string)) {
-	t.Run("private", func(t *testing.T) { run(t, "private", "private") })
-	t.Run("embedded", func(t *testing.T) { run(t, "embedded", "embedded") })
-	t.Run("single", func(t *testing.T) { run(t, "single", rdbtest.Redis(t)) })
-	t.Run("sentinel", func(t *testing.T) { run(t, "sentinel", rdbtest.Sentinel(t)) })
-	t.Run("cluster", func(t *testing.T) { run(t, "cluster", rdbtest.Cluster(t)) })
-}
-
-// eventually waits until a condition holds, and fails the test with its last word when it does not within the limit.
-func eventually(t *testing.T, limit time.Duration, what string, holds func() error) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
-		case <-again.C:
-		}
-	}
-}
-
-// recorder is a log that a test can read.
-type recorder struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (r *recorder) Write(line []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(line)
-}
-
-func (r *recorder) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
-func (r *recorder) log() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
-
-// Scripts of the tests' own. Each may be repeated, as all scripts may.
-var (
-	// setScript writes a value and answers it.
-	setScript = newScript("set", "redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]")
-	// memberScript adds a member to a set and answers whether it was new.
-	memberScript = newScript("member", "return redis.call('SADD', KEYS[1], ARGV[1])")
-	// nothingScript answers nothing.
-	nothingScript = newScript("nothing", "return false")
-	// brokenScript refuses.
-	brokenScript = newScript("broken", "return redis.error_reply('ERR no ' .. KEYS[1])")
-)
-
-// members are calls of memberScript: n of them, over as many keys as there are tags.
-func members(n, tags int) []call {
-	calls := make([]call, n)
-	for i := range calls {
-		calls[i] = call{keys: []string{fmt.Sprintf("{u%d}:set", i%tags)}, args: []any{i}}
-	}
-	return calls
-}
-
-// countMembers is how many members the sets of members have now.
-func countMembers(t *testing.T, c *Client, tags int) int {
-	t.Helper()
-	total := 0
-	for i := range tags {
-		n, err := c.rds().SCard(t.Context(), fmt.Sprintf("{u%d}:set", i)).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		total += int(n)
-	}
-	return total
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // NamedField is a field of a document that names followed authors, because nodes have in memory what they publish.
@@ -29,11 +30,11 @@ type AddNamed struct {
 
 // MergeNamed lets readers' documents name authors from now on, one round trip for each 500. Results are in the order of
 // adds. A reader of whom anything was removed since the stamp is answered with Retry: his edge is to be read again.
-func (c *Client) MergeNamed(ctx context.Context, field NamedField, stamp Stamp, adds []AddNamed) ([]Result, error) {
-	calls := make([]call, len(adds))
+func (c *Projections) MergeNamed(ctx context.Context, field NamedField, stamp Stamp, adds []AddNamed) ([]Result, error) {
+	calls := make([]redis.Call, len(adds))
 	text := stamp.text()
 	for i, add := range adds {
-		calls[i] = call{keys: inboxKeys(add.Reader), args: []any{text, string(field), namedText(add.Author)}}
+		calls[i] = redis.Call{Keys: inboxKeys(add.Reader), Args: []any{text, string(field), namedText(add.Author)}}
 	}
 	return c.results(ctx, namedMerge, calls)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 func likes(version uint64) services.CategoryCounts {
@@ -21,7 +22,7 @@ type NotificationCounts struct {
 }
 
 // PutNotifications writes the registers of counts.
-func (c *Client) PutNotifications(ctx context.Context, users []NotificationCounts) ([]Result, error) {
+func (c *Projections) PutNotifications(ctx context.Context, users []NotificationCounts) ([]Result, error) {
 	registers := make([]Registers, len(users))
 	for i, user := range users {
 		registers[i].User = user.User
@@ -114,7 +115,7 @@ func TestCountsAreCarriedToThoseWhoWatch(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		now := time.Now().UnixMilli()
-		v.must(v.c.rds().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "gone", now-1).Err())
+		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "gone", now-1).Err())
 		if result := v.put(likes(1)); !slices.Equal(result.Nodes, []string{"here"}) {
 			v.Errorf("%q are told, want here", result.Nodes)
 		}
@@ -147,7 +148,7 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 			v.Errorf("after one: %+v", d)
 		}
 		for what, lose := range map[string]func(){
-			"lost":   func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "HL").Err()) },
+			"lost":   func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "HL").Err()) },
 			"broken": func() { v.set("HL", "9;nowhere") },
 		} {
 			lose()
@@ -176,7 +177,7 @@ func TestANewestPlaceComesWithItsCounts(t *testing.T) {
 func TestACategoryThatIsHalfThereIsMadeAnew(t *testing.T) {
 	eachView(t, func(v view) {
 		lost := func(field string) func() {
-			return func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), field).Err()) }
+			return func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), field).Err()) }
 		}
 		for what, spoil := range map[string]func(){
 			"counts without a place":      func() { v.put(likes(7)); lost("HL")() },
@@ -210,7 +211,7 @@ func TestManyUsersAreInTheirOrder(t *testing.T) {
 		}
 		_, err := v.c.BeginRebuild(v.Context(), []services.UserID{3, 500}, false)
 		v.must(err)
-		ctx, trips := WithRoundTrips(v.Context())
+		ctx, trips := redis.WithRoundTrips(v.Context())
 		results, err := v.c.PutNotifications(ctx, users)
 		v.must(err)
 		for i, result := range results {

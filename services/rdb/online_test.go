@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // everyone lists who is online, of all shards.
@@ -44,26 +45,26 @@ func TestWhoIsOnlineIsListedUntilTheLeaseEnds(t *testing.T) {
 		if online := there.everyone(); !slices.Equal(online, []services.UserID{1, 2, 65, 1<<32 - 1}) {
 			t.Errorf("%v are online", online)
 		}
-		clock.move(2 * time.Minute)
+		clock.Move(2 * time.Minute)
 		if online := here.everyone(); !slices.Equal(online, []services.UserID{2, 65}) {
 			t.Errorf("%v are online after a lease has ended", online)
 		}
 		here.must(here.c.Enter(t.Context(), []services.UserID{129}, 10*time.Minute)) // its shard is that of 1 and 65
-		if kept, err := here.c.rds().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
+		if kept, err := here.c.Commands().ZCard(t.Context(), onlineSetKey(onlineShard(129))).Result(); err != nil || kept != 2 {
 			t.Errorf("who is gone is kept: %d in the shard, %v", kept, err)
 		}
-		clock.move(2 * time.Minute)
+		clock.Move(2 * time.Minute)
 		if online := there.everyone(); !slices.Equal(online, []services.UserID{129}) {
 			t.Errorf("%v are online in the end", online)
 		}
 	}
-	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t)) })
-	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t)) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t)) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }
 
 func TestOnlineReportsWhatRedisRefuses(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	v := view{t, connect(t, Options{URL: server.URL(), Node: "here"})}
+	server := redistest.NewServer(t)
+	v := view{t, connect(t, redis.Options{URL: server.URL(), Node: "here"})}
 	server.Kill()
 	if _, err := v.c.CountOnline(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("a count without Redis: %v", err)

@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // OnlineShards is into how many parts those who are online are cut.
@@ -18,8 +17,8 @@ const OnlineShards = 64
 func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 
 // Enter says that the users have open subscriptions on this node, until now + lease unless it is said again.
-func (c *Client) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
-	now := c.clock().Now()
+func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
+	now := c.Clock().Now()
 	end := now.Add(lease).UnixMilli()
 	until := strconv.FormatInt(end, 10)
 	byShard := map[int][]redis.Z{}
@@ -28,7 +27,7 @@ func (c *Client) Enter(ctx context.Context, users []services.UserID, lease time.
 	}
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HSet(ctx, onlineKey(user), c.node(), until)
+			p.HSet(ctx, onlineKey(user), c.Node(), until)
 			p.Expire(ctx, onlineKey(user), lease)
 		}
 		for shard, entering := range byShard {
@@ -40,9 +39,9 @@ func (c *Client) Enter(ctx context.Context, users []services.UserID, lease time.
 }
 
 // CountOnline says how many users have an open subscription on any node, those among them who left within a lease.
-func (c *Client) CountOnline(ctx context.Context) (count int, err error) {
-	now := strconv.FormatInt(c.clock().Now().UnixMilli(), 10)
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+func (c *Projections) CountOnline(ctx context.Context) (count int, err error) {
+	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
+	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for shard := range OnlineShards {
 			p.ZCount(ctx, onlineSetKey(shard), now, "+inf")
 		}
@@ -53,7 +52,7 @@ func (c *Client) CountOnline(ctx context.Context) (count int, err error) {
 	for _, command := range commands {
 		in, err := command.(*redis.IntCmd).Result()
 		if err != nil {
-			return 0, unavailable(err)
+			return 0, redis.Unavailable(err)
 		}
 		count += int(in)
 	}
@@ -61,11 +60,11 @@ func (c *Client) CountOnline(ctx context.Context) (count int, err error) {
 }
 
 // Online lists the users of one shard, of OnlineShards, who have an open subscription on any node or left within a lease.
-func (c *Client) Online(ctx context.Context, shard int) ([]services.UserID, error) {
-	now := strconv.FormatInt(c.clock().Now().UnixMilli(), 10)
-	members, err := c.rds().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
+func (c *Projections) Online(ctx context.Context, shard int) ([]services.UserID, error) {
+	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
+	members, err := c.Commands().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, redis.Unavailable(err)
 	}
 	users := make([]services.UserID, 0, len(members))
 	for _, member := range members {
@@ -77,13 +76,13 @@ func (c *Client) Online(ctx context.Context, shard int) ([]services.UserID, erro
 }
 
 // OnlineOf says which of some users have an open subscription on any node or left within a lease. It is one round trip.
-func (c *Client) OnlineOf(ctx context.Context, users []services.UserID) (online map[services.UserID]bool, err error) {
+func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (online map[services.UserID]bool, err error) {
 	byShard := map[int][]services.UserID{}
 	for _, user := range users {
 		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], user)
 	}
 	shards := slices.Collect(maps.Keys(byShard))
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, shard := range shards {
 			members := make([]string, len(byShard[shard]))
 			for i, user := range byShard[shard] {
@@ -95,12 +94,12 @@ func (c *Client) OnlineOf(ctx context.Context, users []services.UserID) (online 
 	if err != nil {
 		return nil, err
 	}
-	now := float64(c.clock().Now().UnixMilli())
+	now := float64(c.Clock().Now().UnixMilli())
 	online = map[services.UserID]bool{}
 	for i, shard := range shards {
 		ends, err := commands[i].(*redis.FloatSliceCmd).Result()
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, redis.Unavailable(err)
 		}
 		for k, end := range ends {
 			if end >= now { // 0 stands for a user who is not in the set
@@ -112,22 +111,22 @@ func (c *Client) OnlineOf(ctx context.Context, users []services.UserID) (online 
 }
 
 // Leave takes this node out of the users' presence.
-func (c *Client) Leave(ctx context.Context, users []services.UserID) error {
+func (c *Projections) Leave(ctx context.Context, users []services.UserID) error {
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HDel(ctx, onlineKey(user), c.node())
+			p.HDel(ctx, onlineKey(user), c.Node())
 		}
 	})
 }
 
-func (c *Client) presence(ctx context.Context, fill func(redis.Pipeliner)) error {
+func (c *Projections) presence(ctx context.Context, fill func(redis.Pipeliner)) error {
 	commands, err := c.readViews(ctx, fill)
 	if err != nil {
 		return err
 	}
 	for _, command := range commands {
 		if err := command.Err(); err != nil {
-			return unavailable(err)
+			return redis.Unavailable(err)
 		}
 	}
 	return nil

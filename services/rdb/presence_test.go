@@ -3,37 +3,19 @@ package rdb
 import (
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
-// handClock stands still until a test moves it.
-type handClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *handClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *handClock) move(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(by)
-}
-
 // twoNodes are two clients of one Redis, each a node of its own.
-func twoNodes(t *testing.T, url string) (here, there view, clock *handClock) {
-	clock = &handClock{now: time.Now()}
-	here = view{t, connect(t, Options{URL: url, Node: "here", Clock: clock, ReadTimeout: patience})}
-	there = view{t, connect(t, Options{URL: url, Node: "there", Clock: clock, ReadTimeout: patience})}
+func twoNodes(t *testing.T, url string) (here, there view, clock *redistest.HandClock) {
+	clock = redistest.NewHandClock(time.Now())
+	here = view{t, connect(t, redis.Options{URL: url, Node: "here", Clock: clock, ReadTimeout: patience})}
+	there = view{t, connect(t, redis.Options{URL: url, Node: "there", Clock: clock, ReadTimeout: patience})}
 	return here, there, clock
 }
 
@@ -62,9 +44,9 @@ func TestWhoEntersIsToldUntilTheLeaseEnds(t *testing.T) {
 		here.must(here.c.Leave(t.Context(), users[:1]))
 		told("it leaves again", "there")
 		// A node whose lease has ended is not told, also while the other keeps the key alive.
-		clock.move(-2 * time.Minute)
+		clock.Move(-2 * time.Minute)
 		here.must(here.c.Enter(t.Context(), users, time.Minute))
-		clock.move(2 * time.Minute)
+		clock.Move(2 * time.Minute)
 		there.must(there.c.Enter(t.Context(), users, time.Minute))
 		told("one lease has ended", "there")
 		here.must(here.c.Enter(t.Context(), users, time.Minute))
@@ -72,40 +54,40 @@ func TestWhoEntersIsToldUntilTheLeaseEnds(t *testing.T) {
 		there.must(there.c.Leave(t.Context(), users))
 		here.must(here.c.Leave(t.Context(), users))
 		told("all have left")
-		if n, err := here.c.rds().Exists(t.Context(), onlineKey(reader)).Result(); err != nil || n != 0 {
+		if n, err := here.c.Commands().Exists(t.Context(), onlineKey(reader)).Result(); err != nil || n != 0 {
 			t.Errorf("the presence of nobody is kept: %d, %v", n, err)
 		}
 	}
 	// The embedded Redis of one client is not another's.
-	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t)) })
-	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t)) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t)) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }
 
 func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
-	rdbtest.Each(t, func(t *testing.T, url string) {
-		clock := &handClock{now: time.UnixMilli(1_700_000_000_123)}
-		v := view{t, connect(t, Options{URL: url, Node: "here", Clock: clock})}
+	redistest.Each(t, func(t *testing.T, url string) {
+		clock := redistest.NewHandClock(time.UnixMilli(1_700_000_000_123))
+		v := view{t, connect(t, redis.Options{URL: url, Node: "here", Clock: clock})}
 		users := make([]services.UserID, 300)
 		for i := range users {
 			users[i] = services.UserID(i)
 		}
-		ctx, trips := WithRoundTrips(t.Context())
+		ctx, trips := redis.WithRoundTrips(t.Context())
 		v.must(v.c.Enter(ctx, users, 90*time.Second))
 		if trips.Count() != 1 {
 			t.Errorf("300 users entered in %d round trips, want 1", trips.Count())
 		}
 		for _, user := range []services.UserID{0, 150, 299} {
-			until, err := v.c.rds().HGet(t.Context(), onlineKey(user), "here").Result()
+			until, err := v.c.Commands().HGet(t.Context(), onlineKey(user), "here").Result()
 			if want := strconv.Itoa(1_700_000_090_123); err != nil || until != want {
 				t.Errorf("user %d: the lease ends at %q, %v: want %s", user, until, err, want)
 			}
-			if left, err := v.c.rds().TTL(t.Context(), onlineKey(user)).Result(); err != nil || left <= 80*time.Second || left > 90*time.Second {
+			if left, err := v.c.Commands().TTL(t.Context(), onlineKey(user)).Result(); err != nil || left <= 80*time.Second || left > 90*time.Second {
 				t.Errorf("user %d: the key lives for %s, %v", user, left, err)
 			}
 		}
-		ctx, trips = WithRoundTrips(t.Context())
+		ctx, trips = redis.WithRoundTrips(t.Context())
 		v.must(v.c.Leave(ctx, users))
-		if n, err := v.c.rds().Exists(t.Context(), onlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
+		if n, err := v.c.Commands().Exists(t.Context(), onlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
 			t.Errorf("after all have left: %d keys, %v, %d round trips", n, err, trips.Count())
 		}
 		v.must(v.c.Enter(t.Context(), nil, time.Minute))
@@ -114,8 +96,8 @@ func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 }
 
 func TestPresenceReportsWhatRedisRefuses(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	v := view{t, connect(t, Options{URL: server.URL(), Node: "here"})}
+	server := redistest.NewServer(t)
+	v := view{t, connect(t, redis.Options{URL: server.URL(), Node: "here"})}
 	server.Kill()
 	for what, err := range map[string]error{
 		"enter":    v.c.Enter(t.Context(), []services.UserID{reader}, time.Minute),

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 func sortPulled(list []services.FollowedAuthor) []services.FollowedAuthor {
@@ -73,7 +74,7 @@ func TestPulledAuthorsThatAreLost(t *testing.T) {
 	eachView(t, func(v view) {
 		pulled := services.FollowedAuthor{Author: author, Since: 3}
 		for what, lose := range map[string]func(){
-			"lost":   func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "F").Err()) },
+			"lost":   func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "F").Err()) },
 			"broken": func() { v.set("F", "12345678901") },
 		} {
 			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: []services.FollowedAuthor{pulled}})
@@ -96,8 +97,8 @@ func TestPulledAuthorsThatAreLost(t *testing.T) {
 
 // Whoever follows many huge authors has a document that is in one piece still, and nobody pays who follows none.
 func TestMemoryOfADocumentWithPulledAuthors(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	v := view{t, connect(t, Options{URL: server.URL()})}
+	server := redistest.NewServer(t)
+	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	usage := func() int64 { return server.Do("MEMORY", "USAGE", badgeKey(reader), "SAMPLES", 0).(int64) }
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	idle := usage()
@@ -195,7 +196,7 @@ func (w *world) pulledBy(reader services.UserID) (list []services.FollowedAuthor
 }
 
 // pulledHistory is a history in which authors become pulled.
-func pulledHistory(ctx context.Context, client *Client, number int, plant func(*world)) error {
+func pulledHistory(ctx context.Context, client *Projections, number int, plant func(*world)) error {
 	const firstUser = 10_000_000
 	w := newWorld(ctx, client, uint64(number), services.UserID(firstUser+number*people))
 	w.pulls = map[services.UserID]bool{}
@@ -210,16 +211,16 @@ func pulledHistory(ctx context.Context, client *Client, number int, plant func(*
 
 func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
-		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
 		for i := range chosen(t, full, pulledBugs) {
 			if err := pulledHistory(t.Context(), client, i, nil); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
 		}
 	}
-	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 300) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t), 300) })
 	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 40) })
-	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 10) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
 }
 
 // pulledBugs are what these histories must find, each by itself.
@@ -235,7 +236,7 @@ var pulledBugs = map[string]injectedBug{
 }
 
 func TestTheHistoriesOfPulledAuthorsFindEveryInjectedBug(t *testing.T) {
-	plant(t, pulledBugs, 3000, func(client *Client, number int, bug injectedBug) error {
+	plant(t, pulledBugs, 3000, func(client *Projections, number int, bug injectedBug) error {
 		return pulledHistory(t.Context(), client, number, bug.world)
 	})
 }

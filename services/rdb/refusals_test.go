@@ -8,29 +8,30 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // reads are what is not to be believed while writes are refused.
-var reads = map[string]func(context.Context, *Client) error{
-	"documents": func(ctx context.Context, c *Client) error {
+var reads = map[string]func(context.Context, *Projections) error{
+	"documents": func(ctx context.Context, c *Projections) error {
 		_, err := c.Documents(ctx, []services.UserID{reader, other})
 		return err
 	},
-	"versions": func(ctx context.Context, c *Client) error {
+	"versions": func(ctx context.Context, c *Projections) error {
 		_, err := c.Versions(ctx, []services.UserID{reader})
 		return err
 	},
-	"a page": func(ctx context.Context, c *Client) error { _, err := c.Inbox(ctx, reader, 9, 9); return err },
-	"copies": func(ctx context.Context, c *Client) error {
+	"a page": func(ctx context.Context, c *Projections) error { _, err := c.Inbox(ctx, reader, 9, 9); return err },
+	"copies": func(ctx context.Context, c *Projections) error {
 		_, _, err := c.Copies(ctx, []services.PostID{1}, nil)
 		return err
 	},
-	"views": func(ctx context.Context, c *Client) error {
+	"views": func(ctx context.Context, c *Projections) error {
 		_, err := c.CountViews(ctx, []services.ViewAccess{{View: services.View{Code: "news"}}})
 		return err
 	},
-	"snapshots": func(ctx context.Context, c *Client) error {
+	"snapshots": func(ctx context.Context, c *Projections) error {
 		_, err := c.Snapshots(ctx, []services.UserID{reader})
 		return err
 	},
@@ -46,18 +47,18 @@ func (v view) wantReads(answered bool, when string) {
 }
 
 func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
-	servers := map[string]func(t *testing.T) (string, []*rdbtest.Server){
-		"single": func(t *testing.T) (string, []*rdbtest.Server) {
-			server := rdbtest.NewServer(t)
-			return server.URL(), []*rdbtest.Server{server}
+	servers := map[string]func(t *testing.T) (string, []*redistest.Server){
+		"single": func(t *testing.T) (string, []*redistest.Server) {
+			server := redistest.NewServer(t)
+			return server.URL(), []*redistest.Server{server}
 		},
-		"cluster": func(t *testing.T) (string, []*rdbtest.Server) { return rdbtest.ClusterServers(t) },
+		"cluster": func(t *testing.T) (string, []*redistest.Server) { return redistest.ClusterServers(t) },
 	}
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			url, servers := start(t)
-			log := &recorder{}
-			v, onlyReads := view{t, connect(t, Options{URL: url, Log: log.log()})}, view{t, connect(t, Options{URL: url})}
+			log := &redistest.Recorder{}
+			v, onlyReads := view{t, connect(t, redis.Options{URL: url, Log: log.Log()})}, view{t, connect(t, redis.Options{URL: url})}
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			v.wantReads(true, "at first")
 			full := servers[len(servers)-1]
@@ -95,12 +96,12 @@ func TestReadsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 
 // A replica is found out when it is opened, and a probe touches every master.
 func TestARefusalIsKnownFromTheStart(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	server.Do("REPLICAOF", "127.0.0.1", "1")
-	v := view{t, connect(t, Options{URL: server.URL()})}
+	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	v.wantReads(false, "of a replica")
 	server.Do("REPLICAOF", "NO", "ONE")
-	eventually(t, 10*time.Second, "it is trusted", func() error {
+	redistest.Eventually(t, 10*time.Second, "it is trusted", func() error {
 		if err := v.c.CheckWrites(t.Context()); err != nil {
 			return err
 		}
@@ -109,8 +110,4 @@ func TestARefusalIsKnownFromTheStart(t *testing.T) {
 		}
 		return nil
 	})
-	url, servers := rdbtest.ClusterServers(t)
-	if keys := connect(t, Options{URL: url}).probeKeys(t.Context()); len(keys) != len(servers) {
-		t.Errorf("probes %v for %d masters", keys, len(servers))
-	}
 }

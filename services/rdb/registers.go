@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // Register is a field of a document whose value is absolute and begins with its version and ";": the newer version wins,
@@ -52,14 +53,14 @@ var registersPut = loadScript("registers_put")
 
 // PutRegisters writes registers into the users' documents, one script each, one round trip for each 500 users. A user
 // without a document is Missing: his rebuild brings them.
-func (c *Client) PutRegisters(ctx context.Context, users []Registers) ([]Result, error) {
-	calls := make([]call, len(users))
+func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]Result, error) {
+	calls := make([]redis.Call, len(users))
 	for i, user := range users {
 		args := make([]any, 0, 2*len(user.Fields))
 		for _, register := range user.Fields {
 			args = append(args, register.Field, register.Value)
 		}
-		calls[i] = call{keys: []string{badgeKey(user.User), onlineKey(user.User)}, args: args}
+		calls[i] = redis.Call{Keys: []string{badgeKey(user.User), onlineKey(user.User)}, Args: args}
 	}
 	return c.results(ctx, registersPut, calls)
 }

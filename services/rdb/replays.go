@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its id (13), so that
@@ -77,10 +76,10 @@ func parseReplay(member string) (entry ReplayEntry, ok bool) {
 
 // BeginReplays makes the readers' lists that are missing and answers the stamps under which their facts are to be read; 0 for
 // a reader without a document. Until a merge that ends it nobody reads a list.
-func (c *Client) BeginReplays(ctx context.Context, readers []services.UserID) ([]Stamp, error) {
-	calls := make([]call, len(readers))
+func (c *Projections) BeginReplays(ctx context.Context, readers []services.UserID) ([]Stamp, error) {
+	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {
-		calls[i] = call{keys: []string{badgeKey(reader), replaysKey(reader)}}
+		calls[i] = redis.Call{Keys: []string{badgeKey(reader), replaysKey(reader)}}
 	}
 	replies, err := c.changeViews(ctx, replaysBegin, calls)
 	if err != nil {
@@ -88,7 +87,7 @@ func (c *Client) BeginReplays(ctx context.Context, readers []services.UserID) ([
 	}
 	stamps := make([]Stamp, len(readers))
 	for i, reply := range replies {
-		if stamps[i], err = reply.stamp(); err != nil {
+		if stamps[i], err = stampOf(reply); err != nil {
 			return nil, fmt.Errorf("replays_begin of user %d: %w", readers[i], err)
 		}
 	}
@@ -106,8 +105,8 @@ type MergeOfReplays struct {
 
 // MergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. A reader of
 // whom anything was removed since the stamp is answered with Retry: his edges are to be read again.
-func (c *Client) MergeReplays(ctx context.Context, merges []MergeOfReplays) ([]Result, error) {
-	calls := make([]call, len(merges))
+func (c *Projections) MergeReplays(ctx context.Context, merges []MergeOfReplays) ([]Result, error) {
+	calls := make([]redis.Call, len(merges))
 	for i, merge := range merges {
 		args := append(make([]any, 0, 3+len(merge.Entries)), merge.Stamp.text(), "0", placeText(merge.Floor))
 		if merge.Whole {
@@ -116,14 +115,14 @@ func (c *Client) MergeReplays(ctx context.Context, merges []MergeOfReplays) ([]R
 		for _, entry := range merge.Entries {
 			args = append(args, replayText(entry))
 		}
-		calls[i] = call{keys: []string{badgeKey(merge.Reader), replaysKey(merge.Reader)}, args: args}
+		calls[i] = redis.Call{Keys: []string{badgeKey(merge.Reader), replaysKey(merge.Reader)}, Args: args}
 	}
 	return c.results(ctx, replaysMerge, calls)
 }
 
 // DropReplays drops whole lists: who reads one next makes it anew.
-func (c *Client) DropReplays(ctx context.Context, readers []services.UserID) error {
-	_, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+func (c *Projections) DropReplays(ctx context.Context, readers []services.UserID) error {
+	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, reader := range readers {
 			p.Del(ctx, replaysKey(reader))
 		}
@@ -132,10 +131,10 @@ func (c *Client) DropReplays(ctx context.Context, readers []services.UserID) err
 }
 
 // TrimReplays cuts lists to what is listed of them, and says how many entries went from each.
-func (c *Client) TrimReplays(ctx context.Context, readers []services.UserID) (cut []int, err error) {
-	calls := make([]call, len(readers))
+func (c *Projections) TrimReplays(ctx context.Context, readers []services.UserID) (cut []int, err error) {
+	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {
-		calls[i] = call{keys: []string{replaysKey(reader)}}
+		calls[i] = redis.Call{Keys: []string{replaysKey(reader)}}
 	}
 	return c.dropped(ctx, replaysTrim, calls)
 }

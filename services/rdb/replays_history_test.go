@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // boardEvent lets happen what concerns boards.
@@ -17,7 +18,7 @@ func (w *world) boardEvent(kind int, user, other services.UserID) error {
 	switch kind {
 	case loseList:
 		w.say("lost: the replays of %d", user)
-		if err := w.client.rds().Del(w.ctx, replaysKey(user)).Err(); err != nil {
+		if err := w.client.Commands().Del(w.ctx, replaysKey(user)).Err(); err != nil {
 			return err
 		}
 		return w.check()
@@ -226,7 +227,7 @@ func (w *world) compareBoard(user services.UserID) error {
 }
 
 // boardHistory is a history of people who host shows.
-func boardHistory(ctx context.Context, client *Client, number int, plant func(*world)) error {
+func boardHistory(ctx context.Context, client *Projections, number int, plant func(*world)) error {
 	const firstUser = 20_000_000
 	w := newWorld(ctx, client, uint64(number), services.UserID(firstUser+number*people))
 	w.hosts, w.ended = map[services.UserID]bool{}, map[services.PostID]ReplayEntry{}
@@ -244,16 +245,16 @@ func boardHistory(ctx context.Context, client *Client, number int, plant func(*w
 
 func TestBoardsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
-		client := connect(t, Options{URL: url, ReadTimeout: patience})
+		client := connect(t, redis.Options{URL: url, ReadTimeout: patience})
 		for i := range chosen(t, full, boardBugs) {
 			if err := boardHistory(t.Context(), client, i, nil); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
 		}
 	}
-	t.Run("redis", func(t *testing.T) { test(t, rdbtest.Redis(t), 200) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t), 200) })
 	t.Run("embedded", func(t *testing.T) { test(t, "embedded", 25) })
-	t.Run("cluster", func(t *testing.T) { test(t, rdbtest.Cluster(t), 10) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
 }
 
 // keepsList lets every rebuild be as a refill is, which alone leaves the list: of it there are few.
@@ -280,7 +281,7 @@ var boardBugs = map[string]injectedBug{
 }
 
 func TestTheHistoriesOfBoardsFindEveryInjectedBug(t *testing.T) {
-	plant(t, boardBugs, 3000, func(client *Client, number int, bug injectedBug) error {
+	plant(t, boardBugs, 3000, func(client *Projections, number int, bug injectedBug) error {
 		return boardHistory(t.Context(), client, number, bug.world)
 	})
 }

@@ -12,7 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 )
 
 // replay is one that ended at a millisecond.
@@ -145,15 +146,15 @@ func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
 			"a document that was lost": {func() { v.lose(badgeKey(reader)); v.build(FeedFacts{Stamp: v.begin(true)}) }, false},
 			"an inbox that was lost":   {func() { v.lose(inboxKey(reader)); v.build(FeedFacts{Stamp: v.begin(true)}) }, false},
 			"hosts that were lost": {func() {
-				v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "L").Err())
+				v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "L").Err())
 				v.build(FeedFacts{Stamp: v.begin(true)})
 			}, false},
 			"a reset":                 {func() { v.must(v.c.Reset(v.Context(), reader)); v.build(FeedFacts{Stamp: v.begin(true)}) }, false},
 			"the list alone":          {func() { v.lose(replaysKey(reader)) }, false},
 			"the list, dropped":       {func() { v.must(v.c.DropReplays(v.Context(), []services.UserID{reader})) }, false},
-			"a list without its mark": {func() { v.must(v.c.rds().ZRemRangeByRank(v.Context(), replaysKey(reader), 0, 0).Err()) }, false},
+			"a list without its mark": {func() { v.must(v.c.Commands().ZRemRangeByRank(v.Context(), replaysKey(reader), 0, 0).Err()) }, false},
 			"a list that is a text": {func() {
-				v.must(v.c.rds().Set(v.Context(), replaysKey(reader), "x", 0).Err())
+				v.must(v.c.Commands().Set(v.Context(), replaysKey(reader), "x", 0).Err())
 				v.board()
 				v.build(FeedFacts{})
 			}, false},
@@ -171,7 +172,7 @@ func TestAListOfReplaysGoesWithWhatItWasMadeBeside(t *testing.T) {
 		make()
 		for _, lifetime := range []time.Duration{time.Hour, 2 * time.Hour} {
 			v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 20_000, lifetime))
-			left, err := v.c.rds().TTL(v.Context(), replaysKey(reader)).Result()
+			left, err := v.c.Commands().TTL(v.Context(), replaysKey(reader)).Result()
 			if err != nil || left > lifetime || left < lifetime-lifetime/16-time.Minute {
 				v.Errorf("the list lives for %s, of %s: %v", left, lifetime, err)
 			}
@@ -214,8 +215,8 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 
 // A full list stays in one piece, and the document of who follows nobody that hosts needs next to nothing for it.
 func TestMemoryOfAListOfReplays(t *testing.T) {
-	server := rdbtest.NewServer(t)
-	v := view{t, connect(t, Options{URL: server.URL()})}
+	server := redistest.NewServer(t)
+	v := view{t, connect(t, redis.Options{URL: server.URL()})}
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
 	idle := usage(badgeKey(reader))
@@ -265,7 +266,7 @@ func TestWhoIsAHost(t *testing.T) {
 		want("a follow", result, Applied, first, second)
 		want("read before the follow", name(read, services.FollowedAuthor{Author: author}), Retry, first, second)
 		want("a rebuild takes nobody out", v.build(FeedFacts{Hosts: []services.FollowedAuthor{second}}), Applied, first, second)
-		v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "L").Err())
+		v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "L").Err())
 		if result := name(v.stamp(), first); result.Status != Missing || v.document().Ready || v.board().Ready {
 			v.Errorf("hosts that are lost are %+v after one was named: %+v", v.document(), result)
 		}

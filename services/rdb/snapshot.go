@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // Wholeness says how much of a user's view there is.
@@ -49,14 +48,14 @@ type Snapshot struct {
 const snapshotUsers = 25
 
 // Snapshots reads the users' views, in their order, one round trip for each 25.
-func (c *Client) Snapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
-	if err := c.trusted(); err != nil {
+func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
+	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()
 	snapshots := make([]Snapshot, 0, len(users))
 	for part := range slices.Chunk(users, snapshotUsers) {
-		commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+		commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 			for _, user := range part {
 				p.HGetAll(ctx, badgeKey(user))
 				p.ZRange(ctx, inboxKey(user), 0, -1)
@@ -65,13 +64,13 @@ func (c *Client) Snapshots(ctx context.Context, users []services.UserID) ([]Snap
 				p.ZRange(ctx, replaysKey(user), 0, -1)
 			}
 		})
-		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		if err != nil && !redis.IsWrongType(err) {
 			return nil, err
 		}
 		for i := range part {
-			snapshot, err := layout.snapshot(commands[5*i:][:5], c.epoch.value())
+			snapshot, err := layout.snapshot(commands[5*i:][:5], c.Epoch())
 			if err != nil {
-				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], unavailable(err))
+				return nil, fmt.Errorf("snapshot of user %d: %w", part[i], redis.Unavailable(err))
 			}
 			snapshots = append(snapshots, snapshot)
 		}
@@ -83,7 +82,7 @@ func (c *Client) Snapshots(ctx context.Context, users []services.UserID) ([]Snap
 func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapshot, err error) {
 	for _, command := range commands {
 		err := command.Err()
-		if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		if redis.IsWrongType(err) {
 			return Snapshot{Wholeness: WrongType}, nil
 		}
 		if err != nil {
@@ -217,7 +216,7 @@ func (s *Snapshot) ownFields() bool {
 }
 
 // RegisterFields are the registers that every document has.
-func (c *Client) RegisterFields() (fields []string) {
+func (c *Projections) RegisterFields() (fields []string) {
 	layout := c.layout.Load()
 	return layout.fields[layout.plain : len(layout.fields)-len(layout.dots)]
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 func (v view) snapshot() Snapshot {
@@ -34,7 +34,7 @@ func TestASnapshotIsAllThatThereIs(t *testing.T) {
 		}
 		v.build(FeedFacts{Seen: 4, Entries: []services.FeedEntry{counted(5), listed(7), counted(9)}, Floor: 3, TrimmedCounted: 2})
 		v.register(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
-		v.must(v.c.rds().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "stray"}).Err())
+		v.must(v.c.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "stray"}).Err())
 		states := map[services.ConversationID]services.Membership{}
 		for i, state := range []services.Membership{
 			{Head: 9, Base: 3, K: -1, Version: 4, Mentions: 2, WayVersion: 1}, {Head: 5, Version: 2, ReadSide: true, WayVersion: 2}, {Left: true}, {Muted: true, Inside: true},
@@ -69,14 +69,14 @@ func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
 			spoil func()
 			want  Wholeness
 		}{
-			"a field lost":       {func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "fc").Err()) }, Partial},
-			"pulled lost":        {func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "F").Err()) }, Partial},
+			"a field lost":       {func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "fc").Err()) }, Partial},
+			"pulled lost":        {func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "F").Err()) }, Partial},
 			"pulled broken":      {func() { v.set("F", "12345678901") }, Partial},
-			"a script's own":     {func() { v.must(v.c.rds().HDel(v.Context(), badgeKey(reader), "fq").Err()) }, Partial},
+			"a script's own":     {func() { v.must(v.c.Commands().HDel(v.Context(), badgeKey(reader), "fq").Err()) }, Partial},
 			"a field broken":     {func() { v.set("NL", "?") }, Partial},
 			"the inbox lost":     {func() { v.lose(inboxKey(reader)) }, Partial},
-			"no sentinel":        {func() { v.must(v.c.rds().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, Partial},
-			"a broken sentinel":  {func() { v.must(v.c.rds().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "!!"}).Err()) }, Partial},
+			"no sentinel":        {func() { v.must(v.c.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) }, Partial},
+			"a broken sentinel":  {func() { v.must(v.c.Commands().ZAdd(v.Context(), inboxKey(reader), redis.Z{Member: "!!"}).Err()) }, Partial},
 			"a state lost":       {func() { v.set("Ck", "1") }, Partial},
 			"a state broken":     {func() { v.state("1", "1,2,3") }, WrongType},
 			"a state of letters": {func() { v.state("1", "1,2,3,4,5,6,x") }, WrongType},
@@ -104,14 +104,14 @@ func TestWhatASnapshotSaysOfABrokenView(t *testing.T) {
 
 func (v view) state(conversation, text string) {
 	v.Helper()
-	v.must(v.c.rds().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
+	v.must(v.c.Commands().HSet(v.Context(), conversationsKey(reader), conversation, text).Err())
 	v.set("Ck", "1")
 }
 
 func (v view) retype(key string) {
 	v.Helper()
 	v.lose(key)
-	v.must(v.c.rds().Set(v.Context(), key, "text", 0).Err())
+	v.must(v.c.Commands().Set(v.Context(), key, "text", 0).Err())
 }
 
 // A reset keeps the version rising, refuses what was read before it, and leaves nothing else: not what a merge, where
@@ -128,19 +128,19 @@ func TestAResetForgetsAllButTheVersion(t *testing.T) {
 		if after := v.field("n"); after <= before {
 			v.Errorf("the version was %s and is %s", before, after)
 		}
-		fields, err := v.c.rds().HKeys(v.Context(), badgeKey(reader)).Result()
+		fields, err := v.c.Commands().HKeys(v.Context(), badgeKey(reader)).Result()
 		v.must(err)
 		if slices.Sort(fields); !slices.Equal(fields, []string{"n", "rm", "st"}) {
 			v.Errorf("left are %v", fields)
 		}
-		if left, err := v.c.rds().TTL(v.Context(), badgeKey(reader)).Result(); err != nil || left <= 0 || left > resetLifetime {
+		if left, err := v.c.Commands().TTL(v.Context(), badgeKey(reader)).Result(); err != nil || left <= 0 || left > resetLifetime {
 			v.Errorf("it lives for %s, %v", left, err)
 		}
 		v.begin(false)
 		v.want("an add read before", v.add(stamp, counted(13)), Retry, "0")
 		result := v.build(FeedFacts{Seen: 2, Entries: posts(1, 3, counted)})
 		v.want("rebuilt", result, Applied, "1", posts(1, 3, counted)...)
-		if !slices.Equal(result.Nodes, []string{v.c.node()}) {
+		if !slices.Equal(result.Nodes, []string{v.c.Node()}) {
 			v.Errorf("its rebuild tells %v: the presence is lost", result.Nodes)
 		}
 		if d := v.document(); d.Seen != 2 || d.Messages[0].Unread != 0 || d.DotsSeen != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"tidings/services/redis"
 )
 
 // spendingLife is how long a total is kept: longer than any window that still counts.
@@ -12,8 +12,8 @@ const spendingLife = time.Minute
 
 // Spend adds what this node spent of some rate limits to the totals of all nodes, in one round trip, and answers the
 // totals. A total belongs to one window.
-func (c *Client) Spend(ctx context.Context, window int64, buckets []string, amounts []int) ([]int, error) {
-	commands, err := c.pipeline(ctx, func(p redis.Pipeliner) {
+func (c *Projections) Spend(ctx context.Context, window int64, buckets []string, amounts []int) ([]int, error) {
+	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for i, bucket := range buckets {
 			key := spendingKey(window, bucket)
 			p.IncrBy(ctx, key, int64(amounts[i]))
@@ -27,7 +27,7 @@ func (c *Client) Spend(ctx context.Context, window int64, buckets []string, amou
 	for i := range totals {
 		total, err := commands[2*i].(*redis.IntCmd).Result()
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, redis.Unavailable(err)
 		}
 		totals[i] = int(total)
 	}

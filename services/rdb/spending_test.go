@@ -3,11 +3,13 @@ package rdb
 import (
 	"slices"
 	"testing"
+
+	"tidings/services/redis"
 )
 
 func TestSpendingAddsUpOverNodesAndWindows(t *testing.T) {
 	eachView(t, func(v view) {
-		ctx, trips := WithRoundTrips(v.Context())
+		ctx, trips := redis.WithRoundTrips(v.Context())
 		spend := func(window int64, buckets []string, amounts []int, want ...int) {
 			t.Helper()
 			got, err := v.c.Spend(ctx, window, buckets, amounts)
@@ -22,7 +24,7 @@ func TestSpendingAddsUpOverNodesAndWindows(t *testing.T) {
 		if trips.Count() != 3 {
 			v.Errorf("%d round trips: want 3", trips.Count())
 		}
-		if left, err := v.c.rds().TTL(v.Context(), spendingKey(1, "a")).Result(); err != nil || left <= 0 || left > spendingLife {
+		if left, err := v.c.Commands().TTL(v.Context(), spendingKey(1, "a")).Result(); err != nil || left <= 0 || left > spendingLife {
 			v.Errorf("a total lives for %s, %v: want %s", left, err, spendingLife)
 		}
 	})
@@ -30,7 +32,7 @@ func TestSpendingAddsUpOverNodesAndWindows(t *testing.T) {
 
 func TestSpendingIntoAnotherTypeIsAnError(t *testing.T) {
 	eachView(t, func(v view) {
-		v.must(v.c.rds().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
+		v.must(v.c.Commands().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
 		if totals, err := v.c.Spend(v.Context(), 1, []string{"a"}, []int{1}); err == nil {
 			v.Errorf("a key of another type: %v, and no error", totals)
 		}

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // acts are everything that is done with a reader's view.
@@ -93,7 +92,7 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 			"a state's number": func() { v.state("3", "1,2,3,x,5,6,") },
 			"the version":      func() { v.set("n", "x") },
 			"a sum":            func() { v.set("Cu", "x") },
-			"a lease":          func() { v.must(v.c.rds().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
+			"a lease":          func() { v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
 		} {
 			v.lose(inboxKey(reader), badgeKey(reader), onlineKey(reader), conversationsKey(reader))
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
@@ -118,7 +117,7 @@ func TestCopiesAndViewsOfAnotherTypeAreMissing(t *testing.T) {
 		post, user := services.Post{ID: 5, Author: author, Body: "b", UpdatedAt: time.Now()}, services.User{Number: reader, Key: "k", UpdatedAt: time.Now()}
 		list := func(key string) {
 			v.lose(key)
-			v.must(v.c.rds().RPush(v.Context(), key, "text").Err())
+			v.must(v.c.Commands().RPush(v.Context(), key, "text").Err())
 		}
 		for range 2 {
 			list(postKey(post.ID))
@@ -154,7 +153,7 @@ func TestMendingIsBounded(t *testing.T) {
 		v.build(FeedFacts{})
 		v.retype(badgeKey(reader))
 		for i, want := range []int{3, 1} {
-			ctx, trips := WithRoundTrips(v.Context())
+			ctx, trips := redis.WithRoundTrips(v.Context())
 			if _, err := v.c.Versions(ctx, []services.UserID{other, reader}); err != nil || trips.Count() != want {
 				v.Errorf("%d: %d round trips, %v, want %d", i, trips.Count(), err, want)
 			}
@@ -191,11 +190,11 @@ func TestWhatAKeyBelongsTo(t *testing.T) {
 		"ERR Error running script (call to f_1): @user_script:9: WRONGTYPE Operation against a key holding the wrong kind of value": true,
 		"ERR user_script:3: attempt to compare nil with number":                                                                     false,
 	} {
-		if got := wrongType(fmt.Errorf("%s", text)); got != want {
+		if got := redis.IsWrongType(fmt.Errorf("%s", text)); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
-	if wrongType(nil) || wrongType(redis.Nil) || !strings.HasPrefix(badgeKey(1), "{u") {
+	if redis.IsWrongType(nil) || redis.IsWrongType(redis.Nil) || !strings.HasPrefix(badgeKey(1), "{u") {
 		t.Error("nothing is of another type")
 	}
 }

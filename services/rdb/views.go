@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // A view in Redis is its newest items, by one rule with the inbox: it is made before its facts are read, what was read
@@ -37,10 +36,10 @@ func viewSeconds() int64 { return int64(viewLifetime / time.Second) }
 
 // BeginViews makes the views that are missing, opens the others below their floors, and answers the stamps under which
 // their facts are to be read. Until EndViews nobody reads them.
-func (c *Client) BeginViews(ctx context.Context, views []services.View) ([]Stamp, error) {
-	calls, epoch := make([]call, len(views)), c.epochToBuild(ctx)
+func (c *Projections) BeginViews(ctx context.Context, views []services.View) ([]Stamp, error) {
+	calls, epoch := make([]redis.Call, len(views)), c.EpochToBuild(ctx)
 	for i, view := range views {
-		calls[i] = call{keys: []string{viewKey(view)}, args: []any{viewSeconds(), epoch}}
+		calls[i] = redis.Call{Keys: []string{viewKey(view)}, Args: []any{viewSeconds(), epoch}}
 	}
 	replies, err := c.changeViews(ctx, viewBegin, calls)
 	if err != nil {
@@ -48,7 +47,7 @@ func (c *Client) BeginViews(ctx context.Context, views []services.View) ([]Stamp
 	}
 	stamps := make([]Stamp, len(views))
 	for i, reply := range replies {
-		if stamps[i], err = reply.stamp(); err != nil {
+		if stamps[i], err = stampOf(reply); err != nil {
 			return nil, fmt.Errorf("view_begin of %v: %w", views[i], err)
 		}
 	}
@@ -65,8 +64,8 @@ type ViewFacts struct {
 }
 
 // EndViews merges the facts and marks the views good.
-func (c *Client) EndViews(ctx context.Context, views []ViewFacts) ([]Result, error) {
-	calls := make([]call, len(views))
+func (c *Projections) EndViews(ctx context.Context, views []ViewFacts) ([]Result, error) {
+	calls := make([]redis.Call, len(views))
 	for i, facts := range views {
 		args := append(make([]any, 0, 3+2*len(facts.Items)), facts.Stamp.text(), int64(-1), ViewKeep)
 		if facts.More {
@@ -75,30 +74,30 @@ func (c *Client) EndViews(ctx context.Context, views []ViewFacts) ([]Result, err
 		for _, item := range facts.Items {
 			args = append(args, item.Item, item.At.UnixMicro())
 		}
-		calls[i] = call{keys: []string{viewKey(facts.View)}, args: args}
+		calls[i] = redis.Call{Keys: []string{viewKey(facts.View)}, Args: args}
 	}
 	return c.results(ctx, viewMerge, calls)
 }
 
 // StampOfView takes a stamp for one view, under which an item of it is to be read. It is 0 when the view is not there,
 // and then there is nothing to add to.
-func (c *Client) StampOfView(ctx context.Context, view services.View) (Stamp, error) {
-	replies, err := c.changeViews(ctx, viewStamp, []call{{keys: []string{viewKey(view)}}})
+func (c *Projections) StampOfView(ctx context.Context, view services.View) (Stamp, error) {
+	replies, err := c.changeViews(ctx, viewStamp, []redis.Call{{Keys: []string{viewKey(view)}}})
 	if err != nil {
 		return 0, err
 	}
-	return replies[0].stamp()
+	return stampOf(replies[0])
 }
 
 // AddToView adds an item to a view, or moves it to a later time.
-func (c *Client) AddToView(ctx context.Context, view services.View, stamp Stamp, item services.ViewItem) (Result, error) {
+func (c *Projections) AddToView(ctx context.Context, view services.View, stamp Stamp, item services.ViewItem) (Result, error) {
 	args := []any{stamp.text(), item.Item, item.At.UnixMicro(), ViewKeep, viewSeconds()}
-	return c.result(ctx, viewAdd, call{keys: []string{viewKey(view)}, args: args})
+	return c.result(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
 }
 
 // RemoveFromView takes an item out of a view.
-func (c *Client) RemoveFromView(ctx context.Context, view services.View, item string) (Result, error) {
-	return c.result(ctx, viewRemove, call{keys: []string{viewKey(view)}, args: []any{item, ViewKeep}})
+func (c *Projections) RemoveFromView(ctx context.Context, view services.View, item string) (Result, error) {
+	return c.result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, ViewKeep}})
 }
 
 // ViewCount is how many items of a view are newer than somebody's last access.
@@ -109,11 +108,11 @@ type ViewCount struct {
 }
 
 // CountViews counts, for each access, the items of its view that are newer, all in one round trip.
-func (c *Client) CountViews(ctx context.Context, accesses []services.ViewAccess) ([]ViewCount, error) {
-	if err := c.trusted(); err != nil {
+func (c *Projections) CountViews(ctx context.Context, accesses []services.ViewAccess) ([]ViewCount, error) {
+	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
-	ctx = reading(ctx)
+	ctx = redis.Reading(ctx)
 	commands, err := c.readViews(ctx, func(p redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
@@ -125,7 +124,7 @@ func (c *Client) CountViews(ctx context.Context, accesses []services.ViewAccess)
 	if err != nil {
 		return nil, err
 	}
-	counts, epoch := make([]ViewCount, len(accesses)), c.epoch.value()
+	counts, epoch := make([]ViewCount, len(accesses)), c.Epoch()
 	for i, access := range accesses {
 		mark, err := commands[3*i].(*redis.FloatCmd).Result()
 		born := commands[3*i+1].(*redis.FloatCmd).Val()
@@ -133,11 +132,11 @@ func (c *Client) CountViews(ctx context.Context, accesses []services.ViewAccess)
 			continue
 		}
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, redis.Unavailable(err)
 		}
 		newer, err := commands[3*i+2].(*redis.IntCmd).Result()
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, redis.Unavailable(err)
 		}
 		floor := -1 - int64(mark)
 		counts[i] = ViewCount{Ready: true, Count: min(int(newer), ViewKeep), More: newer > ViewKeep}

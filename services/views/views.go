@@ -21,7 +21,7 @@ import (
 // Config is what views need.
 type Config struct {
 	Store  *store.Store
-	Redis  *rdb.Client
+	Redis  *rdb.Projections
 	Fanout *fanout.Fanout
 	Log    *slog.Logger
 }
@@ -29,7 +29,7 @@ type Config struct {
 // Service knows views. It is safe for concurrent use.
 type Service struct {
 	store  *store.Store
-	redis  *rdb.Client
+	redis  *rdb.Projections
 	fanout *fanout.Fanout
 	log    *slog.Logger
 }

@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/tests/histories"
 )
 
@@ -122,7 +122,7 @@ func TestViewsAreOneRoundTrip(t *testing.T) {
 			n.must(n.service.Touch(user, services.View{Code: "topic", ID: fmt.Sprint(i)}, nil))
 		}
 		for _, want := range []int{3, 1} {
-			ctx, trips := rdb.WithRoundTrips(t.Context())
+			ctx, trips := redis.WithRoundTrips(t.Context())
 			page, err := n.service.List(ctx, user, []string{"topic", "news"}, services.View{}, 50)
 			n.Must(err)
 			if len(page.Views) != 50 || !page.HasNext || trips.Count() != want {

@@ -3,7 +3,7 @@ package contract
 import (
 	"testing"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -69,7 +69,7 @@ func TestValuesOfAnotherKind(t *testing.T) {
 
 // A document of several operations is run when it is said which, and else told what is missing.
 func TestWhichOperation(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: rdbtest.Redis(t), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	const two = `query A{viewer{user{id}}} query B{viewer{user{id}}}`
 	for _, c := range []struct{ body, says string }{
 		{`{"query":` + world.Quoted(two) + `}`, "operationName: the document has 2 operations, so that it must name the one to run"},

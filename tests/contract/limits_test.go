@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/tests/world"
 )
 
@@ -60,7 +60,7 @@ func TestOverspendingIsRateLimited(t *testing.T) {
 
 // Two nodes grant one allowance between them.
 func TestNodesShareRateLimits(t *testing.T) {
-	p := world.StartPair(t, rdbtest.Redis(t), func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=60"} })
+	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=60"} })
 	granted := func(n *world.Node, atMost int) int {
 		for count := range atMost {
 			if got := n.Ask("mallory", setSeen, nil); got.ErrorCode() == "RATE_LIMITED" {

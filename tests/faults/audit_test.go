@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -14,7 +14,7 @@ import (
 // Redis is changed by other hands under an open subscription, on which the wrong number is seen, too: the audit finds it,
 // makes it right, pushes it and counts it, and finds nothing else in a program that is used all the while.
 func TestAuditRepairsAndPushes(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Change: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
 	n.Follow("reader", "author")
 	n.Publish("author", "one")
@@ -48,7 +48,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 
 // An operator has one user's badges made anew. Nobody else may, and who was never mentioned is not made by it.
 func TestRecountBadges(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
 	n.Follow("reader", "author")
 	n.Publish("author", "one")

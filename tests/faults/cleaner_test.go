@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -21,7 +21,7 @@ const cleanerFields = `{running lastRunAt freed{inboxes entries dormant unknown 
 // A node cleans its Redis by itself, and again when an operator asks for it; what it freed is seen in the API and in the
 // metrics. Another application's keys stay, and so do the feeds of who is here.
 func TestRedisIsCleaned(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 	state := func() (c cleaner) {
 		t.Helper()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -16,7 +16,7 @@ import (
 // clocks are two nodes on one PostgreSQL and one Redis: the clock of one is right, that of the other ahead.
 func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 	t.Helper()
-	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	database, redis := storetest.Postgres(t), redistest.Redis(t)
 	start := func(name string, ahead time.Duration) *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Ahead: ahead, Change: func(cfg *node.Config) { cfg.Node = name }})
 	}
@@ -152,7 +152,7 @@ func TestAClockThatIsSetBackLeavesNothingInTheFuture(t *testing.T) {
 // Where the clocks of all nodes are ahead alike, one learns of it first: what the others make until they do is not of the
 // future for it.
 func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
-	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	database, redis := storetest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, Ahead: 4 * time.Minute, Change: func(cfg *node.Config) { cfg.Node = name }})
 	}

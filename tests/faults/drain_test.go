@@ -8,7 +8,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -52,7 +52,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 // A job that the database holds up does not hold up the end of the process, and is done by the next one.
 func TestDrainEndsThoughAJobHangs(t *testing.T) {
 	database := storetest.Postgres(t)
-	arguments := []string{"--database", database, "--redis", rdbtest.Redis(t), "--drain", "100ms"}
+	arguments := []string{"--database", database, "--redis", redistest.Redis(t), "--drain", "100ms"}
 	p := world.StartProcess(t, "", arguments...)
 	var data struct {
 		PublishPost struct{ Post struct{ ID string } }

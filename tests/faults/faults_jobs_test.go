@@ -9,7 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/rdb"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 	"tidings/tests/histories"
@@ -19,7 +19,7 @@ import (
 // Jobs come late, twice, in another order and unasked for; marks come before what they mark; single keys are lost. The
 // badges and feeds equal the model all the same.
 func TestLateAndRepeatedJobs(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
 	n.Badges("somebody")
 	if got := server.Do("KEYS", "{u*}:b"); len(got.([]any)) == 0 {

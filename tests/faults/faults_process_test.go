@@ -13,7 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
@@ -51,7 +51,7 @@ func (r *reborn) now() string { return *r.address.Load() }
 func TestServerKilledUnderLoad(t *testing.T) {
 	for name, redis := range map[string]func(t *testing.T) string{
 		"private":    func(*testing.T) string { return "private" },
-		"of another": func(t *testing.T) string { return rdbtest.Redis(t) },
+		"of another": func(t *testing.T) string { return redistest.Redis(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startReborn(t, redis(t))
@@ -73,7 +73,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 
 // The process is killed while jobs wait because Redis stands still: none of them is lost.
 func TestServerKilledWhileJobsWait(t *testing.T) {
-	redis := rdbtest.NewServer(t)
+	redis := redistest.NewServer(t)
 	server := startReborn(t, redis.URL())
 	l := newLoad(t, false, server.now)
 	reader, author := l.people[0], l.people[1]
@@ -121,7 +121,7 @@ func (l *load) turnFollowOf(reader, author string) {
 // SIGTERM under load: every socket is told to come again, the process is gone within 15 s with exit code 0, and
 // nothing that was acknowledged is lost.
 func TestDrainUnderLoad(t *testing.T) {
-	server := startReborn(t, rdbtest.Redis(t))
+	server := startReborn(t, redistest.Redis(t))
 	l := newLoad(t, true, server.now)
 	watches := l.watchAll(server.URL)
 	l.start()

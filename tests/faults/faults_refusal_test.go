@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -17,7 +17,7 @@ func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 		"read only": {[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := rdbtest.NewServer(t)
+			server := redistest.NewServer(t)
 			n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 			n.Follow("reader", "author")
 			first := n.Publish("author", "one")

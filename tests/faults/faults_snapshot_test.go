@@ -3,7 +3,7 @@ package faults
 import (
 	"testing"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -11,7 +11,7 @@ import (
 // Redis is killed and comes back with a snapshot from before the last writes. Everything in it looks whole; none of it may
 // be believed: not by who reads, not by who watches, not by what is written afterwards.
 func TestRedisComesBackFromAnOlderSnapshot(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 	for _, reader := range []string{"watcher", "sleeper", "looker"} {
 		n.Follow(reader, "author")

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -134,7 +134,7 @@ func (w *witness) sees(precision string) {
 // Redis is emptied again and again while people publish, follow, like and look, and devices watch. Nothing is
 // refused, nobody reads a sum that is none, and in the end all is as it was acknowledged.
 func TestFlushesUnderLoad(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 	l := newLoad(t, false, func() string { return n.URL })
 	w := newWitness(l, 3)
@@ -153,17 +153,17 @@ func TestFlushesUnderLoad(t *testing.T) {
 // Redis is killed under load and comes back empty. Mutations go on meanwhile, reads are answered from SQL and say so,
 // and when it is back everything is right again, on the devices too.
 func TestRedisKilledUnderLoad(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	redisGone(t, server, server.Kill, server.Start)
 }
 
 // The same when Redis only stands still, and what was sent to it is done later, or never.
 func TestRedisStandsStillUnderLoad(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	redisGone(t, server, server.Pause, server.Resume)
 }
 
-func redisGone(t *testing.T, server *rdbtest.Server, away, back func()) {
+func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 	l := newLoad(t, false, func() string { return n.URL })
 	w := newWitness(l, 3)
@@ -185,7 +185,7 @@ func redisGone(t *testing.T, server *rdbtest.Server, away, back func()) {
 // Without Redis from the start of a request on, everything is answered from SQL: numbers that say STALE, whole feeds,
 // and mutations whose answers have one's own change in them.
 func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 	n.Follow("reader", "author")
 	first := n.Publish("author", "one")

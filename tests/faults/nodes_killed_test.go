@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
@@ -36,7 +36,7 @@ type chatters struct {
 }
 
 func startChatters(t *testing.T, database string) *chatters {
-	c := &chatters{t: t, database: database, redis: rdbtest.Redis(t)}
+	c := &chatters{t: t, database: database, redis: redistest.Redis(t)}
 	c.b = c.start("b")
 	c.a = c.start("a")
 	c.facts = storetest.Open(t, store.Config{URL: c.database})

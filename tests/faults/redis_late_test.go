@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/tests/world"
 )
 
 // A node that starts while Redis is away serves: what is done through it stands, what is read says that it comes from SQL. Once
 // Redis is there the numbers are exact, and open subscriptions are pushed to again.
 func TestNodeStartsWithoutRedis(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	server.Kill()
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", server.URL())
 	mutation := func(as, query string) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -12,7 +12,7 @@ import (
 // Other hands make one of a user's keys one of another type: it is lost data, and nobody sees more of it than of a loss.
 // Queries answer the truth at once, and what is published and said meanwhile reaches him and everybody in the same batch.
 func TestAKeyOfAnotherTypeIsSeenByNobody(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 	var conversation struct {
 		C struct{ Conversation struct{ ID string } }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -12,7 +12,7 @@ import (
 // While Redis does not answer, badges come from SQL and say so; when it is back with its data, the exact document is
 // news again for a client that drops what is not newer.
 func TestExactIsNewsAgainAfterRedisWasAway(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 	n.Follow("alice", "bob")
 	n.Publish("bob", "one")

@@ -46,13 +46,25 @@ func TestEachArrowTurnsRed(t *testing.T) {
 			map[string]string{"services/changelog/c_test.go": file("changelog", "tidings/services/feed", "")},
 			"services/changelog (line 6) imports services/feed (line 3): not downwards",
 		},
+		"the engine of Redis imports the projections": {
+			map[string]string{"services/redis/r.go": file("redis", "tidings/services/rdb", "")},
+			"services/redis (line 8) imports services/rdb (line 7): not downwards",
+		},
+		"the engine of Redis imports a feature in a test": {
+			map[string]string{"services/redis/r_test.go": file("redis", "tidings/services/views", "")},
+			"services/redis (line 8) imports services/views (line 3): not downwards",
+		},
+		"the projections import the library": {
+			map[string]string{"services/rdb/r.go": file("rdb", "github.com/redis/go-redis/v9", "")},
+			"only services/redis imports github.com/redis/go-redis",
+		},
 		"upwards in a test": {
 			map[string]string{"services/store/s_test.go": file("store", "tidings/services/feed", "")},
 			"not downwards",
 		},
 		"the words import a package": {
 			map[string]string{"services/s.go": file("services", "tidings/services/store", "")},
-			"services (line 8) imports services/store (line 7): not downwards",
+			"services (line 9) imports services/store (line 7): not downwards",
 		},
 		"main is imported": {
 			map[string]string{"graph/g.go": file("graph", "tidings", "")},
@@ -82,8 +94,8 @@ func TestEachArrowTurnsRed(t *testing.T) {
 		"SQL in main":             {map[string]string{"server.go": file("main", "database/sql/driver", "")}, "only services/store imports database/sql"},
 		"a driver elsewhere":      {map[string]string{"services/rdb/r_test.go": file("rdb", "github.com/jackc/pgx/v5/stdlib", "")}, "only services/store imports github.com/jackc/pgx"},
 		"SQLite elsewhere":        {map[string]string{"server.go": file("main", "modernc.org/sqlite", "")}, "only services/store imports modernc.org/sqlite"},
-		"Redis elsewhere":         {map[string]string{"services/push/p.go": file("push", "github.com/redis/go-redis/v9", "")}, "only services/rdb imports github.com/redis/go-redis"},
-		"miniredis elsewhere":     {map[string]string{"resolvers/r_test.go": file("resolvers", "github.com/alicebob/miniredis/v2", "")}, "only services/rdb imports"},
+		"Redis elsewhere":         {map[string]string{"services/push/p.go": file("push", "github.com/redis/go-redis/v9", "")}, "only services/redis imports github.com/redis/go-redis"},
+		"miniredis elsewhere":     {map[string]string{"resolvers/r_test.go": file("resolvers", "github.com/alicebob/miniredis/v2", "")}, "only services/redis imports"},
 		"sockets elsewhere":       {map[string]string{"resolvers/r.go": file("resolvers", "github.com/gorilla/websocket", "")}, "only transport imports github.com/gorilla/websocket"},
 		"sockets in main":         {map[string]string{"server.go": file("main", "github.com/gorilla/websocket", "")}, "only transport imports"},
 		"tokens elsewhere":        {map[string]string{"web/w.go": file("web", "github.com/golang-jwt/jwt/v5", "")}, "only transport imports github.com/golang-jwt/jwt"},
@@ -141,11 +153,11 @@ func TestWhatIsAllowed(t *testing.T) {
 	for name, tree := range map[string]map[string]string{
 		"downwards":                     {"server.go": file("main", "tidings/transport tidings/services/store tidings/services fmt", "")},
 		"down past several lines":       {"services/feed/f.go": file("feed", "tidings/services/push tidings/services/mirror tidings/services/rdb", "")},
-		"an owner":                      {"services/store/s.go": file("store", "database/sql github.com/pressly/goose/v3 modernc.org/sqlite", ""), "services/rdb/r.go": file("rdb", "github.com/redis/go-redis/v9", "")},
+		"an owner":                      {"services/store/s.go": file("store", "database/sql github.com/pressly/goose/v3 modernc.org/sqlite", ""), "services/redis/r.go": file("redis", "github.com/redis/go-redis/v9", "")},
 		"an owner's helper":             {"services/store/storetest/s.go": file("storetest", "database/sql tidings/services/store tidings/services", "")},
 		"an owner's test":               {"transport/t_test.go": file("transport_test", "tidings/transport github.com/gorilla/websocket", "")},
 		"a module of a similar name":    {"web/w.go": file("web", "github.com/jackc/pgxother", "")},
-		"a test with helpers below":     {"services/feed/f_test.go": file("feed", "tidings/services/store/storetest tidings/services/rdb/rdbtest", "")},
+		"a test with helpers below":     {"services/feed/f_test.go": file("feed", "tidings/services/store/storetest tidings/services/redis/redistest", "")},
 		"a test with its own helper":    {"services/store/s_test.go": file("store_test", "tidings/services/store/storetest tidings/services/store", "")},
 		"tests of the words":            {"services/s_test.go": file("services", "pgregory.net/rapid", "")},
 		"a client of the whole program": {"tests/nodes/n_test.go": file("nodes", "github.com/gorilla/websocket tidings/web/browsertest tidings/tests/world", "")},

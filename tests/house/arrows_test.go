@@ -48,13 +48,14 @@ var lines = map[string]int{
 	"services/changelog": 6,
 	"services/store":     7,
 	"services/rdb":       7,
-	"services":           8,
+	"services/redis":     8,
+	"services":           9,
 }
 
 // testHelpers are packages that only tests import. Each belongs to its parent, and may import it.
 var testHelpers = map[string]string{
 	"services/store/storetest":   "services/store",
-	"services/rdb/rdbtest":       "services/rdb",
+	"services/redis/redistest":   "services/redis",
 	"services/fanout/fanouttest": "services/fanout",
 	"services/live/livetest":     "services/live",
 	"web/browsertest":            "web",
@@ -74,8 +75,8 @@ var owners = []struct {
 	{"github.com/lib/pq", "services/store", false},
 	{"github.com/mattn/go-sqlite3", "services/store", false},
 	{"github.com/pressly/goose", "services/store", false},
-	{"github.com/redis/go-redis", "services/rdb", false},
-	{"github.com/alicebob/miniredis", "services/rdb", false},
+	{"github.com/redis/go-redis", "services/redis", false},
+	{"github.com/alicebob/miniredis", "services/redis", false},
 	{"github.com/gorilla/websocket", "transport", true},
 	{"github.com/golang-jwt/jwt", "transport", true},
 }

@@ -14,7 +14,7 @@ import (
 	"tidings/services/live"
 	"tidings/services/mirror"
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 	"tidings/tests/histories"
@@ -173,7 +173,7 @@ func TestBoardsEqualTheModel(t *testing.T) {
 		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: late})}, nil)
 	})
 	t.Run("postgres-redis, two nodes", func(t *testing.T) {
-		server, database := rdbtest.NewServer(t), storetest.Postgres(t)
+		server, database := redistest.NewServer(t), storetest.Postgres(t)
 		var nodes []*world.Node
 		for _, name := range []string{"a", "b"} {
 			nodes = append(nodes, world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), Manual: true, Change: func(cfg *node.Config) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -14,7 +14,7 @@ import (
 // onNodes runs a test of what one node does and another one tells: on two nodes, and on one that is both.
 func onNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
 	t.Run("two nodes", func(t *testing.T) {
-		p := world.StartPair(t, rdbtest.Redis(t), nil)
+		p := world.StartPair(t, redistest.Redis(t), nil)
 		test(t, p.A, p.B)
 	})
 	t.Run("one node, embedded", func(t *testing.T) {

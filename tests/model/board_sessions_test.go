@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/live"
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
@@ -38,7 +38,7 @@ func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader ser
 func TestHowManySessionsThereAre(t *testing.T) {
 	for _, sessions := range []string{"request", "device", "user"} {
 		t.Run(sessions, func(t *testing.T) {
-			n, reader := boardOf(t, rdbtest.Redis(t), sessions)
+			n, reader := boardOf(t, redistest.Redis(t), sessions)
 			open := func(device string) live.Session {
 				t.Helper()
 				return n.BoardFor(reader, live.Ask{Device: device}).Session
@@ -72,7 +72,7 @@ func TestHowManySessionsThereAre(t *testing.T) {
 func TestHowLongSessionsLive(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"embedded": func(*testing.T) string { return "embedded" },
-		"redis":    func(t *testing.T) string { return rdbtest.Redis(t) },
+		"redis":    func(t *testing.T) string { return redistest.Redis(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, reader := boardOf(t, redis(t), "request")
@@ -106,7 +106,7 @@ func TestHowLongSessionsLive(t *testing.T) {
 // that are turned, also by a node that has just started, and not much more.
 func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
-		return world.NodeOptions{Database: storetest.SQLite(t), Redis: rdbtest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
+		return world.NodeOptions{Database: storetest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}
 	// moved is a board whose last show has gone to its top since the session was made.
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
@@ -171,7 +171,7 @@ func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 
 // A session lives while a subscription shows it, and when it is too old the subscription begins a new one.
 func TestAnOpenBoardKeepsItsSession(t *testing.T) {
-	n, reader := boardOf(t, rdbtest.Redis(t), "request")
+	n, reader := boardOf(t, redistest.Redis(t), "request")
 	page := n.BoardFor(reader, live.Ask{})
 	text := page.Session.String()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -32,7 +32,7 @@ func TestTheStoryOfABoard(t *testing.T) {
 		tellStory(t, n, n)
 	})
 	t.Run("two nodes", func(t *testing.T) {
-		p := world.StartPair(t, rdbtest.Redis(t), nil)
+		p := world.StartPair(t, redistest.Redis(t), nil)
 		tellStory(t, p.A, p.B)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -14,7 +14,7 @@ import (
 // What happens to shows is told to open boards on every node, against the session that they show.
 func TestAnOpenBoardIsToldWhatChanges(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) {
-		p := world.StartPair(t, rdbtest.Redis(t), nil)
+		p := world.StartPair(t, redistest.Redis(t), nil)
 		followBoard(t, p.A, p.B)
 	})
 	t.Run("one node, embedded", func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 	"tidings/tests/world"
@@ -227,7 +227,7 @@ func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
 // With every source at once, each number equals the model's and the items behind it, and the total is their sum.
 func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
-		server := rdbtest.NewServer(t)
+		server := redistest.NewServer(t)
 		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
 		checkEverything(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {

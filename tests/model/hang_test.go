@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -29,7 +29,7 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 			views(codes:["news"]){edges{node{__typename}}}}}`,
 	}
 	const readers = 40
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL()})
 	for i := range readers {
 		reader := fmt.Sprint("reader", i)

@@ -6,7 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -16,7 +16,7 @@ import (
 func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 	for name, database := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres} {
 		t.Run(name, func(t *testing.T) {
-			server := rdbtest.NewServer(t)
+			server := redistest.NewServer(t)
 			n := world.StartNode(t, world.NodeOptions{Database: database(t), Redis: server.URL(), Manual: true})
 			n.Follow("alice", "bob")
 			n.Settle()
@@ -48,7 +48,7 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 // A huge author's post is on the page of the node that published it before another node's memory has it: a mark through
 // the other node covers it all the same.
 func TestMarkWithoutUpToCoversPostsOfOtherNodes(t *testing.T) {
-	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	database, redis := storetest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.Node = name }})
 	}

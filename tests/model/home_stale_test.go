@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -77,7 +77,7 @@ func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 	names := []string{"home feed", "notifications", "site messages", "announcements", "a dot", "a conversation", "live board", "display policy", "an unfollow"}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			server := rdbtest.NewServer(t)
+			server := redistest.NewServer(t)
 			n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
 			mark := everySource(t, n)[name]
 			before, exact := allNumbers(n, "bob")

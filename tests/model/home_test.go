@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services/fanout"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 	"tidings/tests/world"
@@ -225,7 +225,7 @@ func TestHomeFeedsEqualTheModel(t *testing.T) {
 		})
 	}
 	t.Run("sqlite-redis", func(t *testing.T) {
-		server := rdbtest.NewServer(t)
+		server := redistest.NewServer(t)
 		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true, Carrying: smallChunks})
 		check(t, n, func() { server.Flush() }, func() {
 			if key, found := server.Do("RANDOMKEY").(string); found {

@@ -12,7 +12,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/live/livetest"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/social"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
@@ -23,7 +23,7 @@ import (
 // then: every viewer's board is what sorting the files says, page by page, and again after Redis has lost everything.
 func TestADayOfShows(t *testing.T) {
 	const shows, part = 1500, 900
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	database := storetest.SQLite(t)
 	d := livetest.NewDay(time.Now(), livetest.Size{Shows: shows, Live: 60, Hosts: 150, Viewers: 80, Most: 140}, 5)
 	folder := t.TempDir()

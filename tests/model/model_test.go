@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/histories"
 	"tidings/tests/world"
@@ -26,12 +26,12 @@ func TestBadgesAndFeedsEqualTheModel(t *testing.T) {
 		checkWorlds(t, world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true}), nil)
 	})
 	t.Run("sqlite-redis", func(t *testing.T) {
-		server := rdbtest.NewServer(t)
+		server := redistest.NewServer(t)
 		n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: server.URL(), Manual: true})
 		checkWorlds(t, n, func() { server.Flush() })
 	})
 	t.Run("postgres-cluster", func(t *testing.T) {
-		url, servers := rdbtest.ClusterServers(t)
+		url, servers := redistest.ClusterServers(t)
 		n := world.StartNode(t, world.NodeOptions{Database: storetest.Postgres(t), Redis: url, Manual: true})
 		checkWorlds(t, n, func() {
 			for _, server := range servers {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -66,7 +66,7 @@ func (p *panel) agrees() error {
 // both nodes; and a mark of the list that was shown meanwhile has taken nothing that came later.
 func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	const authors, posts = 12, 40
-	database, redis := storetest.Postgres(t), rdbtest.Redis(t)
+	database, redis := storetest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
 		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name)
 	}

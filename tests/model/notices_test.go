@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/tests/world"
 )
 
 // What the host application does through one node reaches the devices on both, a mark all devices of its user, and time
 // alone starts and ends an announcement. All of it goes on when Redis has lost everything.
 func TestNoticesReachEveryone(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
 	one, two, other := world.OpenWatch(t, p.A.URL, "alice"), world.OpenWatch(t, p.B.URL, "alice"), world.OpenWatch(t, p.B.URL, "bob")
 	all := func(announcements int, lit bool) {

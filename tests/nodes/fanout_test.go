@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -93,7 +93,7 @@ func TestOperatorsAreToldWhatIsWrong(t *testing.T) {
 func TestActivityThresholdsAreSetWhileItRuns(t *testing.T) {
 	const set = `mutation($i:Int!,$d:Int!){setActivityThresholds(input:{idleAfterHours:$i,dormantAfterHours:$d}){activity{idleAfterHours dormantAfterHours}}}`
 	type hours struct{ IdleAfterHours, DormantAfterHours int }
-	p := world.StartPair(t, rdbtest.Redis(t), nil)
+	p := world.StartPair(t, redistest.Redis(t), nil)
 	held := func(n *world.Node) hours {
 		var data struct{ Admin struct{ Activity hours } }
 		n.Must("root:admin", `{admin{activity{idleAfterHours dormantAfterHours}}}`, nil, &data)

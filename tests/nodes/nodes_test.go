@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -48,8 +48,8 @@ func carries(t *testing.T, here, there *world.Node) {
 // A change through one node reaches the devices on both.
 func TestNodesCarryToEachOther(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
-		"redis":   func(t *testing.T) string { return rdbtest.Redis(t) },
-		"cluster": func(t *testing.T) string { return rdbtest.Cluster(t) },
+		"redis":   func(t *testing.T) string { return redistest.Redis(t) },
+		"cluster": func(t *testing.T) string { return redistest.Cluster(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := world.StartPair(t, redis(t), nil)
@@ -65,7 +65,7 @@ func TestNodesCarryToEachOther(t *testing.T) {
 
 // Not one hint arrives: no node may publish. The sweep alone must find every change.
 func TestLostHintsHeal(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
 	p.A.Follow("reader", "author")
 	device := world.OpenWatch(t, p.B.URL, "reader")
@@ -86,7 +86,7 @@ func TestLostHintsHeal(t *testing.T) {
 // With a sweep that never comes in time, hints alone carry; and when their connection is cut, coming back is enough to
 // see what was missed.
 func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.SweepInterval = time.Hour })
 	p.A.Follow("reader", "author")
 	device := world.OpenWatch(t, p.B.URL, "reader")
@@ -103,7 +103,7 @@ func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 
 // Jobs are shared by both nodes, and each has its effect once: many publish and like through either, at the same time.
 func TestNodesShareJobs(t *testing.T) {
-	p := world.StartPair(t, rdbtest.Redis(t), nil)
+	p := world.StartPair(t, redistest.Redis(t), nil)
 	nodes := []*world.Node{p.A, p.B}
 	const authors, readers, posts = 4, 6, 10
 	name := func(kind string, i int) string { return fmt.Sprintf("%s-%d", kind, i) }
@@ -157,7 +157,7 @@ func TestNodesShareJobs(t *testing.T) {
 
 // What one node changes leaves the memory of the other: a deleted post, and a profile, also without Redis.
 func TestNodesForgetWhatChanged(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
 	for _, away := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Redis away %t", away), func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestNodesForgetWhatChanged(t *testing.T) {
 
 // A node that goes away while there is work leaves it to the other, which goes on alone.
 func TestOtherNodeTakesOver(t *testing.T) {
-	p := world.StartPair(t, rdbtest.Redis(t), nil)
+	p := world.StartPair(t, redistest.Redis(t), nil)
 	device := world.OpenWatch(t, p.B.URL, "reader")
 	p.A.Follow("reader", "author")
 	device.Shows(t, world.Soon, 0, 0)
@@ -226,8 +226,8 @@ func TestOtherNodeTakesOver(t *testing.T) {
 // job brings onto boards, their starts, announcements, edited posts.
 func TestOtherNodesHearOfTheLogByHint(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
-		"redis":   func(t *testing.T) string { return rdbtest.Redis(t) },
-		"cluster": func(t *testing.T) string { return rdbtest.Cluster(t) },
+		"redis":   func(t *testing.T) string { return redistest.Redis(t) },
+		"cluster": func(t *testing.T) string { return redistest.Cluster(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := world.StartPair(t, redis(t), func(cfg *node.Config) { cfg.LogInterval = time.Hour })

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -15,7 +15,7 @@ import (
 // A post that is pulled is on every node: in the subscriptions that are open there, in the badges and on the page, also
 // after Redis has lost everything.
 func TestAPulledPostIsOnEveryNode(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
 	p.A.MakeHuge("star")
 	p.A.Follow("reader", "star")

@@ -9,7 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -53,7 +53,7 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 // Who subscribes before the node has read its shows is told that their number is not known, and told the number when it is,
 // whether a show runs or none does.
 func TestEarlySubscribersAreToldWhatWasLacking(t *testing.T) {
-	database, redis := storetest.SQLite(t), rdbtest.Redis(t)
+	database, redis := storetest.SQLite(t), redistest.Redis(t)
 	former := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis})
 	former.Follow("fan", "host")
 	former.Follow("waiting", "idle")

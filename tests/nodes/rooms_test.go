@@ -6,14 +6,14 @@ import (
 
 	"tidings/services"
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/tests/world"
 )
 
 // In a room that is counted when somebody reads, a message reaches the devices of its members on every node, however
 // long it was quiet there, and however long ago their badges were read.
 func TestAQuietRoomIsHeardOnEveryNode(t *testing.T) {
-	server := rdbtest.NewServer(t)
+	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }

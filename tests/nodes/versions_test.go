@@ -6,7 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
@@ -46,7 +46,7 @@ func isLit(b world.Badges, dot string) bool {
 // A node learns of a message in its own room before it learns of a dot that another node raised earlier. The device is
 // shown both all the same.
 func TestADeviceIsShownWhatItsNodeLearnsLate(t *testing.T) {
-	p := world.StartPair(t, rdbtest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
+	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	_, say := den(t, p.A, "alice", "bob", "carol")
 	p.A.RaiseDot(map[string]any{"name": "shop"})
 	device := world.OpenWatch(t, p.B.URL, "bob")
@@ -77,7 +77,7 @@ func TestADeviceIsShownWhatItsNodeLearnsLate(t *testing.T) {
 // A server that starts again on a Redis that kept its data never answers with a version below the last one of a device,
 // whatever happened before.
 func TestVersionsRiseOverARestart(t *testing.T) {
-	redis := rdbtest.NewServer(t)
+	redis := redistest.NewServer(t)
 	database := storetest.SQLite(t)
 	start := func() *world.Node {
 		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis.URL(), Change: func(cfg *node.Config) {

@@ -8,7 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 )
 
@@ -71,7 +71,7 @@ func (w *World) Early(t *rapid.T) {
 }
 
 // Lose makes Redis lose one person's document, or inbox, or both.
-func (w *World) Lose(t *rapid.T, server *rdbtest.Server) {
+func (w *World) Lose(t *rapid.T, server *redistest.Server) {
 	number := w.number(w.Person(t, "person"))
 	for _, key := range rapid.SampledFrom([][]string{{"b"}, {"i"}, {"b", "i"}}).Draw(t, "keys") {
 		server.Do("DEL", fmt.Sprintf("{u%d}:%s", number, key))

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tidings/services/node"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis/redistest"
 	"tidings/services/store/storetest"
 )
 
@@ -16,10 +16,10 @@ func EachPair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
 		test(t, NodeOptions{Database: storetest.SQLite(t), Redis: "embedded"})
 	})
 	t.Run("sqlite-redis", func(t *testing.T) {
-		test(t, NodeOptions{Database: storetest.SQLite(t), Redis: rdbtest.Redis(t)})
+		test(t, NodeOptions{Database: storetest.SQLite(t), Redis: redistest.Redis(t)})
 	})
 	t.Run("postgres-cluster", func(t *testing.T) {
-		test(t, NodeOptions{Database: storetest.Postgres(t), Redis: rdbtest.Cluster(t)})
+		test(t, NodeOptions{Database: storetest.Postgres(t), Redis: redistest.Cluster(t)})
 	})
 }
 

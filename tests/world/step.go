@@ -18,7 +18,7 @@ import (
 	"tidings/services/feed"
 	"tidings/services/live"
 	"tidings/services/mirror"
-	"tidings/services/rdb"
+	"tidings/services/redis"
 	"tidings/services/store"
 )
 
@@ -234,7 +234,7 @@ func (n *Node) DueJobs() {
 // measured is how many round trips to Redis something takes.
 func measured(t *testing.T, do func(ctx context.Context) error) int {
 	t.Helper()
-	ctx, trips := rdb.WithRoundTrips(t.Context())
+	ctx, trips := redis.WithRoundTrips(t.Context())
 	if err := do(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
-	"tidings/services/rdb/rdbtest"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -30,8 +31,8 @@ type World struct {
 	TB     testing.TB
 	Clock  *Clock
 	Store  *store.Store
-	Redis  *rdb.Client
-	Server *rdbtest.Server // nil on the embedded Redis
+	Redis  *rdb.Projections
+	Server *redistest.Server // nil on the embedded Redis
 	Memory *mirror.Memories
 	IDs    *services.IDClock
 	Fanout *fanout.Fanout
@@ -60,7 +61,7 @@ func New(tb testing.TB, options Options) *World {
 		options.SQL = storetest.SQLite(tb)
 	}
 	if options.Redis == "" {
-		w.Server = rdbtest.NewServer(tb)
+		w.Server = redistest.NewServer(tb)
 		options.Redis = w.Server.URL()
 	}
 	w.Store = storetest.Open(tb, store.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
@@ -68,9 +69,9 @@ func New(tb testing.TB, options Options) *World {
 	if options.Fanout != nil {
 		options.Fanout(&settings)
 	}
-	redis, err := rdb.Open(tb.Context(), rdb.Options{
-		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second, Expiry: settings.Expiry,
-	})
+	redis, err := rdb.Open(tb.Context(), redis.Options{
+		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
+	}, rdb.Shape{Expiry: settings.Expiry})
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye
 	w.Redis = redis

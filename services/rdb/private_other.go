@@ -1,8 +1,0 @@
-//go:build !linux
-
-package rdb
-
-import "syscall"
-
-// childAttributes keep the terminal's interrupt from the server. Only Close ends it here: there is no Pdeathsig.
-func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,56 @@
+// Package rdb is the projections: what Redis holds of the facts, over the engine services/redis, one file and its scripts
+// (lua/*.lua) for each.
+//
+// It guarantees that every view of Redis is written by a script that may be repeated, and that a read of several keys is
+// one round trip. What it keeps can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
+package rdb
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"tidings/services"
+	"tidings/services/redis"
+)
+
+// Projections are what Redis holds of the facts, over the engine that speaks with it. They are safe for concurrent use.
+type Projections struct {
+	*redis.Client
+	layout atomic.Pointer[layout]
+}
+
+// Shape says what the documents of all nodes have. The zero value is the usual one.
+type Shape struct {
+	// MessageTypes are the types of site messages that documents count; none means "general".
+	MessageTypes []string
+	// Expiry says of which sources documents keep how old the unread items are. Those of a node with other settings are
+	// taken as missing: all nodes need the same.
+	Expiry services.SourceExpiry
+}
+
+// Open opens the Redis that the options name, as the engine does, with its errors. The options need no Form: the shape is it.
+func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections, error) {
+	options.Form = formOf(shape.Expiry)
+	client, err := redis.Open(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	p := &Projections{Client: client}
+	types := shape.MessageTypes
+	if len(types) == 0 {
+		types = []string{services.DefaultMessageType}
+	}
+	p.layout.Store(newLayout(types, nil, shape.Expiry))
+	return p, nil
+}
+
+// formOf names what the documents of nodes with these settings have in common; "" without any.
+func formOf(expiry services.SourceExpiry) (form string) {
+	for _, source := range services.Sources {
+		if expiry.Expires(source) {
+			form += fmt.Sprintf(" %s=%d", source, expiry[source])
+		}
+	}
+	return form
+}

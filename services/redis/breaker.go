@@ -1,0 +1,93 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+)
+
+const (
+	breakerFailures = 10                     // in a row, before calls fail without being tried
+	breakerOpen     = 500 * time.Millisecond // then one call tries again
+)
+
+// breaker is the limiter of one Redis server: after 10 calls in a row without an answer it refuses all for 500 ms,
+// then lets one through. It is safe for concurrent use.
+type breaker struct {
+	steps *gobreaker.TwoStepCircuitBreaker[struct{}]
+
+	mu   sync.Mutex
+	open []func(error) // of the calls under way, the oldest first
+}
+
+func newBreaker(addr string, log *slog.Logger) *breaker {
+	return &breaker{steps: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:         addr,
+		Timeout:      breakerOpen,
+		ReadyToTrip:  func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= breakerFailures },
+		IsSuccessful: func(err error) bool { return !isOutage(err) },
+		IsExcluded:   saysNothing,
+		OnStateChange: func(name string, from, to gobreaker.State) {
+			switch to {
+			case gobreaker.StateOpen:
+				if from == gobreaker.StateClosed {
+					log.Warn("Redis does not answer: calls fail at once until it does", "address", name)
+				}
+			case gobreaker.StateClosed:
+				log.Info("Redis answers again", "address", name)
+			}
+		},
+	})}
+}
+
+// Allow refuses a call while the breaker is open.
+func (b *breaker) Allow() error {
+	done, err := b.steps.Allow()
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.open = append(b.open, done)
+	b.mu.Unlock()
+	return nil
+}
+
+// ReportResult takes the end of a call. It is not told which call: the oldest under way is taken for it. A call
+// outlives the breaker's pause only when it waits longer than that, so that results hardly ever cross.
+func (b *breaker) ReportResult(err error) {
+	b.mu.Lock()
+	if len(b.open) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	done := b.open[0]
+	b.open = b.open[1:]
+	b.mu.Unlock()
+	done(err)
+}
+
+// isOutage says that the server is not there or not yet ready, for whatever command. A full server, a read-only one
+// and one with a moving slot still answer reads, and a busy pool is ours.
+func isOutage(err error) bool {
+	if err == nil || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+		return false
+	}
+	return unreachable(err) || redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "MASTERDOWN") ||
+		redis.HasErrorPrefix(err, "max number of clients reached")
+}
+
+// saysNothing is true of a call that the caller gave up before it met the network, that found no free connection, or
+// that came after Close.
+func saysNothing(err error) bool {
+	if _, network := errors.AsType[*net.OpError](err); network {
+		return false
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
+}

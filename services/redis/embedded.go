@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// embeddedTick is how often time passes in the embedded Redis: a lifetime there ends up to a second late.
+const embeddedTick = time.Second
+
+// embeddedServer is a Redis within this process, behind a loopback port with a password of this run.
+type embeddedServer struct {
+	redis    *miniredis.Miniredis
+	addr     string // read once: the server answers the question under its one lock
+	password string
+	stop     context.CancelFunc
+	ticking  sync.WaitGroup
+}
+
+func startEmbedded() (*embeddedServer, error) {
+	s := &embeddedServer{redis: miniredis.NewMiniRedis(), password: rand.Text()}
+	s.redis.RequireAuth(s.password)
+	if err := s.redis.StartAddr("127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	s.addr = s.redis.Addr()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.ticking.Go(func() { s.tick(ctx) })
+	return s, nil
+}
+
+// tick lets the time pass that has passed: by itself nothing there ever expires.
+func (s *embeddedServer) tick(ctx context.Context) {
+	ticker := time.NewTicker(embeddedTick)
+	defer ticker.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			now := time.Now()
+			s.redis.FastForward(now.Sub(last))
+			last = now
+		}
+	}
+}
+
+func (s *embeddedServer) options() *redis.Options {
+	return &redis.Options{Network: "tcp", Addr: s.addr, Password: s.password}
+}
+
+func (s *embeddedServer) close() error {
+	s.stop()
+	s.ticking.Wait()
+	s.redis.Close()
+	return nil
+}

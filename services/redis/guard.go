@@ -1,0 +1,162 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+)
+
+const (
+	guardPause     = 100 * time.Millisecond // after the first time-out: a short stall must not send everybody to SQL for long
+	guardLongPause = breakerOpen            // after a probe that timed out too: the server hangs
+)
+
+// guard keeps readers from waiting for a server that hangs. They have SQL to turn to, so one time-out is enough for
+// them, while writers go on until the breaker opens. After a time-out reads fail at once for a pause, then one of them
+// probes the server while the others go on failing. It is safe for concurrent use.
+type guard struct {
+	within time.Duration    // what a read may wait
+	now    func() time.Time // monotonic, so the machine's and not the node's
+
+	mu      sync.Mutex
+	tripped bool      // since the last read without an answer
+	probing bool      // one read tries the server
+	until   time.Time // the end of the pause
+}
+
+func newGuard(within time.Duration) *guard { return &guard{within: within, now: time.Now} }
+
+// refuses reports whether a read that began now would be refused. A nil guard refuses nothing.
+func (g *guard) refuses() bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refusing()
+}
+
+func (g *guard) refusing() bool {
+	return g.tripped && (g.probing || g.now().Before(g.until))
+}
+
+// begin admits a read or refuses it. A read that begins is ended by end.
+func (g *guard) begin() (probe bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refusing() {
+		return false, gobreaker.ErrOpenState
+	}
+	g.probing = g.tripped
+	return g.probing, nil
+}
+
+// end takes the outcome of a read. Those that began before the guard tripped do not prolong the pause, and only an
+// answer ends it: a read that its caller cut short leaves the probe to the next one.
+func (g *guard) end(probe, timedOut, answered bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if probe {
+		g.probing = false
+	}
+	switch {
+	case timedOut && probe:
+		g.until = g.now().Add(guardLongPause)
+	case timedOut && !g.tripped:
+		g.tripped, g.until = true, g.now().Add(guardPause)
+	case answered && (probe || !g.tripped):
+		g.tripped = false
+	}
+}
+
+type readingKey struct{}
+
+// Reading marks the calls of a context as a reader's: the guards bound and refuse them.
+func Reading(ctx context.Context) context.Context { return context.WithValue(ctx, readingKey{}, true) }
+
+// read marks a command that is sent in a batch, whose context is not the caller's, as a reader's.
+type read struct{ once }
+
+func isReading(ctx context.Context, cmd redis.Cmder) bool {
+	if _, ok := cmd.(read); ok {
+		return true
+	}
+	marked, _ := ctx.Value(readingKey{}).(bool)
+	return marked
+}
+
+// guardHook puts a guard before a server.
+type guardHook struct{ *guard }
+
+func (guardHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !isReading(ctx, cmd) {
+			return next(ctx, cmd)
+		}
+		err := h.run(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
+		if err != nil && cmd.Err() == nil {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+func (h guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !isReading(ctx, cmds[0]) {
+			return next(ctx, cmds)
+		}
+		sent := false
+		err := h.run(ctx, func(ctx context.Context) error {
+			sent = true
+			return next(ctx, cmds)
+		})
+		if !sent {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+// run sends a read, unless the guard refuses. The connection that it may need is made in a context without the mark:
+// what is asked to make one is a part of the same read.
+func (h guardHook) run(ctx context.Context, send func(context.Context) error) error {
+	probe, err := h.begin()
+	if err != nil {
+		return err
+	}
+	own := false // the caller has less time than the guard gives
+	if deadline, ok := ctx.Deadline(); ok {
+		own = time.Until(deadline) < h.within
+	}
+	ended := false
+	defer func() {
+		if !ended { // a panic
+			h.end(probe, false, false)
+		}
+	}()
+	bounded, cancel := context.WithTimeout(context.WithValue(ctx, readingKey{}, false), h.within)
+	defer cancel()
+	err = send(bounded)
+	ended = true
+	timedOut := isTimeout(err)
+	h.end(probe, timedOut && !own && ctx.Err() == nil, !timedOut && !saysNothing(err))
+	return err
+}
+
+// isTimeout reports whether the time for an answer passed.
+func isTimeout(err error) bool {
+	if failure, ok := errors.AsType[net.Error](err); ok && failure.Timeout() {
+		return true
+	}
+	return errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,256 @@
+package redis
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+const (
+	hintFormat       = 1    // the first byte of a message
+	hintsPerMessage  = 4096 // bounds one message to 64 KB
+	hintPing         = time.Second
+	hintSilence      = 3 * time.Second // without even the answer to a ping, the connection is taken for dead
+	firstHintPause   = 20 * time.Millisecond
+	slowestHintPause = 500 * time.Millisecond
+	channels         = 2 // of one connection: the node's own and the log's
+)
+
+// Hint says that the document of a user is now at version N (microseconds, see Badges). It is no state: it may be
+// lost, late or repeated, and whoever receives it reads the document.
+type Hint struct {
+	User services.UserID
+	N    uint64
+}
+
+// hintReceivers are the receivers of this process, called without Redis for its own node.
+type hintReceivers struct {
+	mu        sync.RWMutex
+	next      int
+	receivers map[int]func([]Hint)
+}
+
+func (h *hintReceivers) add(receive func([]Hint)) (remove func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.receivers == nil {
+		h.receivers = map[int]func([]Hint){}
+	}
+	id := h.next
+	h.next++
+	h.receivers[id] = receive
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.receivers, id)
+	}
+}
+
+func (h *hintReceivers) deliver(hints []Hint) {
+	h.mu.RLock()
+	receivers := slices.Collect(maps.Values(h.receivers))
+	h.mu.RUnlock()
+	for _, receive := range receivers {
+		receive(hints)
+	}
+}
+
+// PublishHints tells each node which of its users' documents have changed. This node's own hints are delivered before
+// it returns, also when Redis is away; those for other nodes are one round trip together. The embedded Redis has no
+// other nodes: all hints are delivered here. The error is UNAVAILABLE and may be ignored: a hint may be lost.
+func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) error {
+	messages := map[string][]Hint{}
+	for node, hints := range byNode {
+		switch {
+		case len(hints) == 0:
+		case node == c.id || c.mode == modeEmbedded:
+			c.hints.deliver(hints)
+		default:
+			messages[node] = hints
+		}
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
+		for node, hints := range messages {
+			for part := range slices.Chunk(hints, hintsPerMessage) {
+				p.Publish(ctx, hintChannel(node), encodeHints(part))
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("publish hints: %w", err)
+	}
+	return nil
+}
+
+func encodeHints(hints []Hint) []byte {
+	message := append(make([]byte, 0, 1+13*len(hints)), hintFormat)
+	for _, hint := range hints {
+		message = binary.AppendUvarint(message, uint64(hint.User))
+		message = binary.AppendUvarint(message, hint.N)
+	}
+	return message
+}
+
+// decodeHints reads what encodeHints makes. What it cannot read to the end, from another version or another program,
+// is false.
+func decodeHints(message string) ([]Hint, bool) {
+	if len(message) == 0 || message[0] != hintFormat {
+		return nil, false
+	}
+	var hints []Hint
+	for rest := []byte(message[1:]); len(rest) > 0; {
+		user, a := binary.Uvarint(rest)
+		if a <= 0 || user > uint64(^services.UserID(0)) {
+			return nil, false
+		}
+		n, b := binary.Uvarint(rest[a:])
+		if b <= 0 {
+			return nil, false
+		}
+		hints = append(hints, Hint{User: services.UserID(user), N: n})
+		rest = rest[a+b:]
+	}
+	return hints, true
+}
+
+// HintLog tells the other nodes that the log has grown. It never waits: RunHints sends it, several that come together as one.
+// Like every hint it may be lost.
+func (c *Client) HintLog() {
+	select {
+	case c.grown <- struct{}{}:
+	default:
+	}
+}
+
+// runLogHints sends what HintLog was told until ctx ends.
+func (c *Client) runLogHints(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.grown:
+			if err := c.redis.Publish(ctx, logChannel, c.id).Err(); err != nil && ctx.Err() == nil {
+				c.log.Debug("the growth of the log was not told; other nodes find it by themselves", "error", err)
+			}
+		}
+	}
+}
+
+// HintReceiver takes the hints for a node. Its functions may be called by several goroutines at once and must hand on what
+// they get without waiting: as long as one does not return nothing more is received, and a publisher in this process waits
+// for it; after 3 seconds the connection is taken for dead and Resync is called.
+type HintReceiver struct {
+	Documents func([]Hint) // documents of users have changed
+	Log       func()       // another node has appended to the log
+	Resync    func()       // after every subscription, the first included: hints may have been lost before it
+}
+
+// RunHints receives the hints for this node, and sends those of HintLog, until ctx ends or the Client is closed, and then returns
+// nil. It has a connection of its own, which it makes again for as long as Redis is away.
+func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	defer c.hints.add(receiver.Documents)()
+	if c.mode == modeEmbedded || c.id == "" {
+		receiver.Resync()
+		<-ctx.Done()
+		return nil
+	}
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer cancel()
+	sending.Go(func() { c.runLogHints(ctx) })
+	pause := firstHintPause
+	for ctx.Err() == nil {
+		subscribed, err := c.listen(ctx, receiver)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if subscribed {
+			pause = firstHintPause
+		}
+		c.log.Warn("the connection for hints is lost: changes are seen by the sweep until it is back", "error", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, slowestHintPause)
+	}
+	return nil
+}
+
+// listen is the life of one connection. It says whether it was ever subscribed, and how it ended. The library's own
+// channel of messages hides the answers to its pings, and with them a network that swallows everything.
+func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed bool, err error) {
+	subscription := c.redis.Subscribe(ctx, hintChannel(c.id), logChannel)
+	defer subscription.Close()
+	watching, stop := context.WithCancel(ctx)
+	var heard atomic.Int64
+	start := time.Now()
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		defer subscription.Close() // frees Receive, which does not look at its context
+		watchSubscription(watching, subscription, func() time.Duration { return time.Since(start) - time.Duration(heard.Load()) })
+	})
+	defer watch.Wait()
+	defer stop()
+	for {
+		message, err := subscription.Receive(ctx)
+		if err != nil {
+			return subscribed, err
+		}
+		heard.Store(int64(time.Since(start)))
+		switch message := message.(type) {
+		case *redis.Subscription:
+			// One for each channel; after the last it hears all.
+			if subscribed = message.Count == channels; subscribed {
+				receiver.Resync()
+			}
+		case *redis.Message:
+			if message.Channel == logChannel {
+				if message.Payload != c.id {
+					receiver.Log()
+				}
+				break
+			}
+			hints, ok := decodeHints(message.Payload)
+			if !ok {
+				c.log.Warn("a hint in a format that this version does not know", "bytes", len(message.Payload))
+				continue
+			}
+			receiver.Documents(hints)
+		}
+		heard.Store(int64(time.Since(start)))
+	}
+}
+
+// watchSubscription pings until nothing has been heard for too long, or ctx ends.
+func watchSubscription(ctx context.Context, subscription *redis.PubSub, silence func() time.Duration) {
+	ticker := time.NewTicker(hintPing)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if silence() > hintSilence {
+				return
+			}
+			// A ping that cannot be sent is answered by silence.
+			_ = subscription.Ping(ctx)
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+	"tidings/services/redis/redistest"
+)
+
+// listener is a node that receives hints.
+type listener struct {
+	*Client
+	mu      sync.Mutex
+	hints   []Hint
+	resyncs int
+	grown   int // times that the log was said to have grown
+}
+
+// listen runs a node's hints until the test ends, and waits for its first subscription.
+func listen(t *testing.T, options Options) *listener {
+	t.Helper()
+	l := &listener{Client: connect(t, options)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- l.RunHints(ctx, HintReceiver{
+			Documents: func(hints []Hint) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.hints = append(l.hints, hints...)
+			},
+			Log: func() {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.grown++
+			},
+			Resync: func() {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.resyncs++
+			},
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("RunHints: %v, want nil at the end of its context", err)
+		}
+	})
+	l.awaitResyncs(t, 1)
+	return l
+}
+
+func (l *listener) received() []Hint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.hints)
+}
+
+func (l *listener) awaitResyncs(t *testing.T, n int) {
+	t.Helper()
+	redistest.Eventually(t, 10*time.Second, "a subscription", func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.resyncs < n {
+			return fmt.Errorf("resync was called %d times, want %d", l.resyncs, n)
+		}
+		return nil
+	})
+}
+
+func (l *listener) await(t *testing.T, want ...Hint) {
+	t.Helper()
+	redistest.Eventually(t, 5*time.Second, "the hints", func() error {
+		if diff := cmp.Diff(want, l.received()); diff != "" {
+			return fmt.Errorf("(-want +got)\n%s", diff)
+		}
+		return nil
+	})
+}
+
+func eachShared(t *testing.T, run func(t *testing.T, url string)) {
+	t.Run("single", func(t *testing.T) { run(t, redistest.Redis(t)) })
+	t.Run("sentinel", func(t *testing.T) { run(t, redistest.Sentinel(t)) })
+	t.Run("cluster", func(t *testing.T) { run(t, redistest.Cluster(t)) })
+}
+
+func TestHintsReachTheirNodeAndNoOther(t *testing.T) {
+	eachShared(t, func(t *testing.T, url string) {
+		a, b := listen(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})
+		ctx, trips := WithRoundTrips(t.Context())
+		err := a.PublishHints(ctx, map[string][]Hint{"a": {{1, 10}}, "b": {{2, 20}, {3, 1 << 60}}, "gone": {{4, 40}}, "empty": nil})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]Hint{{1, 10}}, a.received()); diff != "" {
+			t.Errorf("its own, before PublishHints returns: %s", diff)
+		}
+		if trips.Count() != 1 {
+			t.Errorf("%d round trips, want 1 for all other nodes", trips.Count())
+		}
+		b.await(t, Hint{2, 20}, Hint{3, 1 << 60})
+		if err := b.PublishHints(t.Context(), map[string][]Hint{"a": {{5, 50}}}); err != nil {
+			t.Fatal(err)
+		}
+		a.await(t, Hint{1, 10}, Hint{5, 50})
+	})
+}
+
+// The growth of the log is told to all nodes but the one that tells of it.
+func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
+	eachShared(t, func(t *testing.T, url string) {
+		nodes := []*listener{listen(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"}), listen(t, Options{URL: url, Node: "c"})}
+		grown := func(l *listener) int {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.grown
+		}
+		for turn := range 3 {
+			nodes[0].HintLog()
+			for _, other := range nodes[1:] {
+				redistest.Eventually(t, 10*time.Second, "the growth", func() error {
+					if got := grown(other); got != turn+1 {
+						return fmt.Errorf("node %s was told %d times, want %d", other.id, got, turn+1)
+					}
+					return nil
+				})
+			}
+		}
+		if got := grown(nodes[0]); got != 0 {
+			t.Errorf("the node itself was told %d times", got)
+		}
+	})
+}
+
+func TestHintsInOneProcess(t *testing.T) {
+	// The embedded Redis has one node, whatever older entries say.
+	l := listen(t, Options{URL: "embedded", Node: "now"})
+	ctx, trips := WithRoundTrips(t.Context())
+	if err := l.PublishHints(ctx, map[string][]Hint{"before": {{7, 70}}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Hint{{7, 70}}, l.received()); diff != "" || trips.Count() != 0 {
+		t.Errorf("%d round trips, %s", trips.Count(), diff)
+	}
+}
+
+func TestOwnHintsNeedNoRedis(t *testing.T) {
+	server := redistest.NewServer(t)
+	l := listen(t, Options{URL: server.URL(), Node: "a"})
+	server.Kill()
+	if err := l.PublishHints(t.Context(), map[string][]Hint{"a": {{1, 1}}}); err != nil {
+		t.Errorf("own hints without Redis: %v", err)
+	}
+	err := l.PublishHints(t.Context(), map[string][]Hint{"a": {{2, 2}}, "b": {{3, 3}}})
+	if !services.IsUnavailable(err) {
+		t.Errorf("another's hints without Redis: %v, want UNAVAILABLE", err)
+	}
+	if diff := cmp.Diff([]Hint{{1, 1}, {2, 2}}, l.received()); diff != "" {
+		t.Errorf("own hints: %s", diff)
+	}
+}
+
+func TestCloseEndsTheHints(t *testing.T) {
+	for _, url := range []string{"embedded", redistest.Redis(t)} {
+		c := connect(t, Options{URL: url, Node: "a"})
+		ended, subscribed := make(chan error, 1), make(chan struct{}, 1)
+		go func() {
+			ended <- c.RunHints(t.Context(), HintReceiver{Documents: func([]Hint) {}, Log: func() {}, Resync: func() { subscribed <- struct{}{} }})
+		}()
+		<-subscribed
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%s: %v, want nil", url, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: RunHints does not end with Close", url)
+		}
+	}
+}
+
+func TestABatchBeyondOneMessage(t *testing.T) {
+	url := redistest.Redis(t)
+	a, b := connect(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})
+	hints := make([]Hint, 2*hintsPerMessage+1)
+	for i := range hints {
+		hints[i] = Hint{services.UserID(i), uint64(i) << 30}
+	}
+	if err := a.PublishHints(t.Context(), map[string][]Hint{"b": hints}); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, hints...)
+}
+
+func TestAKilledSubscriptionComesBackWithAResync(t *testing.T) {
+	eachShared(t, func(t *testing.T, url string) {
+		a, b := connect(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})
+		for round := 1; round <= 3; round++ {
+			killSubscriptions(t, a)
+			b.awaitResyncs(t, 1+round)
+		}
+		if err := a.PublishHints(t.Context(), map[string][]Hint{"b": {{1, 1}}}); err != nil {
+			t.Fatal(err)
+		}
+		b.await(t, Hint{1, 1})
+	})
+}
+
+func TestHintsGoOnAfterAnOutage(t *testing.T) {
+	server := redistest.NewServer(t)
+	var log redistest.Recorder
+	l := listen(t, Options{URL: server.URL(), Node: "a", Log: log.Log()})
+	server.Kill()
+	redistest.Eventually(t, 5*time.Second, "the loss is seen", func() error {
+		if strings.Count(log.String(), "the connection for hints is lost") < 3 {
+			return fmt.Errorf("log: %s", log.String())
+		}
+		return nil
+	})
+	server.Start()
+	l.awaitResyncs(t, 2)
+	other := connect(t, Options{URL: server.URL(), Node: "b"})
+	if err := other.PublishHints(t.Context(), map[string][]Hint{"a": {{1, 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	l.await(t, Hint{1, 1})
+}
+
+func TestASilentNetworkIsNoticed(t *testing.T) {
+	server := redistest.NewServer(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	l := listen(t, Options{URL: proxy.URL(), Node: "a"})
+	proxy.BlackHole(true)
+	// Nothing is closed: only the missing answers to pings tell.
+	redistest.Eventually(t, 3*hintSilence, "the old connection is given up", func() error {
+		if text := fmt.Sprint(server.Do("PUBSUB", "NUMSUB", "node:a")); text != "[node:a 0]" {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+	proxy.BlackHole(false)
+	l.awaitResyncs(t, 2)
+}
+
+func TestMessagesThatNoHintsAre(t *testing.T) {
+	server := redistest.NewServer(t)
+	var log redistest.Recorder
+	l := listen(t, Options{URL: server.URL(), Node: "a", Log: log.Log()})
+	for _, text := range []string{"", "hello", "\x02\x01\x01", "\x01\x01", "\x01\xff\xff\xff\xff\xff\x01\x01"} {
+		server.Do("PUBLISH", "node:a", text)
+	}
+	server.Do("PUBLISH", "node:a", string(encodeHints([]Hint{{9, 9}})))
+	l.await(t, Hint{9, 9})
+	if n := strings.Count(log.String(), "a hint in a format"); n != 5 {
+		t.Errorf("%d warnings, want 5:\n%s", n, log.String())
+	}
+}
+
+func TestHintsKeepTheirValues(t *testing.T) {
+	want := []Hint{{0, 0}, {1, 1}, {1<<32 - 1, 1<<64 - 1}, {77, 1_700_000_000_000_000}}
+	got, ok := decodeHints(string(encodeHints(want)))
+	if diff := cmp.Diff(want, got); !ok || diff != "" {
+		t.Errorf("%v %s", ok, diff)
+	}
+}
+
+func FuzzDecodeHints(f *testing.F) {
+	f.Add(string(encodeHints([]Hint{{1, 2}, {3, 4}})))
+	f.Add("\x01\x80")
+	f.Fuzz(func(t *testing.T, message string) {
+		hints, ok := decodeHints(message)
+		if !ok {
+			return
+		}
+		again, ok := decodeHints(string(encodeHints(hints)))
+		if diff := cmp.Diff(hints, again); !ok || diff != "" {
+			t.Errorf("%q: %s", message, diff)
+		}
+	})
+}
+
+// killSubscriptions ends the pub/sub connections on every master.
+func killSubscriptions(t *testing.T, c *Client) {
+	t.Helper()
+	if err := c.EachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error {
+		return master.Do(ctx, "CLIENT", "KILL", "TYPE", "pubsub").Err()
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,121 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"tidings/services/redis/redistest"
+)
+
+// parentVariable makes the test binary the parent of a private server instead, for the test that kills it.
+const parentVariable = "REDIS_TEST_PARENT_FOLDER"
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(parentVariable); folder != "" {
+		beParent(folder)
+	}
+	// After many failed dials the library tries again each second, and sees only then that its pool is closed.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
+
+// beParent opens a private server, prints its process id and waits to be killed.
+func beParent(folder string) {
+	c, err := Open(context.Background(), Options{URL: "private", DataDir: folder})
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(privateProcess(c).Pid)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+func privateProcess(c *Client) *os.Process {
+	server := c.local.(*privateServer)
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	return server.process
+}
+
+// connect opens a Client for a test and closes it with the test.
+func connect(t *testing.T, options Options) *Client {
+	t.Helper()
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	if options.DataDir == "" {
+		options.DataDir = t.TempDir()
+	}
+	c, err := Open(t.Context(), options)
+	if err != nil {
+		t.Fatalf("Open(%q): %v", options.URL, err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// eachMode runs a test for every mode that Open knows.
+func eachMode(t *testing.T, run func(t *testing.T, mode, url string)) {
+	t.Run("private", func(t *testing.T) { run(t, "private", "private") })
+	t.Run("embedded", func(t *testing.T) { run(t, "embedded", "embedded") })
+	t.Run("single", func(t *testing.T) { run(t, "single", redistest.Redis(t)) })
+	t.Run("sentinel", func(t *testing.T) { run(t, "sentinel", redistest.Sentinel(t)) })
+	t.Run("cluster", func(t *testing.T) { run(t, "cluster", redistest.Cluster(t)) })
+}
+
+// What the tests register, as a package above would.
+var (
+	firstScript  = RegisterScript("test_first", "return 1")
+	secondScript = RegisterScript("test_second", "return ", "2")
+)
+
+func init() {
+	KeepCompact("full lists take four times the memory",
+		Listpack{Name: "zset-max-listpack-entries", Old: "zset-max-ziplist-entries", Least: 512},
+		Listpack{Name: "hash-max-listpack-value", Old: "hash-max-ziplist-value", Least: 1200})
+}
+
+// Scripts of the tests' own that are not registered. Each may be repeated, as all scripts may.
+var (
+	// setScript writes a value and answers it.
+	setScript = NewScript("set", "redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]")
+	// memberScript adds a member to a set and answers whether it was new.
+	memberScript = NewScript("member", "return redis.call('SADD', KEYS[1], ARGV[1])")
+	// nothingScript answers nothing.
+	nothingScript = NewScript("nothing", "return false")
+	// brokenScript refuses.
+	brokenScript = NewScript("broken", "return redis.error_reply('ERR no ' .. KEYS[1])")
+)
+
+// members are calls of memberScript: n of them, over as many keys as there are tags.
+func members(n, tags int) []Call {
+	calls := make([]Call, n)
+	for i := range calls {
+		calls[i] = Call{Keys: []string{fmt.Sprintf("{u%d}:set", i%tags)}, Args: []any{i}}
+	}
+	return calls
+}
+
+// countMembers is how many members the sets of members have now.
+func countMembers(t *testing.T, c *Client, tags int) int {
+	t.Helper()
+	total := 0
+	for i := range tags {
+		n, err := c.Commands().SCard(t.Context(), fmt.Sprintf("{u%d}:set", i)).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += int(n)
+	}
+	return total
+}

@@ -1,0 +1,264 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
+
+	"tidings/services"
+)
+
+const (
+	loadTimeout   = 5 * time.Second
+	clusterSlack  = uint64(1_000_000) // microseconds by which the clocks of two masters may differ
+	serverProgram = "redis-server"
+)
+
+// Client is the one way to Redis. It is safe for concurrent use.
+type Client struct {
+	redis    redis.UniversalClient
+	shared   *redis.Client // the face of auto
+	readers  *guard        // of the one server; nil where each node has its own, or none can hang
+	mode     string
+	id       string // this node's
+	time     services.Clock
+	log      *slog.Logger
+	epoch    epoch
+	asking   singleflight.Group // for the epoch
+	refusals refusals
+
+	hints   hintReceivers
+	grown   chan struct{}              // a token: the log has grown, and the other nodes do not know yet
+	local   interface{ close() error } // the server that this Client runs, nil when it is another's
+	ctx     context.Context            // ends with Close
+	stop    context.CancelFunc
+	closing sync.Mutex // held to end ctx and to start work
+	work    sync.WaitGroup
+	loading atomic.Bool
+	late    atomic.Bool // Redis has not answered since Open, which is still to prepare it
+	costly  sync.Once   // the warning about what is not compact
+	refused sync.Once   // the warning that a late Redis refuses
+}
+
+// quiet takes the library's log, which speaks of every failed dial: what an operator should know is logged here.
+type quiet struct{}
+
+func (quiet) Printf(ctx context.Context, format string, values ...any) {
+	if slog.Default().Enabled(ctx, slog.LevelDebug) {
+		slog.DebugContext(ctx, fmt.Sprintf(format, values...))
+	}
+}
+
+func init() { redis.SetLogger(quiet{}) }
+
+// Open connects to the Redis that the options name, or starts one. An error names the address: INVALID for a URL that
+// cannot be read or that Redis refuses (a wrong password), UNAVAILABLE for a Redis that is not there, or not ready, unless
+// the options say that it may be late.
+func Open(ctx context.Context, options Options) (*Client, error) {
+	options = options.withDefaults()
+	if options.URL == modeAuto {
+		options.URL = modePrivate
+		if _, err := exec.LookPath(serverProgram); err != nil {
+			options.URL = modeEmbedded
+			options.Log.Warn("no redis-server in PATH: an embedded one is used, slower under load and gone with this process")
+		}
+	}
+	c := &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
+	c.epoch.form = options.Form
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	at, err := c.target(ctx, options)
+	if err == nil {
+		if err = c.connect(options, at); err == nil {
+			err = c.ready(ctx)
+		}
+	}
+	if err == nil {
+		return c, nil
+	}
+	name := options.URL
+	if at != nil {
+		name = at.name()
+	}
+	failure := openError(err, name)
+	if options.Late && c.redis != nil && services.IsUnavailable(failure) && ctx.Err() == nil {
+		c.log.Warn("this node goes on without Redis until it answers", "error", failure, "cause", err)
+		c.late.Store(true)
+		return c, nil
+	}
+	_ = c.Close()
+	return nil, failure
+}
+
+func openError(err error, name string) error {
+	var refusal redis.Error
+	switch {
+	case services.CodeOf(err) == services.Invalid:
+		return err
+	case !services.IsUnavailable(err) && errors.As(err, &refusal):
+		return services.Wrapf(services.Invalid, err, "Redis at %s refuses what its URL asks: user, password, database or rights", name)
+	}
+	return services.Wrapf(services.Unavailable, err, "Redis at %s does not answer", name)
+}
+
+// target starts the server that the options ask for, or takes their URL apart.
+func (c *Client) target(ctx context.Context, options Options) (*target, error) {
+	switch options.URL {
+	case modePrivate:
+		server, err := startPrivate(ctx, options.DataDir, c.log)
+		if err != nil {
+			return nil, err
+		}
+		c.local = server
+		return &target{mode: modePrivate, single: server.options()}, nil
+	case modeEmbedded:
+		server, err := startEmbedded()
+		if err != nil {
+			return nil, err
+		}
+		c.local = server
+		return &target{mode: modeEmbedded, single: server.options()}, nil
+	}
+	return parseURL(options.URL)
+}
+
+func (c *Client) connect(options Options, at *target) (err error) {
+	c.mode = at.mode
+	if at.mode == modeEmbedded {
+		options.ReadTimeout = max(options.ReadTimeout, embeddedReadTimeout)
+	}
+	switch at.mode {
+	case modeCluster:
+		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(node *redis.Options) *redis.Client {
+			node.Limiter, node.OnConnect = newBreaker(node.Addr, c.log), c.greet(node.Addr)
+			client := redis.NewClient(node)
+			client.AddHook(guardHook{newGuard(options.ReadTimeout / 2)})
+			return client
+		}))
+	case modeSentinel:
+		client := redis.NewFailoverClient(options.sentinelOptions(at))
+		// The options for sentinels have no field for the one, and would use the other on sentinels too. Nothing has been
+		// dialled yet.
+		client.Options().Limiter, client.Options().OnConnect = newBreaker(at.name(), c.log), c.greet(onlyMaster)
+		c.redis = client
+	case modeEmbedded:
+		c.epoch.learn(onlyMaster, lonelyLineage, c.epoch.begin())
+		c.redis = redis.NewClient(options.singleOptions(at.single, newBreaker(at.name(), c.log)))
+	default:
+		single := options.singleOptions(at.single, newBreaker(at.name(), c.log))
+		single.OnConnect = c.greet(onlyMaster)
+		c.redis = redis.NewClient(single)
+	}
+	within := options.ReadTimeout
+	if at.mode != modeEmbedded {
+		within /= 2
+	}
+	if at.mode == modeSingle || at.mode == modePrivate || at.mode == modeSentinel {
+		c.readers = newGuard(within)
+		c.redis.AddHook(guardHook{c.readers})
+	}
+	c.redis.AddHook(roundTripHook{})
+	c.redis.AddHook(refusalsHook{c})
+	c.shared, err = newShared(c.redis, c.readers, within)
+	return err
+}
+
+// ready waits for nothing: the Redis that was named is there now, or it is an error.
+func (c *Client) ready(ctx context.Context) error {
+	if err := c.Ping(ctx); err != nil {
+		return err
+	}
+	if err := c.CheckEpoch(ctx); err != nil {
+		return err
+	}
+	if err := c.loadScripts(ctx); err != nil {
+		return fmt.Errorf("load the scripts: %w", err)
+	}
+	c.raiseCompact(ctx)
+	if err := c.CheckWrites(ctx); err != nil && !c.RefusesWrites() {
+		return err
+	}
+	return nil
+}
+
+// arrive prepares a Redis that was late, once it answers.
+func (c *Client) arrive(ctx context.Context) error {
+	if !c.late.Load() {
+		return nil
+	}
+	if err := c.ready(ctx); err != nil {
+		if !services.IsUnavailable(err) {
+			c.refused.Do(func() {
+				c.log.Error("Redis refuses what its URL asks: user, password, database or rights", "error", err)
+			})
+		}
+		return err
+	}
+	c.late.Store(false)
+	c.log.Info("Redis answers: this node goes on with it")
+	return nil
+}
+
+// Close ends the hints, closes the connections and then, last, the server that Open started. It may be called twice.
+func (c *Client) Close() error {
+	c.closing.Lock()
+	c.stop()
+	c.closing.Unlock()
+	c.work.Wait()
+	var err error
+	if c.shared != nil {
+		err = closed(c.shared.Close())
+	}
+	if c.redis != nil {
+		err = errors.Join(err, closed(c.redis.Close()))
+	}
+	if c.local != nil {
+		err = errors.Join(err, c.local.close())
+	}
+	return err
+}
+
+func closed(err error) error {
+	if errors.Is(err, redis.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Mode says what Open found: "single", "sentinel", "cluster", "private" or "embedded".
+func (c *Client) Mode() string { return c.mode }
+
+// Ping asks every master whether it is there. Without an answer it is UNAVAILABLE.
+func (c *Client) Ping(ctx context.Context) error {
+	return Unavailable(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))
+}
+
+// StampSlack is how many microseconds to take from a time that another master's clock told.
+func (c *Client) StampSlack() uint64 {
+	if c.mode == modeCluster {
+		return clusterSlack
+	}
+	return 0
+}
+
+// Commands sends single commands. Their errors go through unavailable.
+func (c *Client) Commands() redis.UniversalClient { return c.redis }
+
+// Node is this node's id.
+func (c *Client) Node() string { return c.id }
+
+// Clock is this node's clock.
+func (c *Client) Clock() services.Clock { return c.time }
+
+// Log takes what an operator should know.
+func (c *Client) Log() *slog.Logger { return c.log }
+
+// Clustered says that the keys are spread over several masters.
+func (c *Client) Clustered() bool { return c.mode == modeCluster }

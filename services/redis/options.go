@@ -1,0 +1,243 @@
+package redis
+
+import (
+	"cmp"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"tidings/services"
+)
+
+// Options say which Redis to use and how. The zero value opens a Redis of this process's own.
+type Options struct {
+	// URL names the Redis. "" and "auto" take a private redis-server if one is in PATH, else an embedded one;
+	// "private" and "embedded" insist on theirs. Others are redis://, rediss:// and unix:// as everywhere,
+	// redis+sentinel://[user:password@]host:port,host:port/MASTER[/db] and
+	// redis+cluster://[user:password@]host:port,host:port; with rediss+ the last two use TLS.
+	// The sentinels' own password goes into ?sentinel_username= and ?sentinel_password=.
+	URL string
+	// Node is this node's id: hints for it are received by RunHints. Without one there are no hints from others.
+	Node string
+	// DataDir is the folder in which a private server has its socket; "" is the system's temporary folder.
+	DataDir string
+	// Late opens a Redis that does not answer yet, also one that stalls after this Client has started it: all calls are
+	// UNAVAILABLE until it answers, and Watch prepares it then.
+	Late bool
+	// Clock is the node's clock; nil is the machine's.
+	Clock services.Clock
+	// Log takes what an operator should know; nil is slog.Default().
+	Log *slog.Logger
+	// ReadTimeout bounds the wait for the answers of one round trip when the context has no earlier deadline; 0 means
+	// 400 ms. Readers, who have SQL to turn to, wait half of it. The embedded Redis, which no network parts from us and
+	// whose scripts are slow, has at least 5 s, for readers too.
+	ReadTimeout time.Duration
+	// PoolSize is how many connections may work at once (to each master of a cluster); 0 means 32 for each CPU.
+	// Beside them RunHints has one.
+	PoolSize int
+	// Form names what is written by this node and cannot be read by a node of another form: the epoch is of it, too. All
+	// nodes need the same.
+	Form string
+}
+
+// The modes of a Client.
+const (
+	modeSingle   = "single"
+	modeSentinel = "sentinel"
+	modeCluster  = "cluster"
+	modePrivate  = "private"
+	modeEmbedded = "embedded"
+	modeAuto     = "auto"
+)
+
+const (
+	defaultReadTimeout  = 400 * time.Millisecond
+	embeddedReadTimeout = 5 * time.Second
+	dialTimeout         = time.Second
+	poolTimeout         = 100 * time.Millisecond // longer only moves the queue from the caller into the pool
+	clusterReload       = time.Second            // the library's own takes 59 s to leave a dead master
+	clusterRedirects    = 3
+	connectionsPerCPU   = 32 // callers who find none wait in no order, and some too long
+	bufferBytes         = 32 << 10
+	minClusterBackoff   = 2 * time.Millisecond
+	maxClusterBackoff   = 20 * time.Millisecond
+	failingNodeSeconds  = 1
+	sentinelUserParam   = "sentinel_username"
+	sentinelPasswordKey = "sentinel_password"
+)
+
+func (o Options) withDefaults() Options {
+	o.URL = cmp.Or(o.URL, modeAuto)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, defaultReadTimeout)
+	o.PoolSize = cmp.Or(o.PoolSize, connectionsPerCPU*runtime.GOMAXPROCS(0))
+	if o.Clock == nil {
+		o.Clock = services.SystemClock{}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o
+}
+
+// target is a URL taken apart: what to dial, in which mode.
+type target struct {
+	mode             string
+	single           *redis.Options // single, private, embedded
+	addrs            []string       // sentinels or cluster nodes
+	master           string
+	db               int
+	user, password   string
+	sentinelUser     string
+	sentinelPassword string
+	tls              *tls.Config
+}
+
+// name is the target for messages: its addresses, without any secret.
+func (t *target) name() string {
+	if t.single != nil {
+		return t.single.Addr
+	}
+	name := strings.Join(t.addrs, ",")
+	if t.master != "" {
+		name += "/" + t.master
+	}
+	return name
+}
+
+// parseURL takes apart a URL that names a Redis. Errors are INVALID and never repeat the URL: it may hold a password.
+func parseURL(text string) (*target, error) {
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return nil, services.Errorf(services.Invalid, "the URL of Redis has no scheme: expected auto, private, embedded, "+
+			"redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
+	}
+	switch scheme {
+	case "redis", "rediss", "unix":
+		return parseSingle(scheme, text)
+	case "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster":
+		return parseSeveral(scheme, rest)
+	}
+	return nil, services.Errorf(services.Invalid, "the URL of Redis has the scheme %s: expected redis, rediss, unix, "+
+		"redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", services.Quote(scheme))
+}
+
+func parseSingle(scheme, text string) (*target, error) {
+	options, err := redis.ParseURL(text)
+	if err != nil {
+		// The library's message may repeat the whole URL, and with it the password.
+		return nil, services.Errorf(services.Invalid, "the %s:// URL of Redis cannot be read: expected %s", scheme, map[string]string{
+			"redis":  "redis://[user:password@]host:port[/db]",
+			"rediss": "rediss://[user:password@]host:port[/db]",
+			"unix":   "unix://[user:password@]/path/to/socket[?db=0]",
+		}[scheme])
+	}
+	return &target{mode: modeSingle, single: options}, nil
+}
+
+func parseSeveral(scheme, rest string) (*target, error) {
+	hosts, query, path := rest, "", ""
+	hosts, query, _ = strings.Cut(hosts, "?")
+	t := &target{mode: modeCluster}
+	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
+		// url.Parse reads what is escaped in a user and a password; several hosts it refuses.
+		login, err := url.Parse("redis://" + hosts[:i] + "@host")
+		if err != nil {
+			return nil, services.Errorf(services.Invalid, "the %s:// URL of Redis has a user or a password that is not escaped", scheme)
+		}
+		t.user = login.User.Username()
+		t.password, _ = login.User.Password()
+		hosts = hosts[i+1:]
+	}
+	hosts, path, _ = strings.Cut(hosts, "/")
+	for address := range strings.SplitSeq(hosts, ",") {
+		host, port, err := net.SplitHostPort(address)
+		if number, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || host == "" || number == 0 {
+			return nil, services.Errorf(services.Invalid, "the %s:// URL of Redis has the address %s: expected host:port", scheme, services.Quote(address))
+		}
+		t.addrs = append(t.addrs, address)
+	}
+	if strings.HasPrefix(scheme, "rediss") {
+		t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if strings.HasSuffix(scheme, "+cluster") {
+		if path != "" && path != "0" {
+			return nil, services.Errorf(services.Invalid, "the %s:// URL of Redis names %s: a cluster has the database 0 only", scheme, services.Quote(path))
+		}
+		return t, nil
+	}
+	return t, t.sentinel(scheme, path, query)
+}
+
+func (t *target) sentinel(scheme, path, query string) error {
+	master, db, hasDB := strings.Cut(path, "/")
+	number, err := uint64(0), error(nil)
+	if hasDB {
+		number, err = strconv.ParseUint(db, 10, 16)
+	}
+	if master == "" || err != nil {
+		return services.Errorf(services.Invalid, "the %s:// URL of Redis ends in %s: expected /MASTER or /MASTER/db", scheme, services.Quote("/"+path))
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return services.Errorf(services.Invalid, "the %s:// URL of Redis has a query that cannot be read", scheme)
+	}
+	t.mode, t.master, t.db = modeSentinel, master, int(number)
+	t.sentinelUser, t.sentinelPassword = values.Get(sentinelUserParam), values.Get(sentinelPasswordKey)
+	return nil
+}
+
+// singleOptions sets the one Redis up. RESP2 is what the embedded Redis, too, answers alike; it has no push frames
+// to look for before every answer. Nothing is tried again by the library: the breaker and the caller decide.
+func (o Options) singleOptions(from *redis.Options, limiter redis.Limiter) *redis.Options {
+	r := *from
+	r.Protocol = 2
+	r.DisableIdentity = true
+	r.MaxRetries = -1
+	r.DialTimeout, r.DialerRetries = dialTimeout, 1
+	r.ReadTimeout, r.WriteTimeout, r.ContextTimeoutEnabled = o.ReadTimeout, o.ReadTimeout, true
+	r.PoolSize, r.PoolTimeout = o.PoolSize, poolTimeout
+	r.PipelinePoolSize = -1 // one pool: PoolSize then counts every connection, and a dead address is dialled once
+	r.ReadBufferSize, r.WriteBufferSize = bufferBytes, bufferBytes
+	r.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	r.Limiter = limiter
+	return &r
+}
+
+// sentinelOptions sets up the master that the sentinels name.
+func (o Options) sentinelOptions(t *target) *redis.FailoverOptions {
+	return &redis.FailoverOptions{
+		MasterName: t.master, SentinelAddrs: t.addrs, DB: t.db, TLSConfig: t.tls,
+		Username: t.user, Password: t.password, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+		DialTimeout: dialTimeout, DialerRetries: 1,
+		ReadTimeout: o.ReadTimeout, WriteTimeout: o.ReadTimeout, ContextTimeoutEnabled: true,
+		PoolSize: o.PoolSize, PoolTimeout: poolTimeout, PipelinePoolSize: -1,
+		ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes,
+	}
+}
+
+// clusterOptions sets up a cluster; connect gives each of its nodes a breaker and a guard of its own: one dead master must
+// not close the others.
+func (o Options) clusterOptions(t *target, connect func(node *redis.Options) *redis.Client) *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs: t.addrs, TLSConfig: t.tls, Username: t.user, Password: t.password,
+		NewClient: connect,
+		Protocol:  2, DisableIdentity: true, MaxRetries: -1,
+		MaxRedirects: clusterRedirects, MinRetryBackoff: minClusterBackoff, MaxRetryBackoff: maxClusterBackoff,
+		DisableRoutingPolicies: true, // every command here has a key, or goes to each master by name
+		DialTimeout:            dialTimeout, DialerRetries: 1, FailingTimeoutSeconds: failingNodeSeconds,
+		ReadTimeout: o.ReadTimeout, WriteTimeout: o.ReadTimeout, ContextTimeoutEnabled: true,
+		PoolSize: o.PoolSize, PoolTimeout: poolTimeout, PipelinePoolSize: -1,
+		ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes,
+		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		ClusterStateReloadInterval: clusterReload,
+	}
+}

@@ -1,0 +1,256 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	socketName      = "redis.sock"
+	folderPattern   = "tidings-redis-*"
+	longestSocket   = 100 // bytes of a path; the system's own limit is 104 to 108
+	privateDeadline = 5 * time.Second
+	privatePoll     = 5 * time.Millisecond
+	firstRestart    = 50 * time.Millisecond
+	slowestRestart  = 5 * time.Second
+	steadyAfter     = 10 * time.Second // a server that lived so long starts the pauses anew
+	remembered      = 2048             // bytes of a server's last words
+	privateSettings = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
+)
+
+// privateServer is a redis-server of this process's own: on a socket that only this user may enter, with a password
+// of this run, keeping nothing on disk. It dies with the process, however that ends (on Linux; elsewhere with Close).
+type privateServer struct {
+	program  string
+	folder   string
+	socket   string
+	password string
+	log      *slog.Logger
+	stop     context.CancelFunc
+	done     chan struct{}
+
+	state   atomic.Int32
+	mu      sync.Mutex
+	process *os.Process
+}
+
+// The states of a private server: one that ends before it has ever answered is not started again.
+const (
+	stateStarting = iota
+	stateReady
+	stateFailed
+)
+
+// startPrivate starts a server and waits until it answers. After that it is kept alive until close.
+func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*privateServer, error) {
+	program, err := exec.LookPath(serverProgram)
+	if err != nil {
+		return nil, fmt.Errorf("a private Redis needs redis-server in PATH (Debian: apt-get install redis-server; macOS: brew install redis): %w", err)
+	}
+	folder, err := socketFolder(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &privateServer{program: program, folder: folder, socket: filepath.Join(folder, socketName), password: rand.Text(), log: log,
+		stop: stop, done: make(chan struct{})}
+	first := make(chan error, 1)
+	go s.keep(running, first)
+	deadline, cancel := context.WithTimeout(ctx, privateDeadline)
+	defer cancel()
+	err = s.awaitPong(deadline, first)
+	if err == nil && !s.state.CompareAndSwap(stateStarting, stateReady) {
+		err = <-first
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// socketFolder makes a folder for the socket, in the data folder unless its path is too long for a socket.
+func socketFolder(dataDir string) (string, error) {
+	if dataDir == "" {
+		dataDir = os.TempDir()
+	}
+	for _, parent := range []string{dataDir, os.TempDir(), "/tmp"} {
+		parent, err := filepath.Abs(parent)
+		if err != nil {
+			return "", err
+		}
+		if err := os.MkdirAll(parent, 0o700); err != nil {
+			return "", err
+		}
+		removeDeadFolders(parent)
+		folder, err := os.MkdirTemp(parent, folderPattern)
+		if err != nil {
+			return "", err
+		}
+		if len(filepath.Join(folder, socketName)) <= longestSocket {
+			return folder, nil
+		}
+		if err := os.Remove(folder); err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("no folder with a path under %d bytes for the socket of redis-server", longestSocket)
+}
+
+// removeDeadFolders takes away what a killed process left: folders whose socket nobody listens on.
+func removeDeadFolders(parent string) {
+	sockets, _ := filepath.Glob(filepath.Join(parent, folderPattern, socketName))
+	for _, socket := range sockets {
+		connection, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = connection.Close()
+			continue
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			_ = os.RemoveAll(filepath.Dir(socket))
+		}
+	}
+}
+
+func (s *privateServer) options() *redis.Options {
+	return &redis.Options{Network: "unix", Addr: s.socket, Password: s.password}
+}
+
+// keep runs the server again whenever it ends, until ctx does. first gets the end of one that has never answered.
+func (s *privateServer) keep(ctx context.Context, first chan<- error) {
+	defer close(s.done)
+	// A child with Pdeathsig is killed when the thread that started it ends: this one stays ours as long as the server
+	// lives. It is given back after that, since another child may owe its life to it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pause := firstRestart
+	for {
+		started := time.Now()
+		err := s.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if s.state.CompareAndSwap(stateStarting, stateFailed) {
+			first <- err
+			return
+		}
+		if time.Since(started) > steadyAfter {
+			pause = firstRestart
+		}
+		s.log.Error("the private redis-server has ended: it is started again, empty", "cause", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, slowestRestart)
+	}
+}
+
+// run is one life of the server, ended by ctx at the latest. The settings go in by its input, not by its arguments:
+// those any user of the machine can read.
+func (s *privateServer) run(ctx context.Context) error {
+	if err := os.MkdirAll(s.folder, 0o700); err != nil {
+		return err
+	}
+	words := &lastWords{}
+	command := exec.Command(s.program, "-")
+	command.Dir = s.folder
+	command.SysProcAttr = childAttributes()
+	command.Stdin = strings.NewReader(fmt.Sprintf("%sunixsocket %q\nrequirepass %s\n%s",
+		privateSettings, s.socket, s.password, compactSettings()))
+	command.Stdout, command.Stderr = words, words
+	s.mu.Lock()
+	err := ctx.Err()
+	if err == nil {
+		err = command.Start()
+	}
+	if err == nil {
+		s.process = command.Process
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err = command.Wait()
+	s.mu.Lock()
+	s.process = nil
+	s.mu.Unlock()
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	return fmt.Errorf("%w: %s", err, words)
+}
+
+// awaitPong waits until the server answers, or has ended instead.
+func (s *privateServer) awaitPong(ctx context.Context, first <-chan error) error {
+	for {
+		err := s.ping(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case ended := <-first:
+			return fmt.Errorf("redis-server did not start: %w", ended)
+		case <-ctx.Done():
+			return fmt.Errorf("redis-server did not answer in time: %w", err)
+		case <-time.After(privatePoll):
+		}
+	}
+}
+
+// ping asks on a connection of its own: a client that has failed to dial would not try again for a second.
+func (s *privateServer) ping(ctx context.Context) error {
+	options := s.options()
+	options.MaxRetries, options.DialerRetries, options.Protocol = -1, 1, 2
+	client := redis.NewClient(options)
+	defer client.Close()
+	return client.Ping(ctx).Err()
+}
+
+// close kills the server: it keeps nothing that an orderly end could save.
+func (s *privateServer) close() error {
+	s.stop()
+	s.mu.Lock()
+	if s.process != nil {
+		_ = s.process.Kill()
+	}
+	s.mu.Unlock()
+	<-s.done
+	return os.RemoveAll(s.folder)
+}
+
+// lastWords keeps the end of what a server printed, for the log.
+type lastWords struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (w *lastWords) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, text...)
+	w.text = w.text[max(0, len(w.text)-remembered):]
+	return len(text), nil
+}
+
+func (w *lastWords) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(bytes.TrimSpace(w.text))
+}

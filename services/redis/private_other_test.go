@@ -1,0 +1,7 @@
+//go:build !linux
+
+package redis
+
+import "syscall"
+
+func running(pid int) bool { return syscall.Kill(pid, 0) == nil }

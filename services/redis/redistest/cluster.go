@@ -1,0 +1,140 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	masters         = 3
+	slots           = 16384
+	clusterDeadline = 10 * time.Second
+	clusterSettings = "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n"
+)
+
+// idle are clusters that tests have given back: making one takes seconds, emptying one nothing.
+var idle struct {
+	mu       sync.Mutex
+	clusters [][]*Server
+}
+
+// Cluster gives this test an empty cluster of three masters and returns its URL. Another test gets it afterwards.
+func Cluster(tb testing.TB) (url string) {
+	tb.Helper()
+	url, _ = ClusterServers(tb)
+	return url
+}
+
+// ClusterServers is Cluster, with its masters: for tests that kill, pause or flush one. Give a cluster back whole: one
+// with a master that does not run is not used again.
+func ClusterServers(tb testing.TB) (url string, servers []*Server) {
+	tb.Helper()
+	servers = takeIdle(tb)
+	if servers == nil {
+		servers = newCluster(tb)
+	}
+	tb.Cleanup(func() { giveBack(servers) })
+	return "redis+cluster://" + addresses(servers), servers
+}
+
+func addresses(servers []*Server) string {
+	list := make([]string, len(servers))
+	for i, s := range servers {
+		list[i] = s.Addr()
+	}
+	return strings.Join(list, ",")
+}
+
+func takeIdle(tb testing.TB) []*Server {
+	tb.Helper()
+	idle.mu.Lock()
+	var servers []*Server
+	if last := len(idle.clusters) - 1; last >= 0 {
+		servers, idle.clusters = idle.clusters[last], idle.clusters[:last]
+	}
+	idle.mu.Unlock()
+	for _, s := range servers {
+		s.tb = tb
+	}
+	for _, s := range servers {
+		s.Flush()
+	}
+	return servers
+}
+
+func giveBack(servers []*Server) {
+	whole := diesWithUs
+	for _, s := range servers {
+		if whole && s.command != nil {
+			_ = s.command.Process.Signal(resumeSignal)
+		}
+		whole = whole && s.command != nil && s.do(ready) == nil
+	}
+	if !whole {
+		for _, s := range servers {
+			s.remove()
+		}
+		return
+	}
+	idle.mu.Lock()
+	idle.clusters = append(idle.clusters, servers)
+	idle.mu.Unlock()
+}
+
+func newCluster(tb testing.TB) []*Server {
+	tb.Helper()
+	var servers []*Server
+	made := false
+	defer func() {
+		if !made {
+			for _, s := range servers {
+				s.remove()
+			}
+		}
+	}()
+	for range masters {
+		servers = append(servers, newServer(tb, clusterSettings))
+	}
+	for i, s := range servers {
+		s.must("join the cluster", func(ctx context.Context, client *redis.Client) error {
+			if err := client.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
+				return err
+			}
+			if err := client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
+				return err
+			}
+			return client.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(servers[0].port)).Err()
+		})
+	}
+	deadline := time.Now().Add(clusterDeadline)
+	for _, s := range servers {
+		for err := s.do(ready); err != nil; err = s.do(ready) {
+			if time.Now().After(deadline) {
+				tb.Fatalf("the cluster is not ready after %s: %v", clusterDeadline, err)
+			}
+			time.Sleep(poll)
+		}
+	}
+	made = true
+	return servers
+}
+
+// ready says whether a node knows of all others and of all slots.
+func ready(ctx context.Context, client *redis.Client) error {
+	info, err := client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return err
+	}
+	for _, want := range []string{"cluster_state:ok", fmt.Sprintf("cluster_slots_assigned:%d", slots), fmt.Sprintf("cluster_known_nodes:%d", masters)} {
+		if !strings.Contains(info, want+"\r\n") {
+			return fmt.Errorf("not %s: %s", want, info)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package redistest
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy stands between a client and a server and does what networks do. Its methods may be called at any time from
+// any goroutine and work from the next piece of data on.
+type Proxy struct {
+	listener net.Listener
+	target   string
+	work     sync.WaitGroup
+
+	mu          sync.Mutex
+	links       map[*link]struct{}
+	delay       time.Duration
+	dropReplies int
+	blackHole   bool
+	hold        *hold // of the next reply; nil: none is held
+	closed      bool
+}
+
+// link is one connection through the proxy: its two ends.
+type link struct{ client, server net.Conn }
+
+func (l *link) close() {
+	_ = l.client.Close()
+	_ = l.server.Close()
+}
+
+// NewProxy starts a proxy to a server: its address, or its redis:// URL. It ends with the test.
+func NewProxy(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Proxy{listener: listener, target: strings.TrimPrefix(target, "redis://"), links: map[*link]struct{}{}}
+	p.work.Go(p.accept)
+	tb.Cleanup(p.close)
+	return p
+}
+
+// URL is what redis.Open takes.
+func (p *Proxy) URL() string { return "redis://" + p.listener.Addr().String() }
+
+// Delay makes every piece of data late, in both directions; 0 ends it.
+func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
+
+// DropReplies loses the next n pieces of answers, with their connections: what was asked has been done, and the
+// client does not learn it.
+func (p *Proxy) DropReplies(n int) { p.set(func() { p.dropReplies = n }) }
+
+// hold is a piece of an answer that waits.
+type hold struct{ arrived, released chan struct{} }
+
+// HoldReply holds the next piece of answers until release is called, which the caller must do. What was asked has been done when
+// arrived is closed. Other connections go on.
+func (p *Proxy) HoldReply() (arrived <-chan struct{}, release func()) {
+	h := &hold{make(chan struct{}), make(chan struct{})}
+	p.set(func() { p.hold = h })
+	return h.arrived, sync.OnceFunc(func() { close(h.released) })
+}
+
+// BlackHole swallows everything, in both directions, and closes nothing. What was swallowed does not come back.
+func (p *Proxy) BlackHole(on bool) { p.set(func() { p.blackHole = on }) }
+
+// Reset breaks all connections. New ones are accepted.
+func (p *Proxy) Reset() {
+	p.set(func() {
+		for l := range p.links {
+			if tcp, ok := l.client.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0)
+			}
+			l.close()
+		}
+	})
+}
+
+func (p *Proxy) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		l := &link{client: client, server: server}
+		p.set(func() {
+			if p.closed {
+				l.close()
+				return
+			}
+			p.links[l] = struct{}{}
+			p.work.Go(func() { p.copy(l, client, server, false) })
+			p.work.Go(func() { p.copy(l, server, client, true) })
+		})
+	}
+}
+
+// copy carries one direction until an end closes.
+func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
+	defer p.set(func() { delete(p.links, l) })
+	defer l.close()
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(piece)
+		if err != nil {
+			return
+		}
+		delay, swallow, cut := p.fate(replies)
+		if cut {
+			return
+		}
+		if delay > 0 {
+			time.Sleep(delay)
+		}
+		if replies {
+			p.awaitRelease()
+		}
+		if swallow {
+			continue
+		}
+		if _, err := to.Write(piece[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// awaitRelease waits where this reply is to be held.
+func (p *Proxy) awaitRelease() {
+	var held *hold
+	p.set(func() { held, p.hold = p.hold, nil })
+	if held != nil {
+		close(held.arrived)
+		<-held.released
+	}
+}
+
+func (p *Proxy) fate(reply bool) (delay time.Duration, swallow, cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if reply && p.dropReplies > 0 && !p.blackHole {
+		p.dropReplies--
+		return 0, false, true
+	}
+	return p.delay, p.blackHole, false
+}
+
+func (p *Proxy) close() {
+	p.set(func() { p.closed = true })
+	_ = p.listener.Close()
+	p.Reset()
+	p.work.Wait()
+}

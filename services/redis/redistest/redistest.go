@@ -1,0 +1,278 @@
+// Package redistest gives tests a Redis of their own: real servers on loopback, alone, as a cluster or under sentinels,
+// and a proxy that loses what goes through it.
+//
+// It guarantees that no test sees another's data, and that every server ends with its test, or with the test binary
+// at the latest, also when that is killed (on Linux; elsewhere with the test). Without redis-server in PATH a test
+// fails and says how to install it: what was not tried has not passed.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	program       = "redis-server"
+	folderPrefix  = "redistest-"
+	startDeadline = 10 * time.Second
+	poll          = 5 * time.Millisecond
+	startAttempts = 20
+	// Ports and cluster bus ports (10,000 above) lie below the range from which the system itself takes some.
+	firstPort = 10_000
+	portRange = 12_000
+)
+
+// Each runs a test once for every kind of Redis: "embedded", "redis" and "cluster". The URL is what redis.Open takes.
+func Each(t *testing.T, run func(t *testing.T, url string)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { run(t, "embedded") })
+	t.Run("redis", func(t *testing.T) { run(t, Redis(t)) })
+	t.Run("cluster", func(t *testing.T) { run(t, Cluster(t)) })
+}
+
+// Redis starts an empty server for this test and returns its URL.
+func Redis(tb testing.TB) (url string) {
+	tb.Helper()
+	return NewServer(tb).URL()
+}
+
+// Server is a redis-server of a test. Its methods fail the test where they cannot do what they say. They are for one
+// goroutine at a time.
+type Server struct {
+	tb       testing.TB // whose test it is now
+	program  string
+	folder   string
+	port     int
+	settings string // beyond those that every server has
+	sentinel bool
+	command  *exec.Cmd
+	output   *os.File
+}
+
+// NewServer starts an empty server for this test.
+func NewServer(tb testing.TB) *Server {
+	tb.Helper()
+	s := newServer(tb, "")
+	tb.Cleanup(s.remove)
+	return s
+}
+
+func newServer(tb testing.TB, settings string) *Server {
+	tb.Helper()
+	return newServerAs(tb, settings, false)
+}
+
+func newServerAs(tb testing.TB, settings string, sentinel bool) *Server {
+	tb.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		tb.Fatalf("redis-server is not in PATH and the tests need it: apt-get install redis-server (Debian), brew install redis (macOS)")
+	}
+	sweep()
+	folder, err := os.MkdirTemp("", fmt.Sprintf("%s%d-*", folderPrefix, os.Getpid()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Server{tb: tb, program: path, folder: folder, settings: settings + debugSetting(), sentinel: sentinel}
+	for range startAttempts {
+		if s.port = freePort(tb); s.start() == nil {
+			return s
+		}
+	}
+	err = s.start()
+	s.remove()
+	tb.Fatalf("redis-server does not start: %v", err)
+	return nil
+}
+
+// debugSetting allows DEBUG to tests, which a server refuses since version 7 unless it is told to.
+var debugSetting = sync.OnceValue(func() string {
+	text, err := exec.Command(program, "--version").Output()
+	if err != nil || bytes.Contains(text, []byte("v=6.")) || bytes.Contains(text, []byte("v=5.")) {
+		return ""
+	}
+	return "enable-debug-command local\n"
+})
+
+var sweep = sync.OnceFunc(sweepFolders)
+
+// sweepFolders takes away the folders of test binaries that have ended: a cluster kept to the end has nobody to remove its own.
+func sweepFolders() {
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*-*"))
+	for _, folder := range folders {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(folder), folderPrefix), "-")
+		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(folder)
+		}
+	}
+}
+
+// freePort is one that nobody listens on now, like the one 10,000 above it.
+func freePort(tb testing.TB) int {
+	for range 1000 {
+		port := firstPort + rand.IntN(portRange)
+		if listens(port) && listens(port+10_000) {
+			return port
+		}
+	}
+	tb.Fatalf("no free port between %d and %d", firstPort, firstPort+portRange)
+	return 0
+}
+
+func listens(port int) bool {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return err == nil && listener.Close() == nil
+}
+
+// URL is what redis.Open takes.
+func (s *Server) URL() string { return "redis://" + s.Addr() }
+
+// Addr is host:port, the same after every Start.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Start starts a killed server again on its old port, empty or as the command SAVE left it, and waits until it answers.
+func (s *Server) Start() {
+	s.tb.Helper()
+	if s.command != nil {
+		s.tb.Fatal("Start: the server runs already")
+	}
+	if err := s.start(); err != nil {
+		s.tb.Fatalf("redis-server does not start again on port %d: %v", s.port, err)
+	}
+}
+
+func (s *Server) start() error {
+	output, err := os.Create(filepath.Join(s.folder, "output"))
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(s.folder, "redis.conf")
+	text := fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %s\ndaemonize no\nloglevel notice\n", s.port, s.folder)
+	arguments := []string{config}
+	if s.sentinel {
+		arguments = append(arguments, "--sentinel")
+	} else {
+		text += "save \"\"\nappendonly no\n"
+	}
+	if err := os.WriteFile(config, []byte(text+s.settings), 0o600); err != nil {
+		return err
+	}
+	// No pipes and no goroutine: a server kept for the next test must not look like a leak.
+	command := exec.Command(s.program, arguments...)
+	command.Stdout, command.Stderr, command.SysProcAttr = output, output, childAttributes()
+	if err := command.Start(); err != nil {
+		return errors.Join(err, output.Close())
+	}
+	s.command, s.output = command, output
+	if err := s.awaitPong(); err != nil {
+		s.Kill()
+		return err
+	}
+	return nil
+}
+
+// awaitPong waits for the answer of this process and of no other that may have taken the port.
+func (s *Server) awaitPong() error {
+	deadline := time.Now().Add(startDeadline)
+	for {
+		err := s.do(func(ctx context.Context, client *redis.Client) error {
+			info, err := client.Info(ctx, "server").Result()
+			if err == nil && !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.command.Process.Pid)) {
+				err = fmt.Errorf("another server has port %d", s.port)
+			}
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+		output, _ := os.ReadFile(s.output.Name())
+		if bytes.Contains(output, []byte("Failed listening")) || bytes.Contains(output, []byte("FATAL CONFIG")) || time.Now().After(deadline) {
+			return fmt.Errorf("%w: %s", err, output)
+		}
+		time.Sleep(poll)
+	}
+}
+
+// do runs commands on a connection of its own.
+func (s *Server) do(run func(context.Context, *redis.Client) error) error {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, PoolSize: 10})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
+	defer cancel()
+	return run(ctx, client)
+}
+
+func (s *Server) must(what string, run func(context.Context, *redis.Client) error) {
+	s.tb.Helper()
+	if err := s.do(run); err != nil {
+		s.tb.Fatalf("%s on the server at %s: %v", what, s.Addr(), err)
+	}
+}
+
+// Kill ends the server as kill -9 does. What it held since SAVE is gone. A server that does not run is left alone.
+func (s *Server) Kill() {
+	if s.command == nil {
+		return
+	}
+	_ = s.command.Process.Kill()
+	_ = s.command.Wait()
+	_ = s.output.Close()
+	s.command = nil
+}
+
+// Pause stops the server where it stands: connections stay open and nothing answers.
+func (s *Server) Pause() { s.signal("Pause", pauseSignal) }
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() { s.signal("Resume", resumeSignal) }
+
+func (s *Server) signal(what string, signal os.Signal) {
+	s.tb.Helper()
+	if s.command == nil {
+		s.tb.Fatalf("%s: the server does not run", what)
+	}
+	if err := s.command.Process.Signal(signal); err != nil {
+		s.tb.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Flush empties the server, its scripts included.
+func (s *Server) Flush() {
+	s.tb.Helper()
+	s.must("Flush", func(ctx context.Context, client *redis.Client) error {
+		return errors.Join(client.FlushAll(ctx).Err(), client.ScriptFlush(ctx).Err())
+	})
+}
+
+// Do runs one command and returns its answer, for what a test does to a server behind the back of the client.
+func (s *Server) Do(args ...any) any {
+	s.tb.Helper()
+	var value any
+	s.must(fmt.Sprint(args...), func(ctx context.Context, client *redis.Client) (err error) {
+		if value, err = client.Do(ctx, args...).Result(); errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		return err
+	})
+	return value
+}
+
+func (s *Server) remove() {
+	s.Kill()
+	_ = os.RemoveAll(s.folder)
+}

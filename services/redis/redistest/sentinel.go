@@ -1,0 +1,152 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	sentinels        = 3
+	sentinelDeadline = 15 * time.Second
+	masterName       = "tidings"
+)
+
+// idleSentinels are sets that tests have given back: their sentinels take seconds to find one another.
+var idleSentinels struct {
+	mu   sync.Mutex
+	sets [][]*Server
+}
+
+// Sentinel gives this test a master, empty, with a replica and three sentinels, and returns the URL. Another test gets them
+// afterwards. A dead master is replaced within a few seconds.
+func Sentinel(tb testing.TB) (url string) {
+	tb.Helper()
+	set := takeIdleSentinels(tb)
+	if set == nil {
+		set = newSentinels(tb)
+	}
+	tb.Cleanup(func() { giveBackSentinels(set) })
+	return sentinelURL(set)
+}
+
+// SentinelServers starts a set for this test alone, and returns the two that hold data as well: for tests that kill or pause one.
+func SentinelServers(tb testing.TB) (url string, master, replica *Server) {
+	tb.Helper()
+	set := newSentinels(tb)
+	tb.Cleanup(func() { removeAll(set) })
+	return sentinelURL(set), set[0], set[1]
+}
+
+func sentinelURL(set []*Server) string {
+	return "redis+sentinel://" + addresses(set[2:]) + "/" + masterName
+}
+
+// newSentinels starts a master, its replica and the sentinels, in this order.
+func newSentinels(tb testing.TB) (set []*Server) {
+	tb.Helper()
+	made := false
+	defer func() {
+		if !made {
+			removeAll(set)
+		}
+	}()
+	master := newServer(tb, "repl-diskless-sync-delay 0\n")
+	set = append(set, master)
+	replica := newServer(tb, fmt.Sprintf("replicaof 127.0.0.1 %d\n", master.port))
+	set = append(set, replica)
+	await(tb, "the replica has no copy", replica, func(ctx context.Context, client *redis.Client) error {
+		return contains(client.Info(ctx, "replication"), "master_link_status:up")
+	})
+	for range sentinels {
+		set = append(set, newSentinel(tb, master))
+	}
+	for _, s := range set[2:] {
+		await(tb, "the sentinels do not know one another", s, knowsAll)
+	}
+	made = true
+	return set
+}
+
+func knowsAll(ctx context.Context, client *redis.Client) error {
+	return contains(client.Info(ctx, "sentinel"), fmt.Sprintf("slaves=1,sentinels=%d", sentinels))
+}
+
+func takeIdleSentinels(tb testing.TB) []*Server {
+	tb.Helper()
+	idleSentinels.mu.Lock()
+	defer idleSentinels.mu.Unlock()
+	for last := len(idleSentinels.sets) - 1; last >= 0; last-- {
+		set := idleSentinels.sets[last]
+		idleSentinels.sets = idleSentinels.sets[:last]
+		if !sound(set) { // while nobody had them the machine stood still for so long that they chose another master
+			removeAll(set)
+			continue
+		}
+		for _, s := range set {
+			s.tb = tb
+		}
+		set[0].Flush()
+		return set
+	}
+	return nil
+}
+
+func giveBackSentinels(set []*Server) {
+	if !diesWithUs || !sound(set) {
+		removeAll(set)
+		return
+	}
+	idleSentinels.mu.Lock()
+	defer idleSentinels.mu.Unlock()
+	idleSentinels.sets = append(idleSentinels.sets, set)
+}
+
+// sound says whether a set is as it was made: its master is the first one still, and everyone is there.
+func sound(set []*Server) bool {
+	err := set[0].do(func(ctx context.Context, client *redis.Client) error {
+		return errors.Join(contains(client.Info(ctx, "replication"), "role:master"), contains(client.Info(ctx, "replication"), "connected_slaves:1"))
+	})
+	for _, s := range set[2:] {
+		err = errors.Join(err, s.do(knowsAll))
+	}
+	return err == nil
+}
+
+func removeAll(servers []*Server) {
+	for _, s := range servers {
+		s.remove()
+	}
+}
+
+func newSentinel(tb testing.TB, master *Server) *Server {
+	tb.Helper()
+	settings := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 1000\n"+
+		"sentinel failover-timeout %[1]s 5000\n", masterName, master.port)
+	return newServerAs(tb, settings, true)
+}
+
+func contains(info *redis.StringCmd, want string) error {
+	text, err := info.Result()
+	if err == nil && !strings.Contains(text, want) {
+		err = fmt.Errorf("not %s: %s", want, text)
+	}
+	return err
+}
+
+func await(tb testing.TB, what string, s *Server, check func(context.Context, *redis.Client) error) {
+	tb.Helper()
+	deadline := time.Now().Add(sentinelDeadline)
+	for err := s.do(check); err != nil; err = s.do(check) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s after %s: %v", what, sentinelDeadline, err)
+		}
+		time.Sleep(poll)
+	}
+}

@@ -1,0 +1,75 @@
+package redistest
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Eventually waits until a condition holds, and fails the test with its last word when it does not within the limit.
+func Eventually(t *testing.T, limit time.Duration, what string, holds func() error) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within %s: %v", what, limit, err)
+		case <-again.C:
+		}
+	}
+}
+
+// Recorder is a log that a test can read. The zero value is empty.
+type Recorder struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write takes what is logged.
+func (r *Recorder) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(line)
+}
+
+// String is all that was logged so far.
+func (r *Recorder) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// Log writes into it.
+func (r *Recorder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
+
+// HandClock stands still until a test moves it.
+type HandClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewHandClock makes a clock that stands at a time.
+func NewHandClock(now time.Time) *HandClock { return &HandClock{now: now} }
+
+// Now is the time that the clock shows.
+func (c *HandClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Move lets time pass.
+func (c *HandClock) Move(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(by)
+}

@@ -1,0 +1,125 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"tidings/services"
+)
+
+// A Redis that is full, read-only or cannot save still answers reads, and what it answers is older with every write that it
+// refuses. From the first refusal on it is not trusted, and reads of what it holds are UNAVAILABLE, so that callers
+// answer from SQL and say STALE, until writes are taken again. A probe each second finds a refusal also where this node
+// only reads, and the end of it.
+
+const (
+	// healedAfter is how many probes in a row are taken before reads are trusted: the jobs that were refused come between.
+	healedAfter   = 2
+	probeKey      = "probe"
+	probeAttempts = 64 // keys tried to find one on each master of a cluster
+)
+
+// refusedPrefixes begin the answers of a Redis that takes no writes.
+var refusedPrefixes = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
+
+// refusals say whether writes are refused. They are safe for concurrent use.
+type refusals struct {
+	on    atomic.Bool
+	taken atomic.Int32 // probes in a row, while on
+}
+
+// RefusesWrites says that Redis answers and takes no writes: nothing that it holds is EXACT.
+func (c *Client) RefusesWrites() bool { return c.refusals.on.Load() }
+
+// Trusted is UNAVAILABLE, and not nil, while what Redis holds may be old.
+func (c *Client) Trusted() error {
+	if c.refusals.on.Load() {
+		return services.Errorf(services.Unavailable, "Redis refuses writes: what it holds may be old")
+	}
+	return nil
+}
+
+func (c *Client) noteRefusal(err error) {
+	for _, prefix := range refusedPrefixes {
+		if !redis.HasErrorPrefix(err, prefix) {
+			continue
+		}
+		c.refusals.taken.Store(0)
+		if !c.refusals.on.Swap(true) {
+			c.log.Warn("Redis refuses writes: what it holds is read from SQL until it takes them", "error", err)
+		}
+		return
+	}
+}
+
+// CheckWrites writes one key on each master: one round trip. UNAVAILABLE when one of them did not take it.
+func (c *Client) CheckWrites(ctx context.Context) error {
+	commands, err := c.Pipeline(uncounted(ctx), func(p redis.Pipeliner) {
+		for _, key := range c.probeKeys(ctx) {
+			p.Set(ctx, key, c.id, 0)
+		}
+	})
+	if err != nil || len(commands) == 0 {
+		return err
+	}
+	if c.refusals.on.Load() && c.refusals.taken.Add(1) >= healedAfter {
+		c.refusals.on.Store(false)
+		c.log.Info("Redis takes writes again")
+	}
+	return nil
+}
+
+// probeKeys are a key for each master. A master of so few slots that none is found is not probed.
+func (c *Client) probeKeys(ctx context.Context) []string {
+	cluster, ok := c.redis.(*redis.ClusterClient)
+	if !ok {
+		return []string{probeKey}
+	}
+	keys, known := []string{}, map[string]bool{}
+	for i := range probeAttempts {
+		key := probeKey + strconv.Itoa(i)
+		master, err := cluster.MasterForKey(ctx, key)
+		if err == nil && !known[master.Options().Addr] {
+			known[master.Options().Addr] = true
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// refusalsHook sees the answers to all commands.
+type refusalsHook struct{ client *Client }
+
+func (refusalsHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h refusalsHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err != nil && !errors.Is(err, redis.Nil) {
+			h.client.noteRefusal(err)
+		}
+		return err
+	}
+}
+
+func (h refusalsHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err == nil {
+			return nil
+		}
+		for _, cmd := range cmds {
+			if err := cmd.Err(); err != nil {
+				h.client.noteRefusal(err)
+			}
+		}
+		return err
+	}
+}

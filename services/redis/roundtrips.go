@@ -1,0 +1,80 @@
+package redis
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RoundTrips counts how often an operation waited for Redis. A pipeline is one, whatever it holds and however many
+// masters of a cluster it goes to at once. It is safe for concurrent use.
+type RoundTrips struct{ count atomic.Int64 }
+
+// Count is the number of round trips so far.
+func (r *RoundTrips) Count() int { return int(r.count.Load()) }
+
+type roundTripsKey struct{}
+
+// WithRoundTrips makes a context whose calls are counted, also by an outer count of the same context.
+func WithRoundTrips(ctx context.Context) (context.Context, *RoundTrips) {
+	counter := &roundTripsChain{outer: chainFrom(ctx)}
+	return context.WithValue(ctx, roundTripsKey{}, counter), &counter.own
+}
+
+type roundTripsChain struct {
+	own   RoundTrips
+	outer *roundTripsChain
+}
+
+func chainFrom(ctx context.Context) *roundTripsChain {
+	chain, _ := ctx.Value(roundTripsKey{}).(*roundTripsChain)
+	return chain
+}
+
+// uncounted is for what belongs to no operation, as the making of a connection.
+func uncounted(ctx context.Context) context.Context {
+	return context.WithValue(ctx, roundTripsKey{}, (*roundTripsChain)(nil))
+}
+
+func countRoundTrip(ctx context.Context) {
+	for chain := chainFrom(ctx); chain != nil; chain = chain.outer {
+		chain.own.count.Add(1)
+	}
+}
+
+// roundTripHook counts on the client that is called, not on the cluster nodes behind it: those are asked at once.
+type roundTripHook struct{}
+
+func (roundTripHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (roundTripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !handshakes(cmd) {
+			countRoundTrip(ctx)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (roundTripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !handshakes(cmds[0]) {
+			countRoundTrip(ctx)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// handshakes says that a command only makes a connection, which the library does in the context, and through the hooks,
+// of whoever happens to need a new one. The package sends none of these itself.
+func handshakes(cmd redis.Cmder) bool {
+	switch cmd.Name() {
+	case "hello", "auth", "select", "readonly", "client":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,242 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// pipelineCalls bounds the calls of one round trip: more would make others wait while Redis works them off.
+const pipelineCalls = 500
+
+// Script is a Lua script that may be repeated: applied again it changes nothing.
+type Script struct {
+	Name   string
+	Source string
+	sha1   string
+}
+
+// loaded are the registered scripts, in the order of their registration; every Client brings them to its masters.
+var loaded []*Script
+
+// RegisterScript makes a script of its parts, one after the other, and registers it: every Client brings it to its
+// masters. It is for package variables, before the first Client; a name that is taken panics.
+func RegisterScript(name string, parts ...string) *Script {
+	if slices.ContainsFunc(loaded, func(s *Script) bool { return s.Name == name }) {
+		panic(fmt.Sprintf("redis: the script %s is registered twice", name))
+	}
+	s := NewScript(name, strings.Join(parts, ""))
+	loaded = append(loaded, s)
+	return s
+}
+
+// NewScript makes a script that is not registered: a master that does not know it gets its text with the first call.
+func NewScript(name, source string) *Script {
+	sum := sha1.Sum([]byte(source))
+	return &Script{Name: name, Source: source, sha1: hex.EncodeToString(sum[:])}
+}
+
+// Call is one run of a script. All its keys are of one hash tag.
+type Call struct {
+	Keys []string
+	Args []any
+}
+
+// Reply is what a call answered: value as Redis sends it (int64, string, []any; nil for nothing), or the call's own
+// error, UNAVAILABLE when it got no answer.
+type Reply struct {
+	Value any
+	Err   error
+}
+
+// Run runs a script once for each call, in order on each master, at most 500 in a round trip. There is a reply
+// for every call. The error is UNAVAILABLE and says that no call at all was answered; a call may have been applied
+// even so. Where a master did not know the script its whole round trip is sent again: calls may be applied twice.
+func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, error) {
+	replies := make([]Reply, 0, len(calls))
+	var failure error
+	answered := false
+	for start := 0; start < len(calls); start += pipelineCalls {
+		part := calls[start:min(start+pipelineCalls, len(calls))]
+		got, any, err := c.runPart(ctx, s, part)
+		replies = append(replies, got...)
+		answered = answered || any
+		if !any && err != nil {
+			// Nobody is there: the calls that follow would each wait for the same.
+			failure = err
+			for range calls[len(replies):] {
+				replies = append(replies, Reply{Err: err})
+			}
+			break
+		}
+	}
+	if answered || failure == nil {
+		return replies, nil
+	}
+	return replies, fmt.Errorf("script %s: %w", s.Name, failure)
+}
+
+// runPart is one round trip, or two where a master did not know the script. It says whether anything was answered.
+func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply, bool, error) {
+	replies, missing := c.sendPart(ctx, calls, func(p redis.Pipeliner, k Call) { p.EvalSha(ctx, s.sha1, k.Keys, k.Args...) })
+	if missing {
+		c.scriptsMissing()
+		again, _ := c.sendPart(ctx, calls, func(p redis.Pipeliner, k Call) { p.Eval(ctx, s.Source, k.Keys, k.Args...) })
+		for i := range replies {
+			// The first answer of an applied call says what it changed; its repetition changed nothing.
+			if replies[i].Err != nil {
+				replies[i] = again[i]
+			}
+		}
+	}
+	answered, failure := false, error(nil)
+	for i := range replies {
+		if err := Unavailable(replies[i].Err); err != nil {
+			replies[i].Err = err
+			failure = err
+		}
+		answered = answered || !unanswered(replies[i].Err)
+	}
+	return replies, answered, failure
+}
+
+func (c *Client) sendPart(ctx context.Context, calls []Call, queue func(redis.Pipeliner, Call)) (replies []Reply, missing bool) {
+	commands, err := c.exec(ctx, func(p redis.Pipeliner) {
+		for _, k := range calls {
+			queue(p, k)
+		}
+	})
+	replies = make([]Reply, len(calls))
+	for i := range replies {
+		if i >= len(commands) {
+			replies[i].Err = err
+			continue
+		}
+		replies[i].Value, replies[i].Err = commands[i].(*redis.Cmd).Result()
+		if errors.Is(replies[i].Err, redis.Nil) {
+			replies[i] = Reply{}
+		}
+		missing = missing || redis.HasErrorPrefix(replies[i].Err, "NOSCRIPT")
+	}
+	return replies, missing
+}
+
+// Pipeline sends the commands that fill queues in one round trip (on a cluster one to each master, at once). The
+// commands come back in order, answered or not. The error is the first of theirs, UNAVAILABLE where Redis did not
+// answer; that a key is not there is no error of the pipeline, but is redis.Nil in the command.
+func (c *Client) Pipeline(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
+	commands, err := c.exec(ctx, fill)
+	if err == nil {
+		return commands, nil
+	}
+	for _, command := range commands {
+		if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return commands, Unavailable(err)
+		}
+	}
+	if errors.Is(err, redis.Nil) {
+		return commands, nil
+	}
+	return commands, Unavailable(err)
+}
+
+// exec sends what fill queues, once.
+func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redis.Cmder, error) {
+	pipe := c.redis.Pipeline()
+	fill(pipe)
+	if c.mode != modeCluster {
+		return pipe.Exec(ctx)
+	}
+	commands := pipe.Cmds()
+	single := c.redis.Pipeline()
+	for _, command := range commands {
+		_ = single.Process(ctx, &answered{once: once{command}})
+	}
+	_, err := single.Exec(ctx)
+	return commands, err
+}
+
+// once is a command that the cluster client sends to a master one time (and on, where a slot has moved). By itself it
+// tries a silent master four times, and when the deadline comes meanwhile it takes the answers of the others for lost.
+type once struct{ redis.Cmder }
+
+func (once) NoRetry() bool { return true }
+
+// answered is once for a pipeline over several masters. When one of them cannot even be reached, the cluster client asks
+// for its commands again, and if the deadline comes meanwhile it writes that over the answers of all others too: what was
+// answered stays answered.
+type answered struct {
+	once
+	done bool
+}
+
+func (a *answered) SetErr(err error) {
+	if a.done {
+		return
+	}
+	a.done = err == nil
+	a.once.SetErr(err)
+}
+
+// loadScripts brings the registered scripts to every master, one round trip each.
+func (c *Client) loadScripts(ctx context.Context) error {
+	load := func(ctx context.Context, master *redis.Client) error {
+		if len(loaded) == 0 {
+			return nil
+		}
+		_, err := master.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, s := range loaded {
+				p.ScriptLoad(ctx, s.Source)
+			}
+			return nil
+		})
+		return Unavailable(err)
+	}
+	return c.EachMaster(ctx, load)
+}
+
+// EachMaster runs a function on every master: one, or those of the cluster at once.
+func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+	switch client := c.redis.(type) {
+	case *redis.ClusterClient:
+		return client.ForEachMaster(ctx, do)
+	case *redis.Client:
+		return do(ctx, client)
+	}
+	return fmt.Errorf("redis: %T has no masters", c.redis)
+}
+
+// scriptsMissing prepares all masters again beside the callers: one that does not know one script has been restarted,
+// flushed or newly elected, and knows none. It does so once at a time.
+func (c *Client) scriptsMissing() {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.ctx.Err() != nil || !c.loading.CompareAndSwap(false, true) {
+		return
+	}
+	c.work.Go(func() {
+		defer c.loading.Store(false)
+		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
+		defer cancel()
+		if err := c.loadScripts(ctx); err != nil && c.ctx.Err() == nil {
+			c.log.Warn("the scripts could not be loaded: they are sent in full until they are", "error", err)
+			return
+		}
+		c.raiseCompact(ctx)
+	})
+}
+
+// ScriptNames names every registered script by its SHA-1, which is what EVALSHA and the slow log of Redis call it.
+func ScriptNames() map[string]string {
+	names := make(map[string]string, len(loaded))
+	for _, s := range loaded {
+		names[s.sha1] = s.Name
+	}
+	return names
+}

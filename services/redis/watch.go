@@ -1,0 +1,22 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+)
+
+const watchEvery = time.Second
+
+// Watch asks the masters each second until ctx ends: for their lineages, which say whether they have lost anything, and
+// to take a write. One that was late is prepared first.
+func (c *Client) Watch(ctx context.Context) error {
+	return services.Every(ctx, watchEvery, func(ctx context.Context) {
+		for _, check := range []func(context.Context) error{c.arrive, c.CheckEpoch, c.CheckWrites} {
+			if err := check(ctx); err != nil && ctx.Err() == nil {
+				c.log.Debug("a look at the masters of Redis failed; the next second tries again", "error", err)
+			}
+		}
+	})
+}
