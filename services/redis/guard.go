@@ -56,8 +56,9 @@ func (g *guard) begin() (probe bool, err error) {
 	return g.probing, nil
 }
 
-// end takes the outcome of a read. Those that began before the guard tripped do not prolong the pause, and only an
-// answer ends it: a read that its caller cut short leaves the probe to the next one.
+// end takes the outcome of a read. Each that times out is followed by a pause, also one that began before the guard tripped: the
+// reads that wait for its batch would else be the probe, and wait a second time. Only an answer ends the pause: a read that its
+// caller cut short leaves the probe to the next one.
 func (g *guard) end(probe, timedOut, answered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,8 +68,11 @@ func (g *guard) end(probe, timedOut, answered bool) {
 	switch {
 	case timedOut && probe:
 		g.until = g.now().Add(guardLongPause)
-	case timedOut && !g.tripped:
-		g.tripped, g.until = true, g.now().Add(guardPause)
+	case timedOut:
+		g.tripped = true
+		if pause := g.now().Add(guardPause); pause.After(g.until) {
+			g.until = pause
+		}
 	case answered && (probe || !g.tripped):
 		g.tripped = false
 	}
