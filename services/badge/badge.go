@@ -126,10 +126,7 @@ func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (bad
 func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, watched bool) {
 	at := s.moment(ctx)
 	stale := s.fanout.StaleAmong(ctx, users)
-	documents, err := s.documents(ctx, users)
-	if err != nil {
-		documents = make([]rdb.Document, len(users))
-	}
+	documents, err := s.documentsBut(ctx, users, stale)
 	unaged := s.ageDocuments(ctx, users, documents, at.today())
 	s.withMemory(ctx, users, documents, watched, at.today())
 	var group errgroup.Group

@@ -2,6 +2,7 @@ package badge
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -41,6 +42,27 @@ func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 		}
 		if trips.Count() != 1 {
 			t.Errorf("%d documents: %d round trips", count, trips.Count())
+		}
+	}
+}
+
+// Redis is not asked for a user of whom it lacks an update: they are read from the facts, and would wait for a Redis that hangs.
+func TestRedisIsNotAskedForUsersItHasMissed(t *testing.T) {
+	n := served(t)
+	users := n.Users(2)
+	n.owe(users[0], func(context.Context) error { return errors.New("missed") })
+	for name, want := range map[string]struct {
+		users []services.UserID
+		trips int
+	}{"alone": {users[:1], 0}, "with another": {users, 1}} {
+		ctx, trips := redis.WithRoundTrips(t.Context())
+		badges, errs := n.ReadMany(ctx, want.users)
+		n.Must(errs[0])
+		if badges[0].Total.Precision != services.Stale {
+			t.Errorf("%s: %+v, want it STALE", name, badges[0].Total)
+		}
+		if trips.Count() != want.trips {
+			t.Errorf("%s: %d round trips, want %d", name, trips.Count(), want.trips)
 		}
 	}
 }

@@ -100,6 +100,18 @@ func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	return len(done), err
 }
 
+// documentsBut are the documents of users, absent where Redis does not answer. Where all are read from the facts it is not asked: it
+// has missed what they did, and if it hangs they would wait for it.
+func (s *Service) documentsBut(ctx context.Context, users []services.UserID, stale map[services.UserID]bool) (documents []rdb.Document, err error) {
+	if len(stale) < len(users) {
+		documents, err = s.documents(ctx, users)
+	}
+	if documents == nil {
+		documents = make([]rdb.Document, len(users))
+	}
+	return documents, err
+}
+
 // documents reads documents, none of which is older than what this node has answered from SQL: a further round trip for users
 // of whom that is so, once. A document that cannot be raised is not there.
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {

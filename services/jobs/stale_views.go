@@ -12,6 +12,10 @@ import (
 // maxStale bounds the updates that are remembered. A command that finds no room is shown when its job has run.
 const maxStale = 100_000
 
+// readersShare is which part of the time of a command a reader has for an update that is owed: the facts answer too, and where
+// Redis hangs the time would be lost.
+const readersShare = 6
+
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
 // update after the commit failed. Until it succeeds the actor's views in Redis are older than what they were told, and
 // their reads come from SQL.
@@ -112,13 +116,13 @@ func (s *staleViews) actors() []services.UserID {
 	return actors
 }
 
-// ViewsStale says whether a user's views in Redis lack something that this node has acknowledged. It first tries, for no longer
-// than a mutation would, to bring them up to date. Who gets true reads the facts. It costs nothing while nobody's are stale.
+// ViewsStale says whether a user's views in Redis lack something that this node has acknowledged. It first tries, for a short
+// time, to bring them up to date. Who gets true reads the facts. It costs nothing while nobody's are stale.
 func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	if e.stale.users.Load() == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit/readersShare)
 	defer cancel()
 	return e.updateStale(ctx, user)
 }
@@ -138,7 +142,7 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 	if e.stale.users.Load() == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit/readersShare)
 	defer cancel()
 	stale := map[services.UserID]bool{}
 	for _, user := range users {
@@ -149,19 +153,25 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 	return stale
 }
 
-// UpdateStaleViews tries for everybody whose views lack something that this node has acknowledged, until a few have failed,
-// and answers for how many they still do.
+// UpdateStaleViews tries for everybody whose views lack something that this node has acknowledged, each for as long as a command
+// would, until a few have failed, and answers for how many they still do.
 func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	const enough = 8
 	failed := 0
 	for _, actor := range e.stale.actors() {
-		if e.ViewsStale(ctx, actor) {
+		if e.updateStaleOf(ctx, actor) {
 			if failed++; failed == enough {
 				break
 			}
 		}
 	}
 	return int(e.stale.users.Load())
+}
+
+func (e *Engine) updateStaleOf(ctx context.Context, actor services.UserID) (stale bool) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit)
+	defer cancel()
+	return e.updateStale(ctx, actor)
 }
 
 func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale bool) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"tidings/services"
 )
@@ -117,5 +118,29 @@ func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 	failure = nil
 	if n.ViewsStale(t.Context(), 1) || made["0"] != 1 || made["1"] != 1 || made["2"] != 1 {
 		t.Errorf("updates made: %v", made)
+	}
+}
+
+// A reader waits less for an update that is owed than the command did: they have the facts to turn to.
+func TestReadersHaveLessTimeForUpdatesThanCommands(t *testing.T) {
+	n := small(t, nil)
+	var has time.Duration // the time of the last try
+	o := newCommand(1, "mark")
+	o.AfterCommit = func(ctx context.Context) error {
+		until, _ := ctx.Deadline()
+		has = time.Until(until)
+		return errMissed
+	}
+	n.must(n.commit(o))
+	for name, read := range map[string]func(){
+		"one user":      func() { n.ViewsStale(t.Context(), 1) },
+		"several users": func() { n.StaleAmong(t.Context(), []services.UserID{2, 1}) },
+	} {
+		if read(); has <= 0 || has > time.Second {
+			t.Errorf("%s: an update has %v of the 5 s of a command", name, has)
+		}
+	}
+	if n.UpdateStaleViews(t.Context()); has < time.Second {
+		t.Errorf("an update that nobody waits for has %v of 5 s", has)
 	}
 }
