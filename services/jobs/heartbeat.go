@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +28,14 @@ const (
 // Heartbeat tells the other nodes on this database that this one lives, and takes over what silent ones hold: their jobs are
 // freed after two seconds, and until those are done Behind names the counts that they may change. On SQLite, which
 // serves one process, it only gives back jobs whose fate SQL did not tell.
-type Heartbeat struct{ engine *Engine }
+type Heartbeat struct {
+	engine *Engine
+
+	// Of the process before under the same name, if it did not end well: it is gone, and PostgreSQL may not know it yet.
+	crashed bool
+	begun   time.Time   // this process
+	left    []store.Job // what could not be freed so far
+}
 
 // Heartbeat makes this node's heartbeat.
 func (e *Engine) Heartbeat() *Heartbeat { return &Heartbeat{engine: e} }
@@ -49,11 +57,16 @@ func (e *Engine) onBeat(ctx context.Context, nodes []store.Node) error {
 
 // Begin releases leases left by a crashed process of the same name and makes this node known. It comes before the workers.
 func (h *Heartbeat) Begin(ctx context.Context) error {
-	freed, err := h.engine.store.FreeOwnJobs(ctx)
-	if freed > 0 {
-		h.engine.log.Info("the process before did not end well: its jobs are done again", "jobs", freed)
-	}
+	before, err := h.engine.store.Nodes(ctx)
 	if err != nil {
+		return err
+	}
+	h.begun = time.Now()
+	h.crashed = slices.ContainsFunc(before, func(node store.Node) bool { return node.Self })
+	if err := h.freeOwn(ctx); err != nil {
+		return err
+	}
+	if err := h.engine.inFlight.look(ctx, h.engine, h.left, h.crashed); err != nil {
 		return err
 	}
 	nodes, err := h.engine.store.Beat(ctx)
@@ -62,6 +75,24 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 	}
 	return h.engine.onBeat(ctx, nodes)
 }
+
+// freeOwn releases leases that a crashed process of the same name left. Jobs that its transactions have locked stay until
+// PostgreSQL has ended those.
+func (h *Heartbeat) freeOwn(ctx context.Context) error {
+	freed, left, err := h.engine.store.FreeOwnJobs(ctx, heldAtOnce)
+	if err != nil {
+		return err
+	}
+	h.left = left
+	if freed > 0 {
+		h.engine.log.Info("the process before did not end well: its jobs are done again", "jobs", freed)
+		h.engine.Wake()
+	}
+	return nil
+}
+
+// lingers says whether PostgreSQL may still run transactions of a crashed process of the same name.
+func (h *Heartbeat) lingers() bool { return h.crashed && time.Since(h.begun) < lostAfter }
 
 // Run beats until ctx ends, and then takes this node off the list. It outlives the workers.
 func (h *Heartbeat) Run(ctx context.Context) error {
@@ -98,8 +129,13 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	if err := e.inDoubt.giveBack(ctx, e); err != nil {
 		return err
 	}
+	if h.lingers() || len(h.left) > 0 {
+		if err := h.freeOwn(ctx); err != nil {
+			return err
+		}
+	}
 	var silent, dead []string
-	hanging := false
+	hanging := h.lingers()
 	for _, node := range nodes {
 		if node.Silent >= silentAfter {
 			silent = append(silent, node.Name)
@@ -119,14 +155,16 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// takeOver notes what silent nodes hold, and frees what dead ones do.
+// takeOver notes what silent nodes hold and what a crashed process held, and frees what dead nodes do.
 func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, hanging bool) (err error) {
 	e := h.engine
-	var held []store.Job
+	held := h.left
 	if len(silent) > 0 {
-		if held, err = e.store.HeldBy(ctx, silent, heldAtOnce); err != nil {
+		theirs, err := e.store.HeldBy(ctx, silent, heldAtOnce)
+		if err != nil {
 			return err
 		}
+		held = append(theirs, held...)
 	}
 	if err := e.inFlight.look(ctx, e, held, hanging); err != nil {
 		return err

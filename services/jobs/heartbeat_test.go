@@ -27,7 +27,9 @@ func two(t *testing.T) (n, other *node) {
 		}, "BLUE")},
 		does("dry", nothing),
 	}
-	return newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
+	n, other = newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
+	other.startsAgain = func() *node { return newNode(t, url, "gone", nil, kinds...) }
+	return n, other
 }
 
 // takes lets the node claim everything that is due, after a heartbeat that is its last.
@@ -163,16 +165,59 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 
 // A node that starts again under its name frees at once what it held, and no other node's.
 func TestANodeThatStartsAgainFreesItsOwn(t *testing.T) {
-	n, other := two(t)
+	n, before := two(t)
 	n.enqueue(jobs.Keyed("paint", "1"))
-	other.takes()
+	before.takes()
 	n.must(n.Heartbeat().Begin(t.Context()))
 	if claimed := n.claim(); len(claimed) > 0 {
 		t.Fatal("a node frees what another one holds")
 	}
-	n.must(other.Heartbeat().Begin(t.Context()))
-	if claimed := n.claim(); len(claimed) != 1 {
+	after := before.startsAgain()
+	n.must(after.Heartbeat().Begin(t.Context()))
+	if claimed := after.claim(); len(claimed) != 1 {
 		t.Errorf("%d jobs were free after the start, want 1", len(claimed))
+	}
+}
+
+// A job that the process before has locked at the start is freed once PostgreSQL has ended its transaction, long before its lease
+// runs out. Until it is done its counts are behind, and so are those of a job that is overdue because it is locked.
+func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
+	_, before := two(t)
+	before.enqueue(jobs.Keyed("paint", "1"))
+	held := before.takes()
+	before.enqueue(jobs.Keyed("flood", ""))
+	after := before.startsAgain()
+	after.clock.advance(time.Second)
+	heart := after.Heartbeat()
+	var freed []store.Job
+	rolledBack := before.store.Write(t.Context(), func(tx *store.Tx) error {
+		if _, err := tx.FinishJobs(t.Context(), held); err != nil {
+			return err
+		}
+		after.must(heart.Begin(t.Context()))
+		for range 3 {
+			if after.Behind(1) == nil {
+				t.Error("nothing is behind although the job is not done")
+			}
+			after.must(heart.RunOnce(t.Context()))
+			freed = append(freed, after.claimOf("paint")...)
+		}
+		if got := after.Behind(2); len(got) != 1 || got["RED"].IsZero() {
+			t.Errorf("of everybody %v are behind, want RED", got)
+		}
+		return errMissed
+	})
+	if !errors.Is(rolledBack, errMissed) || len(freed) > 0 {
+		t.Fatalf("%v; claimed %v while it was locked", rolledBack, freed)
+	}
+	after.must(heart.RunOnce(t.Context()))
+	if freed = after.claim(); len(freed) != 2 {
+		t.Fatalf("claimed %v after the transaction, want two jobs", freed)
+	}
+	after.must(after.RunJobs(t.Context(), freed))
+	after.must(heart.RunOnce(t.Context()))
+	if after.SomeBehind() {
+		t.Error("counts are behind although the jobs are done")
 	}
 }
 

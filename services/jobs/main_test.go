@@ -41,6 +41,8 @@ type node struct {
 	tb    testing.TB
 	store *store.Store
 	clock *handClock
+
+	startsAgain func() *node // another process under the same name, where two made it
 }
 
 var start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -93,9 +95,11 @@ func (n *node) enqueue(made ...store.NewJob) {
 }
 
 // claim takes all jobs that are due, as a worker does.
-func (n *node) claim() []store.Job {
+func (n *node) claim() []store.Job { return n.claimOf(n.Kinds()...) }
+
+func (n *node) claimOf(kinds ...string) []store.Job {
 	n.tb.Helper()
-	claimed, err := n.store.Claim(n.tb.Context(), n.Kinds(), 1000, 30*time.Second)
+	claimed, err := n.store.Claim(n.tb.Context(), kinds, 1000, 30*time.Second)
 	n.must(err)
 	return claimed
 }

@@ -69,7 +69,7 @@ func (s *Store) Claim(ctx context.Context, kinds []string, limit int, lease time
 				return err
 			}
 		}
-		token := rand.Text()
+		token := s.tokens + rand.Text()
 		ids := make([]int64, len(claimed))
 		for i := range claimed {
 			claimed[i].Token = token

@@ -39,6 +39,7 @@ type bundle struct {
 	t     *testing.T
 	ctx   context.Context
 	clock *clock
+	url   string
 }
 
 // each runs a test on both engines, on a new database with a standing clock.
@@ -50,7 +51,7 @@ func each(t *testing.T, test func(b *bundle)) {
 func newBundle(t *testing.T, url string) *bundle {
 	t.Helper()
 	c := newClock()
-	return &bundle{storetest.Open(t, store.Config{URL: url, Clock: c}), t, t.Context(), c}
+	return &bundle{storetest.Open(t, store.Config{URL: url, Clock: c}), t, t.Context(), c, url}
 }
 
 // write runs one transaction that must succeed.

@@ -38,7 +38,7 @@ var (
 
 	releaseJobs = newStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '', node = '' WHERE {in id $1 BIGINT} AND token = $2`)
 
-	freeJobs = newStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '', node = '' WHERE token <> ''`)
+	freeJobs = newStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '', node = '' WHERE token <> '' AND token NOT LIKE $2`)
 
 	lockJob = newStatement("lock a job", `SELECT tries FROM jobs WHERE id = $1 AND token = $2 {for update}`)
 

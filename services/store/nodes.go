@@ -22,6 +22,12 @@ var (
 	heldJobs = newStatement("jobs held by nodes", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' ORDER BY id LIMIT $2`)
 
+	heldBefore = newStatement("jobs held by an earlier process", `SELECT id, kind, key, payload, created_at FROM jobs
+		WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 ORDER BY id LIMIT $3`)
+
+	freeJobsBefore = newStatement("free the jobs of an earlier process", `UPDATE jobs SET due_at = $3, token = '', node = ''
+		WHERE id IN (SELECT id FROM jobs WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 {skip locked})`)
+
 	overdueJobs = newStatement("overdue jobs", `SELECT j.id FROM {rows $1 kind TEXT} AS k CROSS JOIN jobs j
 		WHERE j.kind = k.kind AND j.due_at <= $2 ORDER BY j.id LIMIT $3`)
 
@@ -50,6 +56,14 @@ func (s *Store) Beat(ctx context.Context) (nodes []Node, err error) {
 	}
 	if _, err := s.pulse.run(ctx, beatNode, s.node, s.now()); err != nil {
 		return nil, err
+	}
+	return s.Nodes(ctx)
+}
+
+// Nodes lists what Beat does, and says nothing of this node.
+func (s *Store) Nodes(ctx context.Context) (nodes []Node, err error) {
+	if s.node == "" {
+		return nil, nil
 	}
 	err = s.pulse.each(ctx, listNodes, nil, func(scan func(...any) error) error {
 		var node Node
@@ -138,18 +152,24 @@ func (s *Store) FreeJobsOf(ctx context.Context, nodes []string, silent time.Dura
 	return freed, err
 }
 
-// FreeOwnJobs ends the leases that an earlier process of this node's name holds, and says how many. Call it before the first
-// claim. On SQLite the lock of the file says that whoever held leases is dead: all of them end.
-func (s *Store) FreeOwnJobs(ctx context.Context) (freed int, err error) {
-	switch {
-	case s.node != "":
-		return s.FreeJobsOf(ctx, []string{s.node}, -keepNodes) // however lately it was heard of
-	case s.dialect != sqlite:
-		return 0, nil
-	}
+// FreeOwnJobs ends the leases that an earlier process of this node's name holds, and says how many. Those of jobs that a transaction
+// of that process has locked stand still: they are left, at most limit, the first made first. Call it again until none is. On SQLite
+// the lock of the file says that whoever held leases is dead: all of them end.
+func (s *Store) FreeOwnJobs(ctx context.Context, limit int) (freed int, left []Job, err error) {
+	its := s.tokens + "%"
 	err = s.Write(ctx, func(tx *Tx) error {
-		freed, err = tx.run(ctx, freeJobs, tx.Now)
+		if s.node == "" {
+			if s.dialect == sqlite {
+				freed, err = tx.run(ctx, freeJobs, tx.Now, its)
+			}
+			return err
+		}
+		freed, err = tx.run(ctx, freeJobsBefore, []string{s.node}, its, tx.Now)
 		return err
 	})
-	return freed, err
+	if err != nil || s.node == "" {
+		return freed, nil, err
+	}
+	left, err = s.jobsOf(ctx, heldBefore, []string{s.node}, its, limit)
+	return freed, left, err
 }

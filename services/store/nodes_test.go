@@ -18,7 +18,7 @@ func openNodes(t *testing.T) (a, b *store.Store, bundleOfA *bundle) {
 		return storetest.Open(t, store.Config{URL: url, Node: name, Clock: clock})
 	}
 	a, b = open("a"), open("b")
-	return a, b, &bundle{t: t, ctx: t.Context(), Store: a, clock: clock}
+	return a, b, &bundle{t: t, ctx: t.Context(), Store: a, clock: clock, url: url}
 }
 
 // silence lets the last heartbeat of a node be so long ago, by the database's clock.
@@ -90,18 +90,66 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 	equal(t, len(must(b.Remaining(of.ctx, []int64{taken[0].ID, taken[1].ID}))(t)), 0)
 }
 
-// A process frees what its name holds from before, however lately that was heard of, and nothing of another one.
+// A process frees what its name holds from before, however lately that was heard of, and nothing of another one. What a
+// transaction of the process before has locked is left until it ends.
 func TestANodeFreesWhatItHeldBefore(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*store.Store{a, b} {
 		must(node.Beat(of.ctx))(t)
 	}
-	of.enqueue(job("one", ""), job("two", ""), job("three", ""))
-	must(a.Claim(of.ctx, []string{"a"}, 2, lease))(t)
+	of.enqueue(job("one", ""), job("two", ""), job("three", ""), job("four", ""))
+	held := must(a.Claim(of.ctx, []string{"a"}, 2, lease))(t)
 	must(b.Claim(of.ctx, []string{"a"}, 1, lease))(t)
-	equal(t, must(a.FreeOwnJobs(of.ctx))(t), 2)
-	equal(t, names(must(b.Claim(of.ctx, []string{"a"}, 3, lease))(t)), []string{"one", "two"})
-	equal(t, must(a.FreeOwnJobs(of.ctx))(t), 0)
+	after := storetest.Open(t, store.Config{URL: of.url, Node: "a", Clock: of.clock})
+	own := must(after.Claim(of.ctx, []string{"a"}, 1, lease))(t)
+	equal(t, names(own), []string{"four"})
+
+	free := func(want int, leaves ...string) {
+		t.Helper()
+		freed, left, err := after.FreeOwnJobs(of.ctx, 10)
+		equal(t, []any{freed, names(left), err}, []any{want, leaves, error(nil)})
+	}
+	of.write(func(tx *store.Tx) error {
+		if _, err := tx.FinishJobs(of.ctx, held[:1]); err != nil {
+			return err
+		}
+		free(1, "one")
+		free(0, "one")
+		return nil
+	})
+	free(0)
+	equal(t, names(must(b.Claim(of.ctx, []string{"a"}, 3, lease))(t)), []string{"two"})
+	equal(t, must(after.Finish(of.ctx, own))(t), 1)
+	equal(t, must(a.Finish(of.ctx, held))(t), 0)
+}
+
+// The transactions of a process that is gone end with their statements, however long those would run.
+func TestAStatementEndsWithItsClient(t *testing.T) {
+	_, b, of := openNodes(t)
+	through, trips := storetest.CountTrips(t, of.url)
+	gone := storetest.Open(t, store.Config{URL: through, Node: "gone", Clock: of.clock})
+	of.enqueue(job("one", ""))
+	claimed := must(b.Claim(of.ctx, []string{"a"}, 1, lease))(t)
+	ended, locked := make(chan error, 1), make(chan struct{})
+	go func() {
+		ended <- gone.Write(of.ctx, func(tx *store.Tx) error {
+			if _, err := tx.FinishJobs(of.ctx, claimed); err != nil {
+				return err
+			}
+			close(locked)
+			return tx.Exec(of.ctx, `SELECT pg_sleep(60)`)
+		})
+	}()
+	<-locked
+	trips.Cut()
+	if err := <-ended; err == nil {
+		t.Error("the transaction was committed")
+	}
+	ctx, cancel := context.WithTimeout(of.ctx, 20*time.Second)
+	defer cancel()
+	if finished, err := b.Finish(ctx, claimed); finished != 1 || err != nil {
+		t.Errorf("%d jobs finished, %v: a statement holds its rows after its client has gone", finished, err)
+	}
 }
 
 // The list keeps nodes for a day after they were heard of, and a node that has no name is not on it.
@@ -116,7 +164,8 @@ func TestNodesAreForgottenAfterADay(t *testing.T) {
 	equal(t, must(b.ForgetNodes(of.ctx))(t), 1)
 	each(t, func(b *bundle) {
 		equal(b.t, len(must(b.Beat(b.ctx))(b.t)), 0)
-		equal(b.t, must(b.FreeOwnJobs(b.ctx))(b.t), 0)
+		freed, left, err := b.FreeOwnJobs(b.ctx, 10)
+		equal(b.t, []any{freed, len(left), err}, []any{0, 0, error(nil)})
 		if err := b.Leave(b.ctx); err != nil {
 			b.t.Fatal(err)
 		}

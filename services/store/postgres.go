@@ -26,6 +26,10 @@ const sessionSettings = `SELECT
 	set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
 	set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)`
 
+// endsWithItsClient is a further setting of a connection: a statement that runs for long ends within this time after its client has
+// gone, and gives up the rows that it has locked. PostgreSQL before 14, and some systems, know no such setting.
+const endsWithItsClient = `SET client_connection_check_interval = '1s'`
+
 // idleConnections end after this time, so that a server that was restarted is soon rid of dead ones.
 const idleConnections = 5 * time.Minute
 
@@ -41,7 +45,13 @@ func (s *Store) openPostgres(ctx context.Context, cfg Config) (err error) {
 		config.ConnectTimeout = 5 * time.Second
 	}
 	begun := stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, sessionSettings)
+		if _, err := conn.Exec(ctx, sessionSettings); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, endsWithItsClient)
+		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
+			return nil
+		}
 		return err
 	})
 	s.db, s.beats = stdlib.OpenDB(*config, begun), stdlib.OpenDB(*config, begun)

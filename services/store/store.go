@@ -12,6 +12,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"io"
 	"log/slog"
@@ -44,6 +45,7 @@ type Store struct {
 	runner // for reading
 	name   string
 	node   string // this node's name; "" on SQLite
+	tokens string // what the tokens of this process begin with
 	clock  services.Clock
 	log    *slog.Logger
 	db     *sql.DB // PostgreSQL: everything; SQLite: the readers
@@ -65,7 +67,7 @@ type Store struct {
 // another process has is CONFLICT, a database that is newer than this program too, and one that cannot be
 // reached or opened is UNAVAILABLE. The errors name the database and never a password.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	s := &Store{clock: cfg.Clock, log: cfg.Log, runner: runner{trace: cfg.Trace}}
+	s := &Store{clock: cfg.Clock, log: cfg.Log, tokens: rand.Text(), runner: runner{trace: cfg.Trace}}
 	if s.clock == nil {
 		s.clock = services.SystemClock{}
 	}

@@ -21,6 +21,9 @@ type Trips struct {
 	config   *pgx.ConnConfig
 	count    atomic.Int64
 	work     sync.WaitGroup
+
+	mu   sync.Mutex
+	open []net.Conn
 }
 
 // CountTrips puts a counter between a database of this machine and its clients, which use the URL that it answers. It
@@ -47,6 +50,18 @@ func CountTrips(tb testing.TB, database string) (through string, trips *Trips) {
 // Take answers how many round trips there were since it was asked last.
 func (t *Trips) Take() int { return int(t.count.Swap(0)) }
 
+// Cut ends all connections, as the death of their client does. There are no new ones either: a client that lives would ask the server
+// over one to cancel what runs.
+func (t *Trips) Cut() {
+	_ = t.listener.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, conn := range t.open {
+		_ = conn.Close()
+	}
+	t.open = nil
+}
+
 func (t *Trips) accept() {
 	for {
 		client, err := t.listener.Accept()
@@ -59,6 +74,9 @@ func (t *Trips) accept() {
 			_ = client.Close()
 			continue
 		}
+		t.mu.Lock()
+		t.open = append(t.open, client, server)
+		t.mu.Unlock()
 		end := func() {
 			_ = client.Close()
 			_ = server.Close()
