@@ -111,7 +111,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"edge": "1, 2", "restrictionsBetween": "'[[1,2]]'", "showFollow": "1, 2", "blocksBetween": "1, 2",
 		"listMutes": "1, 9, 20", "countBlocks": "1, 9", "lockUsers": "ARRAY[1, 2]", "holdUsers": "ARRAY[1, 2]", "blockersOf": "1, ARRAY[2, 3]", "causesOfActor": "1, 2, '', 0, 0, 10", "isDirect": "1", "hiddenAuthors": "1, ARRAY[2, 3]", "blocksWith": "1, ARRAY[2, 3]", "refusesAdder": "1, ARRAY[2, 3], 4",
 		"userNotices": "1", "noticesAfter": "0, 100", "authorPosts": "1, 20", "edgesTo": "ARRAY[1, 2], 3", "firstDue": `'[["kind"]]'`, "finishJobs": "ARRAY[1, 2], 'token'",
-		"messageStatesOf": `'[[1,"general"]]'`, "messageStatesOfUser": "1", "unreadMessagesOf": "1, 9, ARRAY['general'], 20",
+		"messageStatesOf": `'[[1,"general"]]', 1000`, "messageStatesOfUser": "1, 1000", "unreadMessagesOf": "1, 9, ARRAY['general'], 20",
 		"messagesOf": "1, 9, ARRAY['general'], 20", "messagesByID": "1, ARRAY[1, 2]", "countReads": "1", "messageHolders": "1, ARRAY[1, 2]",
 		"readMessages": "1, ARRAY[1, 2], 3, 4", "unreadMessages": "1, ARRAY[1, 2], 3", "keepMessagesUnread": "1, ARRAY[1, 2], 3", "messageGen": "1", "readMessageTypes": "1, ARRAY['general'], 9, 3, 4",
 		"typesOfMessages": "1, ARRAY[1, 2]", "raiseMessageVersions": `'[[1,"general"]]'`, "messageByKey": "'k'",
