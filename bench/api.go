@@ -54,32 +54,42 @@ func (a *api) do(ctx context.Context, token, query string, variables map[string]
 	return json.Unmarshal(answer.Data, into)
 }
 
-// event is one IngestEvent: the name of the thing done and its input.
+// event is one IngestEvent.
 type event map[string]any
 
+// does is the event that a user does something, a mutation by its name with its input.
+func does(who, mutation string, input map[string]any) event {
+	return event{"as": "user:" + who, "do": map[string]any{mutation: input}}
+}
+
+// told is the event that the host application does something itself.
+func told(mutation string, input map[string]any) event {
+	return event{"do": map[string]any{mutation: input}}
+}
+
 func follow(who, whom string) event {
-	return event{"follow": map[string]any{"as": "user:" + who, "userId": "user:" + whom}}
+	return does(who, "follow", map[string]any{"userId": "user:" + whom})
 }
 
 func publish(who, body string) event {
-	return event{"publishPost": map[string]any{"as": "user:" + who, "body": body}}
+	return does(who, "publishPost", map[string]any{"body": body})
 }
 
 func like(who, post string) event {
-	return event{"likePost": map[string]any{"as": "user:" + who, "postId": post}}
+	return does(who, "likePost", map[string]any{"postId": post})
 }
 
 // mention is a post that mentions somebody.
 func mention(who, whom string) event {
-	return event{"publishPost": map[string]any{"as": "user:" + who, "body": "Have you seen this?", "mentions": []string{"user:" + whom}}}
+	return does(who, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + whom}})
 }
 
 func comment(who, post string) event {
-	return event{"publishPost": map[string]any{"as": "user:" + who, "body": "I think so too.", "parentId": post}}
+	return does(who, "publishPost", map[string]any{"body": "I think so too.", "parentId": post})
 }
 
 func profile(who, name string) event {
-	return event{"setProfile": map[string]any{"as": "user:" + who, "name": name, "avatarUrl": "https://images.example/" + who + ".jpg"}}
+	return does(who, "setProfile", map[string]any{"name": name, "avatarUrl": "https://images.example/" + who + ".jpg"})
 }
 
 const (

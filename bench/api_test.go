@@ -100,10 +100,10 @@ func TestIngestFailsWithItsFirstBadEvent(t *testing.T) {
 
 func TestEventsAreWhatTheContractSays(t *testing.T) {
 	for want, e := range map[string]event{
-		`{"follow":{"as":"user:a","userId":"user:b"}}`:                                            follow("a", "b"),
-		`{"publishPost":{"as":"user:a","body":"text"}}`:                                           publish("a", "text"),
-		`{"likePost":{"as":"user:a","postId":"post:1"}}`:                                          like("a", "post:1"),
-		`{"setProfile":{"as":"user:a","avatarUrl":"https://images.example/a.jpg","name":"Anna"}}`: profile("a", "Anna"),
+		`{"as":"user:a","do":{"follow":{"userId":"user:b"}}}`:                                            follow("a", "b"),
+		`{"as":"user:a","do":{"publishPost":{"body":"text"}}}`:                                           publish("a", "text"),
+		`{"as":"user:a","do":{"likePost":{"postId":"post:1"}}}`:                                          like("a", "post:1"),
+		`{"as":"user:a","do":{"setProfile":{"avatarUrl":"https://images.example/a.jpg","name":"Anna"}}}`: profile("a", "Anna"),
 	} {
 		if got, err := json.Marshal(e); err != nil || string(got) != want {
 			t.Errorf("got %s, want %s (%v)", got, want, err)

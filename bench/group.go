@@ -51,7 +51,7 @@ func (g *group) create(ctx context.Context) error {
 		others = append(others, "user:"+g.key(i))
 	}
 	g.last = make([]int64, g.talkers)
-	ids, err := g.api.ingest(ctx, []event{{"createConversation": map[string]any{"as": "user:" + g.key(0), "kind": "GROUP", "title": "Harbour", "memberIds": others}}})
+	ids, err := g.api.ingest(ctx, []event{does(g.key(0), "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": others})})
 	if err != nil {
 		return err
 	}

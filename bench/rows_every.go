@@ -95,11 +95,11 @@ func light(ctx context.Context, a *api, readers []string) error {
 	}
 	for i := range everyNews {
 		for _, kind := range messageTypes {
-			events = append(events, event{"sendSiteMessage": map[string]any{"title": fmt.Sprint("Message ", i), "type": kind, "to": everyone}})
+			events = append(events, told("sendSiteMessage", map[string]any{"title": fmt.Sprint("Message ", i), "type": kind, "to": everyone}))
 		}
 		events = append(events,
-			event{"publishAnnouncement": map[string]any{"title": fmt.Sprint("News ", i)}},
-			event{"raiseDot": map[string]any{"name": fmt.Sprint("dot-", i)}})
+			told("publishAnnouncement", map[string]any{"title": fmt.Sprint("News ", i)}),
+			told("raiseDot", map[string]any{"name": fmt.Sprint("dot-", i)}))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err

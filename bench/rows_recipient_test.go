@@ -18,8 +18,9 @@ type liked struct {
 
 func (l *liked) answer(q question) string {
 	for _, e := range q.Variables.Events {
-		if input, is := e["likePost"].(map[string]any); is {
-			pair := fmt.Sprint(input["as"], input["postId"])
+		do, _ := e["do"].(map[string]any)
+		if input, is := do["likePost"].(map[string]any); is {
+			pair := fmt.Sprint(e["as"], input["postId"])
 			l.twice = l.twice || l.pairs[pair]
 			l.pairs[pair], l.posts[fmt.Sprint(input["postId"])] = true, true
 		}

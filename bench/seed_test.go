@@ -23,10 +23,11 @@ type world struct {
 
 func (w *world) answer(q question) string {
 	for _, e := range q.Variables.Events {
-		for kind, input := range e {
+		do, _ := e["do"].(map[string]any)
+		for kind := range do {
 			w.done[kind]++
 			if kind == "follow" {
-				w.follows[input.(map[string]any)["as"].(string)]++
+				w.follows[e["as"].(string)]++
 			}
 		}
 	}

@@ -183,14 +183,14 @@ func (ec *executionContext) _Badges_version(ctx context.Context, field graphql.C
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNString2string(ctx, selections, v)
+			return ec.marshalNVersion2string(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_Badges_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Badges", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Badges", field, false, false, errors.New("field of type Version does not have child fields"))
 }
 
 func (ec *executionContext) _Badges_total(ctx context.Context, field graphql.CollectedField, obj *services.Badges) (ret graphql.Marshaler) {
@@ -472,6 +472,61 @@ func (ec *executionContext) fieldContext_Badges_quiet(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Badges", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _CategoryCount_category(ctx context.Context, field graphql.CollectedField, obj *services.CategoryCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CategoryCount_category(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Category, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.Category) graphql.Marshaler {
+			return ec.marshalNNotificationCategory2tidingsᚋservicesᚐCategory(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CategoryCount_category(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CategoryCount", field, false, false, errors.New("field of type NotificationCategory does not have child fields"))
+}
+
+func (ec *executionContext) _CategoryCount_count(ctx context.Context, field graphql.CollectedField, obj *services.CategoryCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CategoryCount_count(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Count, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v services.Count) graphql.Marshaler {
+			return ec.marshalNBadgeCount2tidingsᚋservicesᚐCount(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CategoryCount_count(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CategoryCount",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BadgeCount(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ConversationBadges_total(ctx context.Context, field graphql.CollectedField, obj *services.ConversationCounts) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -632,6 +687,38 @@ func (ec *executionContext) fieldContext_NotificationBadges_total(_ context.Cont
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_BadgeCount(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _NotificationBadges_categories(ctx context.Context, field graphql.CollectedField, obj *services.NotificationCounts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_NotificationBadges_categories(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Categories(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []services.CategoryCount) graphql.Marshaler {
+			return ec.marshalNCategoryCount2ᚕtidingsᚋservicesᚐCategoryCountᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_NotificationBadges_categories(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "NotificationBadges",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CategoryCount(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1254,6 +1341,49 @@ func (ec *executionContext) _Badges(ctx context.Context, sel ast.SelectionSet, o
 	return out
 }
 
+var categoryCountImplementors = []string{"CategoryCount"}
+
+func (ec *executionContext) _CategoryCount(ctx context.Context, sel ast.SelectionSet, obj *services.CategoryCount) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, categoryCountImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CategoryCount")
+		case "category":
+			out.Values[i] = ec._CategoryCount_category(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "count":
+			out.Values[i] = ec._CategoryCount_count(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var conversationBadgesImplementors = []string{"ConversationBadges"}
 
 func (ec *executionContext) _ConversationBadges(ctx context.Context, sel ast.SelectionSet, obj *services.ConversationCounts) graphql.Marshaler {
@@ -1392,6 +1522,11 @@ func (ec *executionContext) _NotificationBadges(ctx context.Context, sel ast.Sel
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "total":
 			out.Values[i] = ec._NotificationBadges_total(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "categories":
+			out.Values[i] = ec._NotificationBadges_categories(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -1610,6 +1745,26 @@ func (ec *executionContext) marshalNBadges2ᚖtidingsᚋservicesᚐBadges(ctx co
 		return graphql.Null
 	}
 	return ec._Badges(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNCategoryCount2tidingsᚋservicesᚐCategoryCount(ctx context.Context, sel ast.SelectionSet, v services.CategoryCount) graphql.Marshaler {
+	return ec._CategoryCount(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNCategoryCount2ᚕtidingsᚋservicesᚐCategoryCountᚄ(ctx context.Context, sel ast.SelectionSet, v []services.CategoryCount) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNCategoryCount2tidingsᚋservicesᚐCategoryCount(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNConversationBadges2tidingsᚋservicesᚐConversationCounts(ctx context.Context, sel ast.SelectionSet, v services.ConversationCounts) graphql.Marshaler {

@@ -642,50 +642,6 @@ func (ec *executionContext) fieldContext_MarkLiveBoardSeenPayload_viewer(_ conte
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputIngestMarkLiveBoardSeen(ctx context.Context, obj any) (IngestMarkLiveBoardSeen, error) {
-	var it IngestMarkLiveBoardSeen
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "sessionId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "sessionId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sessionId"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.SessionID = data
-		}
-	}
-	return it, nil
-}
-
 func (ec *executionContext) unmarshalInputMarkLiveBoardSeenInput(ctx context.Context, obj any) (MarkLiveBoardSeenInput, error) {
 	var it MarkLiveBoardSeenInput
 	if obj == nil {
@@ -1012,19 +968,19 @@ func (ec *executionContext) unmarshalNMarkLiveBoardSeenInput2tidingsᚋgraphᚐM
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOIngestMarkLiveBoardSeen2ᚖtidingsᚋgraphᚐIngestMarkLiveBoardSeen(ctx context.Context, v any) (*IngestMarkLiveBoardSeen, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkLiveBoardSeen(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
 func (ec *executionContext) marshalOLiveBoardConnection2ᚖtidingsᚋgraphᚐLiveBoardConnection(ctx context.Context, sel ast.SelectionSet, v *LiveBoardConnection) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._LiveBoardConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOMarkLiveBoardSeenInput2ᚖtidingsᚋgraphᚐMarkLiveBoardSeenInput(ctx context.Context, v any) (*MarkLiveBoardSeenInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMarkLiveBoardSeenInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOMarkLiveBoardSeenPayload2ᚖtidingsᚋgraphᚐMarkLiveBoardSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkLiveBoardSeenPayload) graphql.Marshaler {

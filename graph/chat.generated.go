@@ -1728,641 +1728,6 @@ func (ec *executionContext) unmarshalInputEnterConversationInput(ctx context.Con
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputIngestAddMembers(ctx context.Context, obj any) (IngestAddMembers, error) {
-	var it IngestAddMembers
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId", "userIds"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		case "userIds":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userIds"))
-			data, err := ec.unmarshalNID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserIds = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestCreateConversation(ctx context.Context, obj any) (IngestCreateConversation, error) {
-	var it IngestCreateConversation
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "kind", "title", "memberIds"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "kind":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("kind"))
-			data, err := ec.unmarshalNConversationKind2tidingsᚋservicesᚐConversationKind(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Kind = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "memberIds":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("memberIds"))
-			data, err := ec.unmarshalNID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.MemberIds = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestEnterConversation(ctx context.Context, obj any) (IngestEnterConversation, error) {
-	var it IngestEnterConversation
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId", "device"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		case "device":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("device"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Device = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestJoinConversation(ctx context.Context, obj any) (IngestJoinConversation, error) {
-	var it IngestJoinConversation
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestLeaveConversation(ctx context.Context, obj any) (IngestLeaveConversation, error) {
-	var it IngestLeaveConversation
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId", "device"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		case "device":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("device"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Device = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkConversationRead(ctx context.Context, obj any) (IngestMarkConversationRead, error) {
-	var it IngestMarkConversationRead
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId", "upTo"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		case "upTo":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
-			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UpTo = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkConversationUnread(ctx context.Context, obj any) (IngestMarkConversationUnread, error) {
-	var it IngestMarkConversationUnread
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "fromMessageId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "fromMessageId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("fromMessageId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.FromMessageID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMuteConversation(ctx context.Context, obj any) (IngestMuteConversation, error) {
-	var it IngestMuteConversation
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestQuitConversation(ctx context.Context, obj any) (IngestQuitConversation, error) {
-	var it IngestQuitConversation
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestRecallMessage(ctx context.Context, obj any) (IngestRecallMessage, error) {
-	var it IngestRecallMessage
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "messageId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "messageId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("messageId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.MessageID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestRemoveMembers(ctx context.Context, obj any) (IngestRemoveMembers, error) {
-	var it IngestRemoveMembers
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId", "userIds"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		case "userIds":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userIds"))
-			data, err := ec.unmarshalNID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserIds = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestSendMessage(ctx context.Context, obj any) (IngestSendMessage, error) {
-	var it IngestSendMessage
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId", "body", "mentionIds"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		case "body":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("body"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Body = data
-		case "mentionIds":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("mentionIds"))
-			data, err := ec.unmarshalOID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.MentionIds = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestUnmuteConversation(ctx context.Context, obj any) (IngestUnmuteConversation, error) {
-	var it IngestUnmuteConversation
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "conversationId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "conversationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("conversationId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ConversationID = data
-		}
-	}
-	return it, nil
-}
-
 func (ec *executionContext) unmarshalInputJoinConversationInput(ctx context.Context, obj any) (JoinConversationInput, error) {
 	var it JoinConversationInput
 	if obj == nil {
@@ -3761,6 +3126,14 @@ func (ec *executionContext) unmarshalNUnmuteConversationInput2tidingsᚋgraphᚐ
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOAddMembersInput2ᚖtidingsᚋgraphᚐAddMembersInput(ctx context.Context, v any) (*AddMembersInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputAddMembersInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOConversation2ᚖtidingsᚋgraphᚐConversation(ctx context.Context, sel ast.SelectionSet, v *Conversation) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -3782,6 +3155,22 @@ func (ec *executionContext) marshalOConversationPayload2ᚖtidingsᚋgraphᚐCon
 	return ec._ConversationPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOCreateConversationInput2ᚖtidingsᚋgraphᚐCreateConversationInput(ctx context.Context, v any) (*CreateConversationInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCreateConversationInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOEnterConversationInput2ᚖtidingsᚋgraphᚐEnterConversationInput(ctx context.Context, v any) (*EnterConversationInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputEnterConversationInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOEnterConversationPayload2ᚖtidingsᚋgraphᚐEnterConversationPayload(ctx context.Context, sel ast.SelectionSet, v *EnterConversationPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -3789,107 +3178,35 @@ func (ec *executionContext) marshalOEnterConversationPayload2ᚖtidingsᚋgraph�
 	return ec._EnterConversationPayload(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOIngestAddMembers2ᚖtidingsᚋgraphᚐIngestAddMembers(ctx context.Context, v any) (*IngestAddMembers, error) {
+func (ec *executionContext) unmarshalOJoinConversationInput2ᚖtidingsᚋgraphᚐJoinConversationInput(ctx context.Context, v any) (*JoinConversationInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestAddMembers(ctx, v)
+	res, err := ec.unmarshalInputJoinConversationInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOIngestCreateConversation2ᚖtidingsᚋgraphᚐIngestCreateConversation(ctx context.Context, v any) (*IngestCreateConversation, error) {
+func (ec *executionContext) unmarshalOLeaveConversationInput2ᚖtidingsᚋgraphᚐLeaveConversationInput(ctx context.Context, v any) (*LeaveConversationInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestCreateConversation(ctx, v)
+	res, err := ec.unmarshalInputLeaveConversationInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOIngestEnterConversation2ᚖtidingsᚋgraphᚐIngestEnterConversation(ctx context.Context, v any) (*IngestEnterConversation, error) {
+func (ec *executionContext) unmarshalOMarkConversationReadInput2ᚖtidingsᚋgraphᚐMarkConversationReadInput(ctx context.Context, v any) (*MarkConversationReadInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestEnterConversation(ctx, v)
+	res, err := ec.unmarshalInputMarkConversationReadInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOIngestJoinConversation2ᚖtidingsᚋgraphᚐIngestJoinConversation(ctx context.Context, v any) (*IngestJoinConversation, error) {
+func (ec *executionContext) unmarshalOMarkConversationUnreadInput2ᚖtidingsᚋgraphᚐMarkConversationUnreadInput(ctx context.Context, v any) (*MarkConversationUnreadInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestJoinConversation(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestLeaveConversation2ᚖtidingsᚋgraphᚐIngestLeaveConversation(ctx context.Context, v any) (*IngestLeaveConversation, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestLeaveConversation(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkConversationRead2ᚖtidingsᚋgraphᚐIngestMarkConversationRead(ctx context.Context, v any) (*IngestMarkConversationRead, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkConversationRead(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkConversationUnread2ᚖtidingsᚋgraphᚐIngestMarkConversationUnread(ctx context.Context, v any) (*IngestMarkConversationUnread, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkConversationUnread(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMuteConversation2ᚖtidingsᚋgraphᚐIngestMuteConversation(ctx context.Context, v any) (*IngestMuteConversation, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMuteConversation(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestQuitConversation2ᚖtidingsᚋgraphᚐIngestQuitConversation(ctx context.Context, v any) (*IngestQuitConversation, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestQuitConversation(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestRecallMessage2ᚖtidingsᚋgraphᚐIngestRecallMessage(ctx context.Context, v any) (*IngestRecallMessage, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestRecallMessage(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestRemoveMembers2ᚖtidingsᚋgraphᚐIngestRemoveMembers(ctx context.Context, v any) (*IngestRemoveMembers, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestRemoveMembers(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestSendMessage2ᚖtidingsᚋgraphᚐIngestSendMessage(ctx context.Context, v any) (*IngestSendMessage, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestSendMessage(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestUnmuteConversation2ᚖtidingsᚋgraphᚐIngestUnmuteConversation(ctx context.Context, v any) (*IngestUnmuteConversation, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestUnmuteConversation(ctx, v)
+	res, err := ec.unmarshalInputMarkConversationUnreadInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -3914,11 +3231,35 @@ func (ec *executionContext) marshalOMessageConnection2ᚖtidingsᚋgraphᚐMessa
 	return ec._MessageConnection(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOMuteConversationInput2ᚖtidingsᚋgraphᚐMuteConversationInput(ctx context.Context, v any) (*MuteConversationInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMuteConversationInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOQuitConversationInput2ᚖtidingsᚋgraphᚐQuitConversationInput(ctx context.Context, v any) (*QuitConversationInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputQuitConversationInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOQuitConversationPayload2ᚖtidingsᚋgraphᚐQuitConversationPayload(ctx context.Context, sel ast.SelectionSet, v *QuitConversationPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._QuitConversationPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalORecallMessageInput2ᚖtidingsᚋgraphᚐRecallMessageInput(ctx context.Context, v any) (*RecallMessageInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputRecallMessageInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalORecallMessagePayload2ᚖtidingsᚋgraphᚐRecallMessagePayload(ctx context.Context, sel ast.SelectionSet, v *RecallMessagePayload) graphql.Marshaler {
@@ -3928,11 +3269,35 @@ func (ec *executionContext) marshalORecallMessagePayload2ᚖtidingsᚋgraphᚐRe
 	return ec._RecallMessagePayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalORemoveMembersInput2ᚖtidingsᚋgraphᚐRemoveMembersInput(ctx context.Context, v any) (*RemoveMembersInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputRemoveMembersInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOSendMessageInput2ᚖtidingsᚋgraphᚐSendMessageInput(ctx context.Context, v any) (*SendMessageInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSendMessageInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOSendMessagePayload2ᚖtidingsᚋgraphᚐSendMessagePayload(ctx context.Context, sel ast.SelectionSet, v *SendMessagePayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._SendMessagePayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOUnmuteConversationInput2ᚖtidingsᚋgraphᚐUnmuteConversationInput(ctx context.Context, v any) (*UnmuteConversationInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUnmuteConversationInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 // endregion ***************************** type.gotpl *****************************

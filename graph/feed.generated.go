@@ -1554,11 +1554,27 @@ func (ec *executionContext) unmarshalNPublishPostInput2tidingsᚋgraphᚐPublish
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalODeletePostInput2ᚖtidingsᚋgraphᚐDeletePostInput(ctx context.Context, v any) (*DeletePostInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputDeletePostInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalODeletePostPayload2ᚖtidingsᚋgraphᚐDeletePostPayload(ctx context.Context, sel ast.SelectionSet, v *DeletePostPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._DeletePostPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOEditPostInput2ᚖtidingsᚋgraphᚐEditPostInput(ctx context.Context, v any) (*EditPostInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputEditPostInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOEditPostPayload2ᚖtidingsᚋgraphᚐEditPostPayload(ctx context.Context, sel ast.SelectionSet, v *EditPostPayload) graphql.Marshaler {
@@ -1587,6 +1603,14 @@ func (ec *executionContext) marshalOFeedEnd2ᚖtidingsᚋservicesᚐFeedEnd(ctx 
 	return res
 }
 
+func (ec *executionContext) unmarshalOMarkHomeFeedSeenInput2ᚖtidingsᚋgraphᚐMarkHomeFeedSeenInput(ctx context.Context, v any) (*MarkHomeFeedSeenInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMarkHomeFeedSeenInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOMarkHomeFeedSeenPayload2ᚖtidingsᚋgraphᚐMarkHomeFeedSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkHomeFeedSeenPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -1613,6 +1637,14 @@ func (ec *executionContext) marshalOPostEdge2ᚖtidingsᚋgraphᚐPostEdge(ctx c
 		return graphql.Null
 	}
 	return ec._PostEdge(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOPublishPostInput2ᚖtidingsᚋgraphᚐPublishPostInput(ctx context.Context, v any) (*PublishPostInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputPublishPostInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOPublishPostPayload2ᚖtidingsᚋgraphᚐPublishPostPayload(ctx context.Context, sel ast.SelectionSet, v *PublishPostPayload) graphql.Marshaler {

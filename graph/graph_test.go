@@ -93,19 +93,12 @@ func TestWhatIsNotDescribedIsFound(t *testing.T) {
 	}
 }
 
-// Every alternative of an event is a mutation of the same name: whoever knows one knows the other. What the host
-// application does itself it does in nobody's name.
-func TestEventsAreCalledLikeMutations(t *testing.T) {
+// Every action of ingest is a mutation of the same name with the same input: who knows one knows the other.
+func TestIngestSpeaksAsMutationsDo(t *testing.T) {
 	types := schema().Types
-	for _, event := range types["IngestEvent"].Fields {
-		mutation := types["Mutation"].Fields.ForName(event.Name)
-		if mutation == nil {
-			t.Errorf("the event %s is no mutation", event.Name)
-			continue
-		}
-		fields, ofHost := types[event.Type.Name()].Fields, strings.Contains(mutation.Description, "Needs the scope admin or ingest")
-		if (fields.ForName("as") == nil) != ofHost || fields.ForName("key") == nil {
-			t.Errorf("the event %s does not say who does it, though a user does, or takes no key", event.Name)
+	for _, action := range types["IngestAction"].Fields {
+		if mutation := types["Mutation"].Fields.ForName(action.Name); mutation == nil || mutation.Arguments[0].Type.Name() != action.Type.String() {
+			t.Errorf("%s of ingest is not the mutation of that name", action.Name)
 		}
 	}
 	for _, mutation := range types["Mutation"].Fields {
@@ -113,14 +106,14 @@ func TestEventsAreCalledLikeMutations(t *testing.T) {
 		if mutation.Name == "ingest" || strings.Contains(mutation.Description, "Needs the scope admin.") {
 			continue
 		}
-		if types["IngestEvent"].Fields.ForName(mutation.Name) == nil {
-			t.Errorf("the mutation %s is no event", mutation.Name)
+		if types["IngestAction"].Fields.ForName(mutation.Name) == nil {
+			t.Errorf("the mutation %s is no action of ingest", mutation.Name)
 		}
 		input := mutation.Arguments.ForName("input")
 		if input == nil || types[input.Type.Name()].Fields.ForName("idempotencyKey") == nil {
 			t.Errorf("the mutation %s takes no idempotency key", mutation.Name)
 		}
-		if !mutation.Type.NonNull || !strings.HasSuffix(mutation.Type.Name(), "Payload") {
+		if mutation.Type.NonNull || !strings.HasSuffix(mutation.Type.Name(), "Payload") {
 			t.Errorf("the mutation %s answers %s", mutation.Name, mutation.Type)
 		}
 	}

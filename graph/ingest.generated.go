@@ -184,110 +184,8 @@ func (ec *executionContext) fieldContext_IngestResult_changed(_ context.Context,
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputIngestDeletePost(ctx context.Context, obj any) (IngestDeletePost, error) {
-	var it IngestDeletePost
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "postId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "postId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.PostID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestEditPost(ctx context.Context, obj any) (IngestEditPost, error) {
-	var it IngestEditPost
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "postId", "body", "mentions"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "postId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.PostID = data
-		case "body":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("body"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Body = data
-		case "mentions":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("mentions"))
-			data, err := ec.unmarshalOID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Mentions = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj any) (IngestEvent, error) {
-	var it IngestEvent
+func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj any) (IngestAction, error) {
+	var it IngestAction
 	if obj == nil {
 		return it, nil
 	}
@@ -306,406 +204,406 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 		switch k {
 		case "publishPost":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("publishPost"))
-			data, err := ec.unmarshalOIngestPublishPost2ᚖtidingsᚋgraphᚐIngestPublishPost(ctx, v)
+			data, err := ec.unmarshalOPublishPostInput2ᚖtidingsᚋgraphᚐPublishPostInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.PublishPost = data
 		case "editPost":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("editPost"))
-			data, err := ec.unmarshalOIngestEditPost2ᚖtidingsᚋgraphᚐIngestEditPost(ctx, v)
+			data, err := ec.unmarshalOEditPostInput2ᚖtidingsᚋgraphᚐEditPostInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.EditPost = data
 		case "deletePost":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("deletePost"))
-			data, err := ec.unmarshalOIngestDeletePost2ᚖtidingsᚋgraphᚐIngestDeletePost(ctx, v)
+			data, err := ec.unmarshalODeletePostInput2ᚖtidingsᚋgraphᚐDeletePostInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.DeletePost = data
 		case "likePost":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("likePost"))
-			data, err := ec.unmarshalOIngestLikePost2ᚖtidingsᚋgraphᚐIngestLikePost(ctx, v)
+			data, err := ec.unmarshalOLikePostInput2ᚖtidingsᚋgraphᚐLikePostInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.LikePost = data
 		case "unlikePost":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unlikePost"))
-			data, err := ec.unmarshalOIngestUnlikePost2ᚖtidingsᚋgraphᚐIngestUnlikePost(ctx, v)
+			data, err := ec.unmarshalOUnlikePostInput2ᚖtidingsᚋgraphᚐUnlikePostInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.UnlikePost = data
 		case "follow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("follow"))
-			data, err := ec.unmarshalOIngestFollow2ᚖtidingsᚋgraphᚐIngestFollow(ctx, v)
+			data, err := ec.unmarshalOFollowInput2ᚖtidingsᚋgraphᚐFollowInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Follow = data
 		case "unfollow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unfollow"))
-			data, err := ec.unmarshalOIngestUnfollow2ᚖtidingsᚋgraphᚐIngestUnfollow(ctx, v)
+			data, err := ec.unmarshalOUnfollowInput2ᚖtidingsᚋgraphᚐUnfollowInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Unfollow = data
 		case "setProfile":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setProfile"))
-			data, err := ec.unmarshalOIngestSetProfile2ᚖtidingsᚋgraphᚐIngestSetProfile(ctx, v)
+			data, err := ec.unmarshalOSetProfileInput2ᚖtidingsᚋgraphᚐSetProfileInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.SetProfile = data
 		case "markHomeFeedSeen":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markHomeFeedSeen"))
-			data, err := ec.unmarshalOIngestMarkHomeFeedSeen2ᚖtidingsᚋgraphᚐIngestMarkHomeFeedSeen(ctx, v)
+			data, err := ec.unmarshalOMarkHomeFeedSeenInput2ᚖtidingsᚋgraphᚐMarkHomeFeedSeenInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkHomeFeedSeen = data
 		case "markNotificationsSeen":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markNotificationsSeen"))
-			data, err := ec.unmarshalOIngestMarkNotificationsSeen2ᚖtidingsᚋgraphᚐIngestMarkNotificationsSeen(ctx, v)
+			data, err := ec.unmarshalOMarkNotificationsSeenInput2ᚖtidingsᚋgraphᚐMarkNotificationsSeenInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkNotificationsSeen = data
 		case "createConversation":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createConversation"))
-			data, err := ec.unmarshalOIngestCreateConversation2ᚖtidingsᚋgraphᚐIngestCreateConversation(ctx, v)
+			data, err := ec.unmarshalOCreateConversationInput2ᚖtidingsᚋgraphᚐCreateConversationInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.CreateConversation = data
 		case "joinConversation":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("joinConversation"))
-			data, err := ec.unmarshalOIngestJoinConversation2ᚖtidingsᚋgraphᚐIngestJoinConversation(ctx, v)
+			data, err := ec.unmarshalOJoinConversationInput2ᚖtidingsᚋgraphᚐJoinConversationInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.JoinConversation = data
 		case "quitConversation":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quitConversation"))
-			data, err := ec.unmarshalOIngestQuitConversation2ᚖtidingsᚋgraphᚐIngestQuitConversation(ctx, v)
+			data, err := ec.unmarshalOQuitConversationInput2ᚖtidingsᚋgraphᚐQuitConversationInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.QuitConversation = data
 		case "addMembers":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("addMembers"))
-			data, err := ec.unmarshalOIngestAddMembers2ᚖtidingsᚋgraphᚐIngestAddMembers(ctx, v)
+			data, err := ec.unmarshalOAddMembersInput2ᚖtidingsᚋgraphᚐAddMembersInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.AddMembers = data
 		case "removeMembers":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("removeMembers"))
-			data, err := ec.unmarshalOIngestRemoveMembers2ᚖtidingsᚋgraphᚐIngestRemoveMembers(ctx, v)
+			data, err := ec.unmarshalORemoveMembersInput2ᚖtidingsᚋgraphᚐRemoveMembersInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.RemoveMembers = data
 		case "sendMessage":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sendMessage"))
-			data, err := ec.unmarshalOIngestSendMessage2ᚖtidingsᚋgraphᚐIngestSendMessage(ctx, v)
+			data, err := ec.unmarshalOSendMessageInput2ᚖtidingsᚋgraphᚐSendMessageInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.SendMessage = data
 		case "recallMessage":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("recallMessage"))
-			data, err := ec.unmarshalOIngestRecallMessage2ᚖtidingsᚋgraphᚐIngestRecallMessage(ctx, v)
+			data, err := ec.unmarshalORecallMessageInput2ᚖtidingsᚋgraphᚐRecallMessageInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.RecallMessage = data
 		case "enterConversation":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("enterConversation"))
-			data, err := ec.unmarshalOIngestEnterConversation2ᚖtidingsᚋgraphᚐIngestEnterConversation(ctx, v)
+			data, err := ec.unmarshalOEnterConversationInput2ᚖtidingsᚋgraphᚐEnterConversationInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.EnterConversation = data
 		case "leaveConversation":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("leaveConversation"))
-			data, err := ec.unmarshalOIngestLeaveConversation2ᚖtidingsᚋgraphᚐIngestLeaveConversation(ctx, v)
+			data, err := ec.unmarshalOLeaveConversationInput2ᚖtidingsᚋgraphᚐLeaveConversationInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.LeaveConversation = data
 		case "markConversationRead":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markConversationRead"))
-			data, err := ec.unmarshalOIngestMarkConversationRead2ᚖtidingsᚋgraphᚐIngestMarkConversationRead(ctx, v)
+			data, err := ec.unmarshalOMarkConversationReadInput2ᚖtidingsᚋgraphᚐMarkConversationReadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkConversationRead = data
 		case "markConversationUnread":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markConversationUnread"))
-			data, err := ec.unmarshalOIngestMarkConversationUnread2ᚖtidingsᚋgraphᚐIngestMarkConversationUnread(ctx, v)
+			data, err := ec.unmarshalOMarkConversationUnreadInput2ᚖtidingsᚋgraphᚐMarkConversationUnreadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkConversationUnread = data
 		case "muteConversation":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("muteConversation"))
-			data, err := ec.unmarshalOIngestMuteConversation2ᚖtidingsᚋgraphᚐIngestMuteConversation(ctx, v)
+			data, err := ec.unmarshalOMuteConversationInput2ᚖtidingsᚋgraphᚐMuteConversationInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MuteConversation = data
 		case "unmuteConversation":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unmuteConversation"))
-			data, err := ec.unmarshalOIngestUnmuteConversation2ᚖtidingsᚋgraphᚐIngestUnmuteConversation(ctx, v)
+			data, err := ec.unmarshalOUnmuteConversationInput2ᚖtidingsᚋgraphᚐUnmuteConversationInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.UnmuteConversation = data
 		case "markLiveBoardSeen":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markLiveBoardSeen"))
-			data, err := ec.unmarshalOIngestMarkLiveBoardSeen2ᚖtidingsᚋgraphᚐIngestMarkLiveBoardSeen(ctx, v)
+			data, err := ec.unmarshalOMarkLiveBoardSeenInput2ᚖtidingsᚋgraphᚐMarkLiveBoardSeenInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkLiveBoardSeen = data
 		case "scheduleShow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("scheduleShow"))
-			data, err := ec.unmarshalOIngestScheduleShow2ᚖtidingsᚋgraphᚐIngestScheduleShow(ctx, v)
+			data, err := ec.unmarshalOScheduleShowInput2ᚖtidingsᚋgraphᚐScheduleShowInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.ScheduleShow = data
 		case "rescheduleShow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rescheduleShow"))
-			data, err := ec.unmarshalOIngestRescheduleShow2ᚖtidingsᚋgraphᚐIngestRescheduleShow(ctx, v)
+			data, err := ec.unmarshalORescheduleShowInput2ᚖtidingsᚋgraphᚐRescheduleShowInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.RescheduleShow = data
 		case "startShow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("startShow"))
-			data, err := ec.unmarshalOIngestStartShow2ᚖtidingsᚋgraphᚐIngestStartShow(ctx, v)
+			data, err := ec.unmarshalOStartShowInput2ᚖtidingsᚋgraphᚐStartShowInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.StartShow = data
 		case "endShow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("endShow"))
-			data, err := ec.unmarshalOIngestEndShow2ᚖtidingsᚋgraphᚐIngestEndShow(ctx, v)
+			data, err := ec.unmarshalOEndShowInput2ᚖtidingsᚋgraphᚐEndShowInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.EndShow = data
 		case "cancelShow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cancelShow"))
-			data, err := ec.unmarshalOIngestCancelShow2ᚖtidingsᚋgraphᚐIngestCancelShow(ctx, v)
+			data, err := ec.unmarshalOCancelShowInput2ᚖtidingsᚋgraphᚐCancelShowInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.CancelShow = data
 		case "setReplay":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setReplay"))
-			data, err := ec.unmarshalOIngestSetReplay2ᚖtidingsᚋgraphᚐIngestSetReplay(ctx, v)
+			data, err := ec.unmarshalOSetReplayInput2ᚖtidingsᚋgraphᚐSetReplayInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.SetReplay = data
 		case "remindMe":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("remindMe"))
-			data, err := ec.unmarshalOIngestRemindMe2ᚖtidingsᚋgraphᚐIngestRemindMe(ctx, v)
+			data, err := ec.unmarshalORemindMeInput2ᚖtidingsᚋgraphᚐRemindMeInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.RemindMe = data
 		case "cancelReminder":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cancelReminder"))
-			data, err := ec.unmarshalOIngestCancelReminder2ᚖtidingsᚋgraphᚐIngestCancelReminder(ctx, v)
+			data, err := ec.unmarshalOCancelReminderInput2ᚖtidingsᚋgraphᚐCancelReminderInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.CancelReminder = data
 		case "sendSiteMessage":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sendSiteMessage"))
-			data, err := ec.unmarshalOIngestSendSiteMessage2ᚖtidingsᚋgraphᚐIngestSendSiteMessage(ctx, v)
+			data, err := ec.unmarshalOSendSiteMessageInput2ᚖtidingsᚋgraphᚐSendSiteMessageInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.SendSiteMessage = data
 		case "editSiteMessage":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("editSiteMessage"))
-			data, err := ec.unmarshalOIngestEditSiteMessage2ᚖtidingsᚋgraphᚐIngestEditSiteMessage(ctx, v)
+			data, err := ec.unmarshalOEditSiteMessageInput2ᚖtidingsᚋgraphᚐEditSiteMessageInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.EditSiteMessage = data
 		case "markSiteMessagesRead":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markSiteMessagesRead"))
-			data, err := ec.unmarshalOIngestMarkSiteMessagesRead2ᚖtidingsᚋgraphᚐIngestMarkSiteMessagesRead(ctx, v)
+			data, err := ec.unmarshalOMarkSiteMessagesReadInput2ᚖtidingsᚋgraphᚐMarkSiteMessagesReadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkSiteMessagesRead = data
 		case "markSiteMessagesUnread":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markSiteMessagesUnread"))
-			data, err := ec.unmarshalOIngestMarkSiteMessagesUnread2ᚖtidingsᚋgraphᚐIngestMarkSiteMessagesUnread(ctx, v)
+			data, err := ec.unmarshalOMarkSiteMessagesUnreadInput2ᚖtidingsᚋgraphᚐMarkSiteMessagesUnreadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkSiteMessagesUnread = data
 		case "publishAnnouncement":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("publishAnnouncement"))
-			data, err := ec.unmarshalOIngestPublishAnnouncement2ᚖtidingsᚋgraphᚐIngestPublishAnnouncement(ctx, v)
+			data, err := ec.unmarshalOPublishAnnouncementInput2ᚖtidingsᚋgraphᚐPublishAnnouncementInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.PublishAnnouncement = data
 		case "editAnnouncement":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("editAnnouncement"))
-			data, err := ec.unmarshalOIngestEditAnnouncement2ᚖtidingsᚋgraphᚐIngestEditAnnouncement(ctx, v)
+			data, err := ec.unmarshalOEditAnnouncementInput2ᚖtidingsᚋgraphᚐEditAnnouncementInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.EditAnnouncement = data
 		case "withdrawAnnouncement":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("withdrawAnnouncement"))
-			data, err := ec.unmarshalOIngestWithdrawAnnouncement2ᚖtidingsᚋgraphᚐIngestWithdrawAnnouncement(ctx, v)
+			data, err := ec.unmarshalOWithdrawAnnouncementInput2ᚖtidingsᚋgraphᚐWithdrawAnnouncementInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.WithdrawAnnouncement = data
 		case "raiseDot":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("raiseDot"))
-			data, err := ec.unmarshalOIngestRaiseDot2ᚖtidingsᚋgraphᚐIngestRaiseDot(ctx, v)
+			data, err := ec.unmarshalORaiseDotInput2ᚖtidingsᚋgraphᚐRaiseDotInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.RaiseDot = data
 		case "setSegments":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setSegments"))
-			data, err := ec.unmarshalOIngestSetSegments2ᚖtidingsᚋgraphᚐIngestSetSegments(ctx, v)
+			data, err := ec.unmarshalOSetSegmentsInput2ᚖtidingsᚋgraphᚐSetSegmentsInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.SetSegments = data
 		case "markAnnouncementsRead":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markAnnouncementsRead"))
-			data, err := ec.unmarshalOIngestMarkAnnouncementsRead2ᚖtidingsᚋgraphᚐIngestMarkAnnouncementsRead(ctx, v)
+			data, err := ec.unmarshalOMarkAnnouncementsReadInput2ᚖtidingsᚋgraphᚐMarkAnnouncementsReadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkAnnouncementsRead = data
 		case "clearDot":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clearDot"))
-			data, err := ec.unmarshalOIngestClearDot2ᚖtidingsᚋgraphᚐIngestClearDot(ctx, v)
+			data, err := ec.unmarshalOClearDotInput2ᚖtidingsᚋgraphᚐClearDotInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.ClearDot = data
 		case "markNotificationsRead":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markNotificationsRead"))
-			data, err := ec.unmarshalOIngestMarkNotificationsRead2ᚖtidingsᚋgraphᚐIngestMarkNotificationsRead(ctx, v)
+			data, err := ec.unmarshalOMarkNotificationsReadInput2ᚖtidingsᚋgraphᚐMarkNotificationsReadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkNotificationsRead = data
 		case "markNotificationUnread":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markNotificationUnread"))
-			data, err := ec.unmarshalOIngestMarkNotificationUnread2ᚖtidingsᚋgraphᚐIngestMarkNotificationUnread(ctx, v)
+			data, err := ec.unmarshalOMarkNotificationUnreadInput2ᚖtidingsᚋgraphᚐMarkNotificationUnreadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkNotificationUnread = data
 		case "markAllRead":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("markAllRead"))
-			data, err := ec.unmarshalOIngestMarkAllRead2ᚖtidingsᚋgraphᚐIngestMarkAllRead(ctx, v)
+			data, err := ec.unmarshalOMarkAllReadInput2ᚖtidingsᚋgraphᚐMarkAllReadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.MarkAllRead = data
 		case "undoMarkAllRead":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("undoMarkAllRead"))
-			data, err := ec.unmarshalOIngestUndoMarkAllRead2ᚖtidingsᚋgraphᚐIngestUndoMarkAllRead(ctx, v)
+			data, err := ec.unmarshalOUndoMarkAllReadInput2ᚖtidingsᚋgraphᚐUndoMarkAllReadInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.UndoMarkAllRead = data
 		case "mute":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("mute"))
-			data, err := ec.unmarshalOIngestMute2ᚖtidingsᚋgraphᚐIngestMute(ctx, v)
+			data, err := ec.unmarshalOMuteInput2ᚖtidingsᚋgraphᚐMuteInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Mute = data
 		case "unmute":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unmute"))
-			data, err := ec.unmarshalOIngestUnmute2ᚖtidingsᚋgraphᚐIngestUnmute(ctx, v)
+			data, err := ec.unmarshalOUnmuteInput2ᚖtidingsᚋgraphᚐUnmuteInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Unmute = data
 		case "block":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("block"))
-			data, err := ec.unmarshalOIngestBlock2ᚖtidingsᚋgraphᚐIngestBlock(ctx, v)
+			data, err := ec.unmarshalOBlockInput2ᚖtidingsᚋgraphᚐBlockInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Block = data
 		case "unblock":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unblock"))
-			data, err := ec.unmarshalOIngestUnblock2ᚖtidingsᚋgraphᚐIngestUnblock(ctx, v)
+			data, err := ec.unmarshalOUnblockInput2ᚖtidingsᚋgraphᚐUnblockInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Unblock = data
 		case "hideFrom":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("hideFrom"))
-			data, err := ec.unmarshalOIngestHideFrom2ᚖtidingsᚋgraphᚐIngestHideFrom(ctx, v)
+			data, err := ec.unmarshalOHideFromInput2ᚖtidingsᚋgraphᚐHideFromInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.HideFrom = data
 		case "unhideFrom":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("unhideFrom"))
-			data, err := ec.unmarshalOIngestUnhideFrom2ᚖtidingsᚋgraphᚐIngestUnhideFrom(ctx, v)
+			data, err := ec.unmarshalOUnhideFromInput2ᚖtidingsᚋgraphᚐUnhideFromInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.UnhideFrom = data
 		case "setDisplayPolicy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setDisplayPolicy"))
-			data, err := ec.unmarshalOIngestSetDisplayPolicy2ᚖtidingsᚋgraphᚐIngestSetDisplayPolicy(ctx, v)
+			data, err := ec.unmarshalOSetDisplayPolicyInput2ᚖtidingsᚋgraphᚐSetDisplayPolicyInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.SetDisplayPolicy = data
 		case "setGroupPolicy":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setGroupPolicy"))
-			data, err := ec.unmarshalOIngestSetGroupPolicy2ᚖtidingsᚋgraphᚐIngestSetGroupPolicy(ctx, v)
+			data, err := ec.unmarshalOSetGroupPolicyInput2ᚖtidingsᚋgraphᚐSetGroupPolicyInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.SetGroupPolicy = data
 		case "touchView":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("touchView"))
-			data, err := ec.unmarshalOIngestTouchView2ᚖtidingsᚋgraphᚐIngestTouchView(ctx, v)
+			data, err := ec.unmarshalOTouchViewInput2ᚖtidingsᚋgraphᚐTouchViewInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.TouchView = data
 		case "addViewItem":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("addViewItem"))
-			data, err := ec.unmarshalOIngestAddViewItem2ᚖtidingsᚋgraphᚐIngestAddViewItem(ctx, v)
+			data, err := ec.unmarshalOAddViewItemInput2ᚖtidingsᚋgraphᚐAddViewItemInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.AddViewItem = data
 		case "removeViewItem":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("removeViewItem"))
-			data, err := ec.unmarshalOIngestRemoveViewItem2ᚖtidingsᚋgraphᚐIngestRemoveViewItem(ctx, v)
+			data, err := ec.unmarshalORemoveViewItemInput2ᚖtidingsᚋgraphᚐRemoveViewItemInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -715,8 +613,8 @@ func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj a
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputIngestFollow(ctx context.Context, obj any) (IngestFollow, error) {
-	var it IngestFollow
+func (ec *executionContext) unmarshalInputIngestEvent(ctx context.Context, obj any) (IngestEvent, error) {
+	var it IngestEvent
 	if obj == nil {
 		return it, nil
 	}
@@ -726,7 +624,7 @@ func (ec *executionContext) unmarshalInputIngestFollow(ctx context.Context, obj 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"as", "key", "userId"}
+	fieldsInOrder := [...]string{"as", "device", "key", "do"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -735,143 +633,18 @@ func (ec *executionContext) unmarshalInputIngestFollow(ctx context.Context, obj 
 		switch k {
 		case "as":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestLikePost(ctx context.Context, obj any) (IngestLikePost, error) {
-	var it IngestLikePost
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "postId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "postId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.PostID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkHomeFeedSeen(ctx context.Context, obj any) (IngestMarkHomeFeedSeen, error) {
-	var it IngestMarkHomeFeedSeen
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "upTo"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "upTo":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
 			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.UpTo = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkNotificationsSeen(ctx context.Context, obj any) (IngestMarkNotificationsSeen, error) {
-	var it IngestMarkNotificationsSeen
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "categories", "upTo"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
+			it.As = data
+		case "device":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("device"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.As = data
+			it.Device = data
 		case "key":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -879,217 +652,13 @@ func (ec *executionContext) unmarshalInputIngestMarkNotificationsSeen(ctx contex
 				return it, err
 			}
 			it.Key = data
-		case "categories":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("categories"))
-			data, err := ec.unmarshalONotificationCategory2ᚕtidingsᚋservicesᚐCategoryᚄ(ctx, v)
+		case "do":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("do"))
+			data, err := ec.unmarshalNIngestAction2tidingsᚋgraphᚐIngestAction(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.Categories = data
-		case "upTo":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
-			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UpTo = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestPublishPost(ctx context.Context, obj any) (IngestPublishPost, error) {
-	var it IngestPublishPost
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "body", "parentId", "mentions"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "body":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("body"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Body = data
-		case "parentId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("parentId"))
-			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ParentID = data
-		case "mentions":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("mentions"))
-			data, err := ec.unmarshalOID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Mentions = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestSetProfile(ctx context.Context, obj any) (IngestSetProfile, error) {
-	var it IngestSetProfile
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "name", "avatarUrl"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "name":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("name"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Name = data
-		case "avatarUrl":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("avatarUrl"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.AvatarURL = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestUnfollow(ctx context.Context, obj any) (IngestUnfollow, error) {
-	var it IngestUnfollow
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "userId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestUnlikePost(ctx context.Context, obj any) (IngestUnlikePost, error) {
-	var it IngestUnlikePost
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "postId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "postId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("postId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.PostID = data
+			it.Do = data
 		}
 	}
 	return it, nil
@@ -1236,6 +805,11 @@ func (ec *executionContext) _IngestResult(ctx context.Context, sel ast.Selection
 
 // region    ***************************** type.gotpl *****************************
 
+func (ec *executionContext) unmarshalNIngestAction2tidingsᚋgraphᚐIngestAction(ctx context.Context, v any) (IngestAction, error) {
+	res, err := ec.unmarshalInputIngestAction(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalNIngestEvent2tidingsᚋgraphᚐIngestEvent(ctx context.Context, v any) (IngestEvent, error) {
 	res, err := ec.unmarshalInputIngestEvent(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -1275,22 +849,6 @@ func (ec *executionContext) marshalNIngestResult2ᚕtidingsᚋgraphᚐIngestResu
 	return ret
 }
 
-func (ec *executionContext) unmarshalOIngestDeletePost2ᚖtidingsᚋgraphᚐIngestDeletePost(ctx context.Context, v any) (*IngestDeletePost, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestDeletePost(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestEditPost2ᚖtidingsᚋgraphᚐIngestEditPost(ctx context.Context, v any) (*IngestEditPost, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestEditPost(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
 func (ec *executionContext) marshalOIngestError2ᚖtidingsᚋgraphᚐIngestError(ctx context.Context, sel ast.SelectionSet, v *IngestError) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -1298,75 +856,11 @@ func (ec *executionContext) marshalOIngestError2ᚖtidingsᚋgraphᚐIngestError
 	return ec._IngestError(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOIngestFollow2ᚖtidingsᚋgraphᚐIngestFollow(ctx context.Context, v any) (*IngestFollow, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestFollow(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestLikePost2ᚖtidingsᚋgraphᚐIngestLikePost(ctx context.Context, v any) (*IngestLikePost, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestLikePost(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkHomeFeedSeen2ᚖtidingsᚋgraphᚐIngestMarkHomeFeedSeen(ctx context.Context, v any) (*IngestMarkHomeFeedSeen, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkHomeFeedSeen(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkNotificationsSeen2ᚖtidingsᚋgraphᚐIngestMarkNotificationsSeen(ctx context.Context, v any) (*IngestMarkNotificationsSeen, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkNotificationsSeen(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
 func (ec *executionContext) marshalOIngestPayload2ᚖtidingsᚋgraphᚐIngestPayload(ctx context.Context, sel ast.SelectionSet, v *IngestPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._IngestPayload(ctx, sel, v)
-}
-
-func (ec *executionContext) unmarshalOIngestPublishPost2ᚖtidingsᚋgraphᚐIngestPublishPost(ctx context.Context, v any) (*IngestPublishPost, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestPublishPost(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestSetProfile2ᚖtidingsᚋgraphᚐIngestSetProfile(ctx context.Context, v any) (*IngestSetProfile, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestSetProfile(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestUnfollow2ᚖtidingsᚋgraphᚐIngestUnfollow(ctx context.Context, v any) (*IngestUnfollow, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestUnfollow(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestUnlikePost2ᚖtidingsᚋgraphᚐIngestUnlikePost(ctx context.Context, v any) (*IngestUnlikePost, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestUnlikePost(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -930,14 +930,14 @@ func (ec *executionContext) _Show_coverUrl(ctx context.Context, field graphql.Co
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+			return ec.marshalOURL2ᚖstring(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Show_coverUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Show", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Show", field, false, false, errors.New("field of type URL does not have child fields"))
 }
 
 func (ec *executionContext) _Show_status(ctx context.Context, field graphql.CollectedField, obj *Show) (ret graphql.Marshaler) {
@@ -1068,14 +1068,14 @@ func (ec *executionContext) _Show_replayUrl(ctx context.Context, field graphql.C
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+			return ec.marshalOURL2ᚖstring(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Show_replayUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Show", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Show", field, false, false, errors.New("field of type URL does not have child fields"))
 }
 
 func (ec *executionContext) _Show_late(ctx context.Context, field graphql.CollectedField, obj *Show) (ret graphql.Marshaler) {
@@ -1355,7 +1355,7 @@ func (ec *executionContext) unmarshalInputEndShowInput(ctx context.Context, obj 
 			it.At = data
 		case "replayUrl":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replayUrl"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			data, err := ec.unmarshalOURL2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1367,421 +1367,6 @@ func (ec *executionContext) unmarshalInputEndShowInput(ctx context.Context, obj 
 				return it, err
 			}
 			it.IdempotencyKey = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestCancelReminder(ctx context.Context, obj any) (IngestCancelReminder, error) {
-	var it IngestCancelReminder
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "showId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "showId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ShowID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestCancelShow(ctx context.Context, obj any) (IngestCancelShow, error) {
-	var it IngestCancelShow
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "showId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "showId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ShowID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestEndShow(ctx context.Context, obj any) (IngestEndShow, error) {
-	var it IngestEndShow
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "showId", "at", "replayUrl"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "showId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ShowID = data
-		case "at":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("at"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.At = data
-		case "replayUrl":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replayUrl"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ReplayURL = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestRemindMe(ctx context.Context, obj any) (IngestRemindMe, error) {
-	var it IngestRemindMe
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "showId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "showId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ShowID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestRescheduleShow(ctx context.Context, obj any) (IngestRescheduleShow, error) {
-	var it IngestRescheduleShow
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "showId", "plannedAt", "title", "coverUrl"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "showId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ShowID = data
-		case "plannedAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("plannedAt"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.PlannedAt = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "coverUrl":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("coverUrl"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.CoverURL = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestScheduleShow(ctx context.Context, obj any) (IngestScheduleShow, error) {
-	var it IngestScheduleShow
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "title", "plannedAt", "coverUrl"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "plannedAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("plannedAt"))
-			data, err := ec.unmarshalNTime2timeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.PlannedAt = data
-		case "coverUrl":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("coverUrl"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.CoverURL = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestSetReplay(ctx context.Context, obj any) (IngestSetReplay, error) {
-	var it IngestSetReplay
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "showId", "replayUrl"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "showId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ShowID = data
-		case "replayUrl":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replayUrl"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ReplayURL = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestStartShow(ctx context.Context, obj any) (IngestStartShow, error) {
-	var it IngestStartShow
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "showId", "at"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "showId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ShowID = data
-		case "at":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("at"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.At = data
 		}
 	}
 	return it, nil
@@ -1855,21 +1440,21 @@ func (ec *executionContext) unmarshalInputRescheduleShowInput(ctx context.Contex
 			if err != nil {
 				return it, err
 			}
-			it.PlannedAt = data
+			it.PlannedAt = graphql.OmittableOf(data)
 		case "title":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.Title = data
+			it.Title = graphql.OmittableOf(data)
 		case "coverUrl":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("coverUrl"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			data, err := ec.unmarshalOURL2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.CoverURL = data
+			it.CoverURL = graphql.OmittableOf(data)
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -1916,7 +1501,7 @@ func (ec *executionContext) unmarshalInputScheduleShowInput(ctx context.Context,
 			it.PlannedAt = data
 		case "coverUrl":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("coverUrl"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			data, err := ec.unmarshalOURL2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1960,11 +1545,11 @@ func (ec *executionContext) unmarshalInputSetReplayInput(ctx context.Context, ob
 			it.ShowID = data
 		case "replayUrl":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("replayUrl"))
-			data, err := ec.unmarshalNString2string(ctx, v)
+			data, err := ec.unmarshalOURL2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.ReplayURL = data
+			it.ReplayURL = graphql.OmittableOf(data)
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -2655,11 +2240,27 @@ func (ec *executionContext) unmarshalNStartShowInput2tidingsᚋgraphᚐStartShow
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOCancelReminderInput2ᚖtidingsᚋgraphᚐCancelReminderInput(ctx context.Context, v any) (*CancelReminderInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCancelReminderInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOCancelReminderPayload2ᚖtidingsᚋgraphᚐCancelReminderPayload(ctx context.Context, sel ast.SelectionSet, v *CancelReminderPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._CancelReminderPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCancelShowInput2ᚖtidingsᚋgraphᚐCancelShowInput(ctx context.Context, v any) (*CancelShowInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCancelShowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOCancelShowPayload2ᚖtidingsᚋgraphᚐCancelShowPayload(ctx context.Context, sel ast.SelectionSet, v *CancelShowPayload) graphql.Marshaler {
@@ -2669,6 +2270,14 @@ func (ec *executionContext) marshalOCancelShowPayload2ᚖtidingsᚋgraphᚐCance
 	return ec._CancelShowPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOEndShowInput2ᚖtidingsᚋgraphᚐEndShowInput(ctx context.Context, v any) (*EndShowInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputEndShowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOEndShowPayload2ᚖtidingsᚋgraphᚐEndShowPayload(ctx context.Context, sel ast.SelectionSet, v *EndShowPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -2676,67 +2285,11 @@ func (ec *executionContext) marshalOEndShowPayload2ᚖtidingsᚋgraphᚐEndShowP
 	return ec._EndShowPayload(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOIngestCancelReminder2ᚖtidingsᚋgraphᚐIngestCancelReminder(ctx context.Context, v any) (*IngestCancelReminder, error) {
+func (ec *executionContext) unmarshalORemindMeInput2ᚖtidingsᚋgraphᚐRemindMeInput(ctx context.Context, v any) (*RemindMeInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestCancelReminder(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestCancelShow2ᚖtidingsᚋgraphᚐIngestCancelShow(ctx context.Context, v any) (*IngestCancelShow, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestCancelShow(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestEndShow2ᚖtidingsᚋgraphᚐIngestEndShow(ctx context.Context, v any) (*IngestEndShow, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestEndShow(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestRemindMe2ᚖtidingsᚋgraphᚐIngestRemindMe(ctx context.Context, v any) (*IngestRemindMe, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestRemindMe(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestRescheduleShow2ᚖtidingsᚋgraphᚐIngestRescheduleShow(ctx context.Context, v any) (*IngestRescheduleShow, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestRescheduleShow(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestScheduleShow2ᚖtidingsᚋgraphᚐIngestScheduleShow(ctx context.Context, v any) (*IngestScheduleShow, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestScheduleShow(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestSetReplay2ᚖtidingsᚋgraphᚐIngestSetReplay(ctx context.Context, v any) (*IngestSetReplay, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestSetReplay(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestStartShow2ᚖtidingsᚋgraphᚐIngestStartShow(ctx context.Context, v any) (*IngestStartShow, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestStartShow(ctx, v)
+	res, err := ec.unmarshalInputRemindMeInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -2747,6 +2300,14 @@ func (ec *executionContext) marshalORemindMePayload2ᚖtidingsᚋgraphᚐRemindM
 	return ec._RemindMePayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalORescheduleShowInput2ᚖtidingsᚋgraphᚐRescheduleShowInput(ctx context.Context, v any) (*RescheduleShowInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputRescheduleShowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalORescheduleShowPayload2ᚖtidingsᚋgraphᚐRescheduleShowPayload(ctx context.Context, sel ast.SelectionSet, v *RescheduleShowPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -2754,11 +2315,27 @@ func (ec *executionContext) marshalORescheduleShowPayload2ᚖtidingsᚋgraphᚐR
 	return ec._RescheduleShowPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOScheduleShowInput2ᚖtidingsᚋgraphᚐScheduleShowInput(ctx context.Context, v any) (*ScheduleShowInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputScheduleShowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOScheduleShowPayload2ᚖtidingsᚋgraphᚐScheduleShowPayload(ctx context.Context, sel ast.SelectionSet, v *ScheduleShowPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._ScheduleShowPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOSetReplayInput2ᚖtidingsᚋgraphᚐSetReplayInput(ctx context.Context, v any) (*SetReplayInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSetReplayInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOSetReplayPayload2ᚖtidingsᚋgraphᚐSetReplayPayload(ctx context.Context, sel ast.SelectionSet, v *SetReplayPayload) graphql.Marshaler {
@@ -2773,6 +2350,14 @@ func (ec *executionContext) marshalOShow2ᚖtidingsᚋgraphᚐShow(ctx context.C
 		return graphql.Null
 	}
 	return ec._Show(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOStartShowInput2ᚖtidingsᚋgraphᚐStartShowInput(ctx context.Context, v any) (*StartShowInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputStartShowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOStartShowPayload2ᚖtidingsᚋgraphᚐStartShowPayload(ctx context.Context, sel ast.SelectionSet, v *StartShowPayload) graphql.Marshaler {

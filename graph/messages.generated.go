@@ -803,14 +803,14 @@ func (ec *executionContext) unmarshalInputEditSiteMessageInput(ctx context.Conte
 			if err != nil {
 				return it, err
 			}
-			it.Title = data
+			it.Title = graphql.OmittableOf(data)
 		case "content":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("content"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.Content = data
+			it.Content = graphql.OmittableOf(data)
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -818,239 +818,6 @@ func (ec *executionContext) unmarshalInputEditSiteMessageInput(ctx context.Conte
 				return it, err
 			}
 			it.IdempotencyKey = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestEditSiteMessage(ctx context.Context, obj any) (IngestEditSiteMessage, error) {
-	var it IngestEditSiteMessage
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"key", "siteMessageId", "title", "content"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "siteMessageId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("siteMessageId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.SiteMessageID = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "content":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("content"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Content = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkSiteMessagesRead(ctx context.Context, obj any) (IngestMarkSiteMessagesRead, error) {
-	var it IngestMarkSiteMessagesRead
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	if _, present := asMap["all"]; !present {
-		asMap["all"] = false
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "ids", "type", "all", "upTo", "readToken"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "ids":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("ids"))
-			data, err := ec.unmarshalOID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Ids = data
-		case "type":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("type"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Type = data
-		case "all":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("all"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.All = data
-		case "upTo":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
-			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UpTo = data
-		case "readToken":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("readToken"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ReadToken = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkSiteMessagesUnread(ctx context.Context, obj any) (IngestMarkSiteMessagesUnread, error) {
-	var it IngestMarkSiteMessagesUnread
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "ids"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "ids":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("ids"))
-			data, err := ec.unmarshalNID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Ids = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestSendSiteMessage(ctx context.Context, obj any) (IngestSendSiteMessage, error) {
-	var it IngestSendSiteMessage
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	if _, present := asMap["content"]; !present {
-		asMap["content"] = ""
-	}
-
-	fieldsInOrder := [...]string{"key", "title", "content", "type", "to"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "content":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("content"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Content = data
-		case "type":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("type"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Type = data
-		case "to":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("to"))
-			data, err := ec.unmarshalNID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.To = data
 		}
 	}
 	return it, nil
@@ -1684,6 +1451,14 @@ func (ec *executionContext) marshalNSiteMessageEdge2ᚕtidingsᚋgraphᚐSiteMes
 	return ret
 }
 
+func (ec *executionContext) unmarshalOEditSiteMessageInput2ᚖtidingsᚋgraphᚐEditSiteMessageInput(ctx context.Context, v any) (*EditSiteMessageInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputEditSiteMessageInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOEditSiteMessagePayload2ᚖtidingsᚋgraphᚐEditSiteMessagePayload(ctx context.Context, sel ast.SelectionSet, v *EditSiteMessagePayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -1691,35 +1466,11 @@ func (ec *executionContext) marshalOEditSiteMessagePayload2ᚖtidingsᚋgraphᚐ
 	return ec._EditSiteMessagePayload(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOIngestEditSiteMessage2ᚖtidingsᚋgraphᚐIngestEditSiteMessage(ctx context.Context, v any) (*IngestEditSiteMessage, error) {
+func (ec *executionContext) unmarshalOMarkSiteMessagesReadInput2ᚖtidingsᚋgraphᚐMarkSiteMessagesReadInput(ctx context.Context, v any) (*MarkSiteMessagesReadInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestEditSiteMessage(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkSiteMessagesRead2ᚖtidingsᚋgraphᚐIngestMarkSiteMessagesRead(ctx context.Context, v any) (*IngestMarkSiteMessagesRead, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkSiteMessagesRead(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkSiteMessagesUnread2ᚖtidingsᚋgraphᚐIngestMarkSiteMessagesUnread(ctx context.Context, v any) (*IngestMarkSiteMessagesUnread, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkSiteMessagesUnread(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestSendSiteMessage2ᚖtidingsᚋgraphᚐIngestSendSiteMessage(ctx context.Context, v any) (*IngestSendSiteMessage, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestSendSiteMessage(ctx, v)
+	res, err := ec.unmarshalInputMarkSiteMessagesReadInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -1730,11 +1481,27 @@ func (ec *executionContext) marshalOMarkSiteMessagesReadPayload2ᚖtidingsᚋgra
 	return ec._MarkSiteMessagesReadPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOMarkSiteMessagesUnreadInput2ᚖtidingsᚋgraphᚐMarkSiteMessagesUnreadInput(ctx context.Context, v any) (*MarkSiteMessagesUnreadInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMarkSiteMessagesUnreadInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOMarkSiteMessagesUnreadPayload2ᚖtidingsᚋgraphᚐMarkSiteMessagesUnreadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkSiteMessagesUnreadPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._MarkSiteMessagesUnreadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOSendSiteMessageInput2ᚖtidingsᚋgraphᚐSendSiteMessageInput(ctx context.Context, v any) (*SendSiteMessageInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSendSiteMessageInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOSendSiteMessagePayload2ᚖtidingsᚋgraphᚐSendSiteMessagePayload(ctx context.Context, sel ast.SelectionSet, v *SendSiteMessagePayload) graphql.Marshaler {

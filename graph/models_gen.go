@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"tidings/services"
 	"time"
+
+	"github.com/99designs/gqlgen/graphql"
 )
 
 // Anything that can be fetched again by its global id.
@@ -295,24 +297,20 @@ type DisplayPolicy struct {
 	QuietHours *QuietHours `json:"quietHours,omitempty"`
 }
 
-// The input of editAnnouncement.
+// What to change of an announcement. What is left out stays as it was.
 type EditAnnouncementInput struct {
 	// Which one: announcement:KEY.
 	AnnouncementID string `json:"announcementId"`
-	// Another title, 1 to 255 characters, not white space alone; left out: as it was.
-	Title *string `json:"title,omitempty"`
-	// Another text, up to 64 KB; left out: as it was.
-	Content *string `json:"content,omitempty"`
-	// Another start; of one that has started only together with `showAgain`.
-	StartsAt *time.Time `json:"startsAt,omitempty"`
-	// Another end; one that is past ends it now. Left out: as it was.
-	EndsAt *time.Time `json:"endsAt,omitempty"`
-	// Takes the end away.
-	NoEnd bool `json:"noEnd"`
-	// Names of segments whose users it is meant for; left out: as it was.
-	Segments []string `json:"segments,omitempty"`
-	// Means it for everyone again.
-	ForEveryone bool `json:"forEveryone"`
+	// Another title, 1 to 255 characters, not white space alone. Null is INVALID.
+	Title graphql.Omittable[*string] `json:"title,omitempty"`
+	// Another text, up to 64 KB; null removes it.
+	Content graphql.Omittable[*string] `json:"content,omitempty"`
+	// Another start; of one that has started only together with `showAgain`. Null is INVALID.
+	StartsAt graphql.Omittable[*time.Time] `json:"startsAt,omitempty"`
+	// Another end; one that is past ends it now. Null removes it: it never ends.
+	EndsAt graphql.Omittable[*time.Time] `json:"endsAt,omitempty"`
+	// Names of segments whose users it is meant for; null means everyone again.
+	Segments graphql.Omittable[[]string] `json:"segments,omitempty"`
 	// Gives it a new place at the end of the list: it is unread again for everybody whom it is meant for.
 	ShowAgain bool `json:"showAgain"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
@@ -347,14 +345,14 @@ type EditPostPayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// The input of editSiteMessage.
+// What to change of a message. What is left out stays as it was.
 type EditSiteMessageInput struct {
 	// Which: siteMessage:KEY.
 	SiteMessageID string `json:"siteMessageId"`
-	// The new title, 1 to 255 characters, not white space alone; left out: as it was.
-	Title *string `json:"title,omitempty"`
-	// The new text, up to 64 KB; left out: as it was.
-	Content *string `json:"content,omitempty"`
+	// The new title, 1 to 255 characters, not white space alone. Null is INVALID.
+	Title graphql.Omittable[*string] `json:"title,omitempty"`
+	// The new text, up to 64 KB; null removes it.
+	Content graphql.Omittable[*string] `json:"content,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -371,7 +369,7 @@ type EndShowInput struct {
 	ShowID string `json:"showId"`
 	// When it ended, now when left out: neither in the future nor before it started.
 	At *time.Time `json:"at,omitempty"`
-	// Where it can be seen from now on, if that is ready: an http or https address of up to 2,048 characters.
+	// Where it can be seen from now on, if that is ready.
 	ReplayURL *string `json:"replayUrl,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -473,170 +471,66 @@ type HomeFeedChange struct {
 	Badges services.Badges `json:"badges"`
 }
 
-// The event addMembers.
-type IngestAddMembers struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-	// Whom: user:KEY, 1 to 500.
-	UserIds []string `json:"userIds"`
-}
-
-// The event addViewItem.
-type IngestAddViewItem struct {
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
-	Code string `json:"code"`
-	// Which one of them, 1 to 64 characters.
-	ID string `json:"id"`
-	// The host application's own name of the item, 1 to 64 characters.
-	Item string `json:"item"`
-	// When it happened.
-	At time.Time `json:"at"`
-}
-
-// The event block.
-type IngestBlock struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Whom to block: user:KEY.
-	UserID string `json:"userId"`
-}
-
-// The event cancelReminder.
-type IngestCancelReminder struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which show: show:KEY.
-	ShowID string `json:"showId"`
-}
-
-// The event cancelShow.
-type IngestCancelShow struct {
-	// Who does it: user:KEY, the host.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which show: show:KEY.
-	ShowID string `json:"showId"`
-}
-
-// The event clearDot.
-type IngestClearDot struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The dot's name.
-	Name string `json:"name"`
-}
-
-// The event createConversation.
-type IngestCreateConversation struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// What it is to be.
-	Kind services.ConversationKind `json:"kind"`
-	// The title, to 255 characters; DIRECT has none.
-	Title *string `json:"title,omitempty"`
-	// Who is in it besides him: user:KEY, up to 499; DIRECT has exactly one.
-	MemberIds []string `json:"memberIds"`
-}
-
-// The event deletePost.
-type IngestDeletePost struct {
-	// Who does it: user:KEY, the author.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which post: post:KEY.
-	PostID string `json:"postId"`
-}
-
-// The event editAnnouncement.
-type IngestEditAnnouncement struct {
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which one: announcement:KEY.
-	AnnouncementID string `json:"announcementId"`
-	// Another title, 1 to 255 characters, not white space alone; left out: as it was.
-	Title *string `json:"title,omitempty"`
-	// Another text, up to 64 KB; left out: as it was.
-	Content *string `json:"content,omitempty"`
-	// Another start; of one that has started only together with `showAgain`.
-	StartsAt *time.Time `json:"startsAt,omitempty"`
-	// Another end; one that is past ends it now. Left out: as it was.
-	EndsAt *time.Time `json:"endsAt,omitempty"`
-	// Takes the end away.
-	NoEnd bool `json:"noEnd"`
-	// Names of segments whose users it is meant for; left out: as it was.
-	Segments []string `json:"segments,omitempty"`
-	// Means it for everyone again.
-	ForEveryone bool `json:"forEveryone"`
-	// Gives it a new place at the end of the list: it is unread again for everybody whom it is meant for.
-	ShowAgain bool `json:"showAgain"`
-}
-
-// The event editPost.
-type IngestEditPost struct {
-	// Who does it: user:KEY, the author.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which post: post:KEY.
-	PostID string `json:"postId"`
-	// The new text, 1 to 5,000 characters, not white space alone; every @key in it mentions the user with that key, if there is one.
-	Body string `json:"body"`
-	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all.
-	Mentions []string `json:"mentions,omitempty"`
-}
-
-// The event editSiteMessage.
-type IngestEditSiteMessage struct {
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: siteMessage:KEY.
-	SiteMessageID string `json:"siteMessageId"`
-	// The new title, 1 to 255 characters, not white space alone; left out: as it was.
-	Title *string `json:"title,omitempty"`
-	// The new text, up to 64 KB; left out: as it was.
-	Content *string `json:"content,omitempty"`
-}
-
-// The event endShow.
-type IngestEndShow struct {
-	// Who does it: user:KEY, the host.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which show: show:KEY.
-	ShowID string `json:"showId"`
-	// When it ended; now when left out.
-	At *time.Time `json:"at,omitempty"`
-	// Where it can be seen from now on, if that is ready.
-	ReplayURL *string `json:"replayUrl,omitempty"`
-}
-
-// The event enterConversation.
-type IngestEnterConversation struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-	// The device that he does it on, 1 to 64 of letters, digits, '.', '_', '-'; those without a name are one.
-	Device *string `json:"device,omitempty"`
+// A mutation by its name, with its own input: exactly one of these. `viewer` in an input is the user of `as`.
+type IngestAction struct {
+	PublishPost            *PublishPostInput            `json:"publishPost,omitempty"`
+	EditPost               *EditPostInput               `json:"editPost,omitempty"`
+	DeletePost             *DeletePostInput             `json:"deletePost,omitempty"`
+	LikePost               *LikePostInput               `json:"likePost,omitempty"`
+	UnlikePost             *UnlikePostInput             `json:"unlikePost,omitempty"`
+	Follow                 *FollowInput                 `json:"follow,omitempty"`
+	Unfollow               *UnfollowInput               `json:"unfollow,omitempty"`
+	SetProfile             *SetProfileInput             `json:"setProfile,omitempty"`
+	MarkHomeFeedSeen       *MarkHomeFeedSeenInput       `json:"markHomeFeedSeen,omitempty"`
+	MarkNotificationsSeen  *MarkNotificationsSeenInput  `json:"markNotificationsSeen,omitempty"`
+	CreateConversation     *CreateConversationInput     `json:"createConversation,omitempty"`
+	JoinConversation       *JoinConversationInput       `json:"joinConversation,omitempty"`
+	QuitConversation       *QuitConversationInput       `json:"quitConversation,omitempty"`
+	AddMembers             *AddMembersInput             `json:"addMembers,omitempty"`
+	RemoveMembers          *RemoveMembersInput          `json:"removeMembers,omitempty"`
+	SendMessage            *SendMessageInput            `json:"sendMessage,omitempty"`
+	RecallMessage          *RecallMessageInput          `json:"recallMessage,omitempty"`
+	EnterConversation      *EnterConversationInput      `json:"enterConversation,omitempty"`
+	LeaveConversation      *LeaveConversationInput      `json:"leaveConversation,omitempty"`
+	MarkConversationRead   *MarkConversationReadInput   `json:"markConversationRead,omitempty"`
+	MarkConversationUnread *MarkConversationUnreadInput `json:"markConversationUnread,omitempty"`
+	MuteConversation       *MuteConversationInput       `json:"muteConversation,omitempty"`
+	UnmuteConversation     *UnmuteConversationInput     `json:"unmuteConversation,omitempty"`
+	MarkLiveBoardSeen      *MarkLiveBoardSeenInput      `json:"markLiveBoardSeen,omitempty"`
+	ScheduleShow           *ScheduleShowInput           `json:"scheduleShow,omitempty"`
+	RescheduleShow         *RescheduleShowInput         `json:"rescheduleShow,omitempty"`
+	StartShow              *StartShowInput              `json:"startShow,omitempty"`
+	EndShow                *EndShowInput                `json:"endShow,omitempty"`
+	CancelShow             *CancelShowInput             `json:"cancelShow,omitempty"`
+	SetReplay              *SetReplayInput              `json:"setReplay,omitempty"`
+	RemindMe               *RemindMeInput               `json:"remindMe,omitempty"`
+	CancelReminder         *CancelReminderInput         `json:"cancelReminder,omitempty"`
+	SendSiteMessage        *SendSiteMessageInput        `json:"sendSiteMessage,omitempty"`
+	EditSiteMessage        *EditSiteMessageInput        `json:"editSiteMessage,omitempty"`
+	MarkSiteMessagesRead   *MarkSiteMessagesReadInput   `json:"markSiteMessagesRead,omitempty"`
+	MarkSiteMessagesUnread *MarkSiteMessagesUnreadInput `json:"markSiteMessagesUnread,omitempty"`
+	PublishAnnouncement    *PublishAnnouncementInput    `json:"publishAnnouncement,omitempty"`
+	EditAnnouncement       *EditAnnouncementInput       `json:"editAnnouncement,omitempty"`
+	WithdrawAnnouncement   *WithdrawAnnouncementInput   `json:"withdrawAnnouncement,omitempty"`
+	RaiseDot               *RaiseDotInput               `json:"raiseDot,omitempty"`
+	SetSegments            *SetSegmentsInput            `json:"setSegments,omitempty"`
+	MarkAnnouncementsRead  *MarkAnnouncementsReadInput  `json:"markAnnouncementsRead,omitempty"`
+	ClearDot               *ClearDotInput               `json:"clearDot,omitempty"`
+	MarkNotificationsRead  *MarkNotificationsReadInput  `json:"markNotificationsRead,omitempty"`
+	MarkNotificationUnread *MarkNotificationUnreadInput `json:"markNotificationUnread,omitempty"`
+	MarkAllRead            *MarkAllReadInput            `json:"markAllRead,omitempty"`
+	UndoMarkAllRead        *UndoMarkAllReadInput        `json:"undoMarkAllRead,omitempty"`
+	Mute                   *MuteInput                   `json:"mute,omitempty"`
+	Unmute                 *UnmuteInput                 `json:"unmute,omitempty"`
+	Block                  *BlockInput                  `json:"block,omitempty"`
+	Unblock                *UnblockInput                `json:"unblock,omitempty"`
+	HideFrom               *HideFromInput               `json:"hideFrom,omitempty"`
+	UnhideFrom             *UnhideFromInput             `json:"unhideFrom,omitempty"`
+	SetDisplayPolicy       *SetDisplayPolicyInput       `json:"setDisplayPolicy,omitempty"`
+	SetGroupPolicy         *SetGroupPolicyInput         `json:"setGroupPolicy,omitempty"`
+	TouchView              *TouchViewInput              `json:"touchView,omitempty"`
+	AddViewItem            *AddViewItemInput            `json:"addViewItem,omitempty"`
+	RemoveViewItem         *RemoveViewItemInput         `json:"removeViewItem,omitempty"`
 }
 
 // Why an event failed.
@@ -647,388 +541,22 @@ type IngestError struct {
 	Message string `json:"message"`
 }
 
-// One thing that happened, as the host application reports it: exactly one of these.
+// One thing that happened, as the host application reports it.
 type IngestEvent struct {
-	PublishPost            *IngestPublishPost            `json:"publishPost,omitempty"`
-	EditPost               *IngestEditPost               `json:"editPost,omitempty"`
-	DeletePost             *IngestDeletePost             `json:"deletePost,omitempty"`
-	LikePost               *IngestLikePost               `json:"likePost,omitempty"`
-	UnlikePost             *IngestUnlikePost             `json:"unlikePost,omitempty"`
-	Follow                 *IngestFollow                 `json:"follow,omitempty"`
-	Unfollow               *IngestUnfollow               `json:"unfollow,omitempty"`
-	SetProfile             *IngestSetProfile             `json:"setProfile,omitempty"`
-	MarkHomeFeedSeen       *IngestMarkHomeFeedSeen       `json:"markHomeFeedSeen,omitempty"`
-	MarkNotificationsSeen  *IngestMarkNotificationsSeen  `json:"markNotificationsSeen,omitempty"`
-	CreateConversation     *IngestCreateConversation     `json:"createConversation,omitempty"`
-	JoinConversation       *IngestJoinConversation       `json:"joinConversation,omitempty"`
-	QuitConversation       *IngestQuitConversation       `json:"quitConversation,omitempty"`
-	AddMembers             *IngestAddMembers             `json:"addMembers,omitempty"`
-	RemoveMembers          *IngestRemoveMembers          `json:"removeMembers,omitempty"`
-	SendMessage            *IngestSendMessage            `json:"sendMessage,omitempty"`
-	RecallMessage          *IngestRecallMessage          `json:"recallMessage,omitempty"`
-	EnterConversation      *IngestEnterConversation      `json:"enterConversation,omitempty"`
-	LeaveConversation      *IngestLeaveConversation      `json:"leaveConversation,omitempty"`
-	MarkConversationRead   *IngestMarkConversationRead   `json:"markConversationRead,omitempty"`
-	MarkConversationUnread *IngestMarkConversationUnread `json:"markConversationUnread,omitempty"`
-	MuteConversation       *IngestMuteConversation       `json:"muteConversation,omitempty"`
-	UnmuteConversation     *IngestUnmuteConversation     `json:"unmuteConversation,omitempty"`
-	MarkLiveBoardSeen      *IngestMarkLiveBoardSeen      `json:"markLiveBoardSeen,omitempty"`
-	ScheduleShow           *IngestScheduleShow           `json:"scheduleShow,omitempty"`
-	RescheduleShow         *IngestRescheduleShow         `json:"rescheduleShow,omitempty"`
-	StartShow              *IngestStartShow              `json:"startShow,omitempty"`
-	EndShow                *IngestEndShow                `json:"endShow,omitempty"`
-	CancelShow             *IngestCancelShow             `json:"cancelShow,omitempty"`
-	SetReplay              *IngestSetReplay              `json:"setReplay,omitempty"`
-	RemindMe               *IngestRemindMe               `json:"remindMe,omitempty"`
-	CancelReminder         *IngestCancelReminder         `json:"cancelReminder,omitempty"`
-	SendSiteMessage        *IngestSendSiteMessage        `json:"sendSiteMessage,omitempty"`
-	EditSiteMessage        *IngestEditSiteMessage        `json:"editSiteMessage,omitempty"`
-	MarkSiteMessagesRead   *IngestMarkSiteMessagesRead   `json:"markSiteMessagesRead,omitempty"`
-	MarkSiteMessagesUnread *IngestMarkSiteMessagesUnread `json:"markSiteMessagesUnread,omitempty"`
-	PublishAnnouncement    *IngestPublishAnnouncement    `json:"publishAnnouncement,omitempty"`
-	EditAnnouncement       *IngestEditAnnouncement       `json:"editAnnouncement,omitempty"`
-	WithdrawAnnouncement   *IngestWithdrawAnnouncement   `json:"withdrawAnnouncement,omitempty"`
-	RaiseDot               *IngestRaiseDot               `json:"raiseDot,omitempty"`
-	SetSegments            *IngestSetSegments            `json:"setSegments,omitempty"`
-	MarkAnnouncementsRead  *IngestMarkAnnouncementsRead  `json:"markAnnouncementsRead,omitempty"`
-	ClearDot               *IngestClearDot               `json:"clearDot,omitempty"`
-	MarkNotificationsRead  *IngestMarkNotificationsRead  `json:"markNotificationsRead,omitempty"`
-	MarkNotificationUnread *IngestMarkNotificationUnread `json:"markNotificationUnread,omitempty"`
-	MarkAllRead            *IngestMarkAllRead            `json:"markAllRead,omitempty"`
-	UndoMarkAllRead        *IngestUndoMarkAllRead        `json:"undoMarkAllRead,omitempty"`
-	Mute                   *IngestMute                   `json:"mute,omitempty"`
-	Unmute                 *IngestUnmute                 `json:"unmute,omitempty"`
-	Block                  *IngestBlock                  `json:"block,omitempty"`
-	Unblock                *IngestUnblock                `json:"unblock,omitempty"`
-	HideFrom               *IngestHideFrom               `json:"hideFrom,omitempty"`
-	UnhideFrom             *IngestUnhideFrom             `json:"unhideFrom,omitempty"`
-	SetDisplayPolicy       *IngestSetDisplayPolicy       `json:"setDisplayPolicy,omitempty"`
-	SetGroupPolicy         *IngestSetGroupPolicy         `json:"setGroupPolicy,omitempty"`
-	TouchView              *IngestTouchView              `json:"touchView,omitempty"`
-	AddViewItem            *IngestAddViewItem            `json:"addViewItem,omitempty"`
-	RemoveViewItem         *IngestRemoveViewItem         `json:"removeViewItem,omitempty"`
-}
-
-// The event follow.
-type IngestFollow struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Whom: user:KEY.
-	UserID string `json:"userId"`
-}
-
-// The event hideFrom.
-type IngestHideFrom struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// From whom to hide: user:KEY.
-	UserID string `json:"userId"`
-}
-
-// The event joinConversation.
-type IngestJoinConversation struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-}
-
-// The event leaveConversation.
-type IngestLeaveConversation struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-	// The device that he does it on, 1 to 64 of letters, digits, '.', '_', '-'; those without a name are one.
+	// The user who does it: user:KEY. Left out where the host application does it itself, as for sendSiteMessage.
+	As *string `json:"as,omitempty"`
+	// The device that the user does it on, for enterConversation and leaveConversation.
 	Device *string `json:"device,omitempty"`
-}
-
-// The event likePost.
-type IngestLikePost struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
+	// The idempotency key, 1 to 64 characters: the same as idempotencyKey in the input, where it can stand instead.
 	Key *string `json:"key,omitempty"`
-	// Which post: post:KEY.
-	PostID string `json:"postId"`
-}
-
-// The event markAllRead.
-type IngestMarkAllRead struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The first notification of the list that was shown; without it everything until now is read.
-	UpTo *string `json:"upTo,omitempty"`
-	// The readToken of the list that was shown.
-	ReadToken *string `json:"readToken,omitempty"`
-}
-
-// The event markAnnouncementsRead.
-type IngestMarkAnnouncementsRead struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The newest announcement that was shown; without it everything until now is read.
-	UpTo *string `json:"upTo,omitempty"`
-}
-
-// The event markConversationRead.
-type IngestMarkConversationRead struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-	// The newest message that was shown; without it everything until now is read.
-	UpTo *string `json:"upTo,omitempty"`
-}
-
-// The event markConversationUnread.
-type IngestMarkConversationUnread struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The first message that shall wait again: message:KEY. Those before it that wait already go on waiting.
-	FromMessageID string `json:"fromMessageId"`
-}
-
-// The event markHomeFeedSeen.
-type IngestMarkHomeFeedSeen struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The newest post that was shown; without it everything in the feed now is seen.
-	UpTo *string `json:"upTo,omitempty"`
-}
-
-// The event markLiveBoardSeen.
-type IngestMarkLiveBoardSeen struct {
-	// Who looked: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The session of the board that was shown. Without it everything that runs now is seen.
-	SessionID *string `json:"sessionId,omitempty"`
-}
-
-// The event markNotificationUnread.
-type IngestMarkNotificationUnread struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which notification: notification:KEY.
-	ID string `json:"id"`
-}
-
-// The event markNotificationsRead.
-type IngestMarkNotificationsRead struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// These, 1 to 500. Goes with nothing but readToken.
-	Ids []string `json:"ids,omitempty"`
-	// Everything that had arrived when this notification did; with the first of a list all that the list held.
-	UpTo *string `json:"upTo,omitempty"`
-	// Everything in these.
-	Categories []services.Category `json:"categories,omitempty"`
-	// Everything until now. Goes with nothing but readToken.
-	All *bool `json:"all,omitempty"`
-	// The readToken of the list that was shown.
-	ReadToken *string `json:"readToken,omitempty"`
-}
-
-// The event markNotificationsSeen.
-type IngestMarkNotificationsSeen struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which categories; all of them when left out.
-	Categories []services.Category `json:"categories,omitempty"`
-	// The newest notification that was shown; without it everything until now is seen.
-	UpTo *string `json:"upTo,omitempty"`
-}
-
-// The event markSiteMessagesRead.
-type IngestMarkSiteMessagesRead struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// These messages, 1 to 500; instead of type, all and upTo.
-	Ids []string `json:"ids,omitempty"`
-	// All messages of this type.
-	Type *string `json:"type,omitempty"`
-	// All messages.
-	All bool `json:"all"`
-	// With type or all, or alone for all: no message newer than this one.
-	UpTo *string `json:"upTo,omitempty"`
-	// The readToken of the list that was shown.
-	ReadToken *string `json:"readToken,omitempty"`
-}
-
-// The event markSiteMessagesUnread.
-type IngestMarkSiteMessagesUnread struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// These messages, 1 to 500.
-	Ids []string `json:"ids"`
-}
-
-// The event mute.
-type IngestMute struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Whom to mute: user:KEY.
-	UserID string `json:"userId"`
-	// When the mute ends by itself, in the future; without it, not before unmute.
-	Until *time.Time `json:"until,omitempty"`
-}
-
-// The event muteConversation.
-type IngestMuteConversation struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
+	// What they do.
+	Do IngestAction `json:"do"`
 }
 
 // What became of each event, in the order sent.
 type IngestPayload struct {
 	// One for each event, in the order sent.
 	Results []IngestResult `json:"results"`
-}
-
-// The event publishAnnouncement.
-type IngestPublishAnnouncement struct {
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The title, 1 to 255 characters, not white space alone.
-	Title string `json:"title"`
-	// The text, up to 64 KB.
-	Content string `json:"content"`
-	// When it takes its place in the list; at once when left out or past.
-	StartsAt *time.Time `json:"startsAt,omitempty"`
-	// When it leaves the list, after its start; never when left out.
-	EndsAt *time.Time `json:"endsAt,omitempty"`
-	// Names of segments whose users it is meant for; everyone when left out.
-	Segments []string `json:"segments,omitempty"`
-}
-
-// The event publishPost.
-type IngestPublishPost struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The text, 1 to 5,000 characters, not white space alone; every @key in it mentions the user with that key, if there is one.
-	Body string `json:"body"`
-	// What it answers: post:KEY.
-	ParentID *string `json:"parentId,omitempty"`
-	// Whom it mentions beside those that the body names: user:KEY. At most 50 people in all.
-	Mentions []string `json:"mentions,omitempty"`
-}
-
-// The event quitConversation.
-type IngestQuitConversation struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-}
-
-// The event raiseDot.
-type IngestRaiseDot struct {
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The dot's name, 1 to 64 of a-z, 0-9, '_', '.', '-'.
-	Name string `json:"name"`
-	// Names of segments whose users see it lit; everyone when left out.
-	Segments []string `json:"segments,omitempty"`
-}
-
-// The event recallMessage.
-type IngestRecallMessage struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which message of his: message:KEY.
-	MessageID string `json:"messageId"`
-}
-
-// The event remindMe.
-type IngestRemindMe struct {
-	// Who wants to be told: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which show: show:KEY.
-	ShowID string `json:"showId"`
-}
-
-// The event removeMembers.
-type IngestRemoveMembers struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-	// Whom: user:KEY, 1 to 500.
-	UserIds []string `json:"userIds"`
-}
-
-// The event removeViewItem.
-type IngestRemoveViewItem struct {
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
-	Code string `json:"code"`
-	// Which one of them, 1 to 64 characters.
-	ID string `json:"id"`
-	// The host application's own name of the item, 1 to 64 characters.
-	Item string `json:"item"`
-}
-
-// The event rescheduleShow.
-type IngestRescheduleShow struct {
-	// Who does it: user:KEY, the host.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which show: show:KEY.
-	ShowID string `json:"showId"`
-	// When it is to start.
-	PlannedAt *time.Time `json:"plannedAt,omitempty"`
-	// What it is called, 1 to 255 characters, not white space alone.
-	Title *string `json:"title,omitempty"`
-	// A picture of it; an empty text removes it.
-	CoverURL *string `json:"coverUrl,omitempty"`
 }
 
 // What became of one event.
@@ -1039,206 +567,6 @@ type IngestResult struct {
 	Error *IngestError `json:"error,omitempty"`
 	// Whether it changed anything; false when it was so already, and when it failed.
 	Changed bool `json:"changed"`
-}
-
-// The event scheduleShow.
-type IngestScheduleShow struct {
-	// Who does it: user:KEY, the host.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// What it is called, 1 to 255 characters, not white space alone.
-	Title string `json:"title"`
-	// When it is to start: in the future, at most 366 days ahead.
-	PlannedAt time.Time `json:"plannedAt"`
-	// A picture of it: an http or https address.
-	CoverURL *string `json:"coverUrl,omitempty"`
-}
-
-// The event sendMessage.
-type IngestSendMessage struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-	// The text, 1 to 5,000 characters, not white space alone.
-	Body string `json:"body"`
-	// Whom it mentions: user:KEY, up to 50. Who is no member, blocks the author or is blocked by them is passed over.
-	MentionIds []string `json:"mentionIds,omitempty"`
-}
-
-// The event sendSiteMessage.
-type IngestSendSiteMessage struct {
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The title, 1 to 255 characters, not white space alone.
-	Title string `json:"title"`
-	// The text, up to 64 KB.
-	Content string `json:"content"`
-	// One of the types that the installation is set up with; the first of them when left out.
-	Type *string `json:"type,omitempty"`
-	// To whom, user:KEY, 1 to 10,000.
-	To []string `json:"to"`
-}
-
-// The event setDisplayPolicy.
-type IngestSetDisplayPolicy struct {
-	// Whose badges: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// What changes, source by source; the others stay as they are.
-	Sources []SourcePolicyInput `json:"sources,omitempty"`
-	// The quiet hours; left out: as they were.
-	QuietHours *QuietHoursInput `json:"quietHours,omitempty"`
-}
-
-// The event setGroupPolicy.
-type IngestSetGroupPolicy struct {
-	// Whose policy: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Who may add them from now on.
-	Policy services.GroupPolicy `json:"policy"`
-}
-
-// The event setProfile.
-type IngestSetProfile struct {
-	// Whose profile: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// The name to show, to 100 characters; null leaves it, "" removes it.
-	Name *string `json:"name,omitempty"`
-	// An http or https address, to 2,048 characters; null leaves it, "" removes it.
-	AvatarURL *string `json:"avatarUrl,omitempty"`
-}
-
-// The event setReplay.
-type IngestSetReplay struct {
-	// Who does it: user:KEY, the host.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which show: show:KEY.
-	ShowID string `json:"showId"`
-	// Where it can be seen when it is over; an empty text takes it away.
-	ReplayURL string `json:"replayUrl"`
-}
-
-// The event setSegments.
-type IngestSetSegments struct {
-	// Whose: user:KEY.
-	UserID string `json:"userId"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Every segment that the user belongs to, and no others.
-	Segments []string `json:"segments"`
-}
-
-// The event startShow.
-type IngestStartShow struct {
-	// Who does it: user:KEY, the host.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which show: show:KEY.
-	ShowID string `json:"showId"`
-	// When it started; now when left out.
-	At *time.Time `json:"at,omitempty"`
-}
-
-// The event touchView.
-type IngestTouchView struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// What kind of view it is: 1 to 64 of a-z, 0-9, '_', '.', '-'.
-	Code string `json:"code"`
-	// Which one of them, 1 to 64 characters.
-	ID string `json:"id"`
-	// The time of the newest item that was shown; without it everything that is in the view now is seen.
-	UpTo *time.Time `json:"upTo,omitempty"`
-}
-
-// The event unblock.
-type IngestUnblock struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Whom to block no longer: user:KEY.
-	UserID string `json:"userId"`
-}
-
-// The event undoMarkAllRead.
-type IngestUndoMarkAllRead struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-}
-
-// The event unfollow.
-type IngestUnfollow struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Whom: user:KEY.
-	UserID string `json:"userId"`
-}
-
-// The event unhideFrom.
-type IngestUnhideFrom struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// From whom to hide no longer: user:KEY.
-	UserID string `json:"userId"`
-}
-
-// The event unlikePost.
-type IngestUnlikePost struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which post: post:KEY.
-	PostID string `json:"postId"`
-}
-
-// The event unmute.
-type IngestUnmute struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Whom to mute no longer: user:KEY.
-	UserID string `json:"userId"`
-}
-
-// The event unmuteConversation.
-type IngestUnmuteConversation struct {
-	// Who does it: user:KEY.
-	As string `json:"as"`
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which: conversation:KEY.
-	ConversationID string `json:"conversationId"`
-}
-
-// The event withdrawAnnouncement.
-type IngestWithdrawAnnouncement struct {
-	// The idempotency key of this event, 1 to 64 characters.
-	Key *string `json:"key,omitempty"`
-	// Which one: announcement:KEY.
-	AnnouncementID string `json:"announcementId"`
 }
 
 // The state of the work queue.
@@ -1790,7 +1118,7 @@ type QuietHours struct {
 type QuietHoursInput struct {
 	// When they begin, HH:MM of the viewer's day.
 	From string `json:"from"`
-	// When they end, HH:MM; the same as `from` ends the quiet hours for good.
+	// When they end, HH:MM; the same as `from` is none.
 	To string `json:"to"`
 	// By how many minutes the viewer's clock is ahead of UTC, -720 to 840.
 	OffsetMinutes int `json:"offsetMinutes"`
@@ -1918,12 +1246,12 @@ type RemoveViewItemPayload struct {
 type RescheduleShowInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
-	// When it is to start, as for scheduleShow. CONFLICT unless the show is upcoming.
-	PlannedAt *time.Time `json:"plannedAt,omitempty"`
-	// What it is called, 1 to 255 characters, not white space alone.
-	Title *string `json:"title,omitempty"`
-	// A picture of it, as for scheduleShow; an empty text removes it.
-	CoverURL *string `json:"coverUrl,omitempty"`
+	// When it is to start, as for scheduleShow. CONFLICT unless the show is upcoming. Null is INVALID.
+	PlannedAt graphql.Omittable[*time.Time] `json:"plannedAt,omitempty"`
+	// What it is called, 1 to 255 characters, not white space alone. Null is INVALID.
+	Title graphql.Omittable[*string] `json:"title,omitempty"`
+	// A picture of it; null removes it.
+	CoverURL graphql.Omittable[*string] `json:"coverUrl,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -1966,7 +1294,7 @@ type ScheduleShowInput struct {
 	Title string `json:"title"`
 	// When it is to start: in the future, at most 366 days ahead.
 	PlannedAt time.Time `json:"plannedAt"`
-	// A picture of it: an http or https address of up to 2,048 characters.
+	// A picture of it.
 	CoverURL *string `json:"coverUrl,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -2040,12 +1368,12 @@ type SetActivityThresholdsPayload struct {
 	Activity ActivityThresholds `json:"activity"`
 }
 
-// The input of setDisplayPolicy.
+// What to change of how the viewer's badges are shown. What is left out stays as it was.
 type SetDisplayPolicyInput struct {
 	// What changes, source by source; the others stay as they are.
 	Sources []SourcePolicyInput `json:"sources,omitempty"`
-	// The quiet hours; left out: as they were.
-	QuietHours *QuietHoursInput `json:"quietHours,omitempty"`
+	// The quiet hours; null ends them for good.
+	QuietHours graphql.Omittable[*QuietHoursInput] `json:"quietHours,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -2092,12 +1420,12 @@ type SetGroupPolicyPayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
-// The input of setProfile.
+// What to change of the viewer's profile. What is left out stays as it was.
 type SetProfileInput struct {
-	// The name to show, to 100 characters; null leaves it, "" removes it.
-	Name *string `json:"name,omitempty"`
-	// An http or https address, to 2,048 characters; null leaves it, "" removes it.
-	AvatarURL *string `json:"avatarUrl,omitempty"`
+	// The name to show, to 100 characters; null removes it.
+	Name graphql.Omittable[*string] `json:"name,omitempty"`
+	// Where the picture is; null removes it.
+	AvatarURL graphql.Omittable[*string] `json:"avatarUrl,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
@@ -2116,8 +1444,8 @@ type SetProfilePayload struct {
 type SetReplayInput struct {
 	// The viewer's own show: show:KEY.
 	ShowID string `json:"showId"`
-	// Where it can be seen when it is over: an http or https address of up to 2,048 characters; an empty text takes it away.
-	ReplayURL string `json:"replayUrl"`
+	// Where it can be seen when it is over; null removes that. INVALID when it is left out.
+	ReplayURL graphql.Omittable[*string] `json:"replayUrl,omitempty"`
 	// 1 to 64 characters; the same key with the same input within 24 hours has one effect and the same answer.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }

@@ -714,17 +714,11 @@ func (ec *executionContext) unmarshalInputEditAnnouncementInput(ctx context.Cont
 		asMap[k] = v
 	}
 
-	if _, present := asMap["noEnd"]; !present {
-		asMap["noEnd"] = false
-	}
-	if _, present := asMap["forEveryone"]; !present {
-		asMap["forEveryone"] = false
-	}
 	if _, present := asMap["showAgain"]; !present {
 		asMap["showAgain"] = false
 	}
 
-	fieldsInOrder := [...]string{"announcementId", "title", "content", "startsAt", "endsAt", "noEnd", "segments", "forEveryone", "showAgain", "idempotencyKey"}
+	fieldsInOrder := [...]string{"announcementId", "title", "content", "startsAt", "endsAt", "segments", "showAgain", "idempotencyKey"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -744,49 +738,35 @@ func (ec *executionContext) unmarshalInputEditAnnouncementInput(ctx context.Cont
 			if err != nil {
 				return it, err
 			}
-			it.Title = data
+			it.Title = graphql.OmittableOf(data)
 		case "content":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("content"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.Content = data
+			it.Content = graphql.OmittableOf(data)
 		case "startsAt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("startsAt"))
 			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.StartsAt = data
+			it.StartsAt = graphql.OmittableOf(data)
 		case "endsAt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("endsAt"))
 			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.EndsAt = data
-		case "noEnd":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("noEnd"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.NoEnd = data
+			it.EndsAt = graphql.OmittableOf(data)
 		case "segments":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("segments"))
 			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.Segments = data
-		case "forEveryone":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("forEveryone"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ForEveryone = data
+			it.Segments = graphql.OmittableOf(data)
 		case "showAgain":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showAgain"))
 			data, err := ec.unmarshalNBoolean2bool(ctx, v)
@@ -801,391 +781,6 @@ func (ec *executionContext) unmarshalInputEditAnnouncementInput(ctx context.Cont
 				return it, err
 			}
 			it.IdempotencyKey = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestClearDot(ctx context.Context, obj any) (IngestClearDot, error) {
-	var it IngestClearDot
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "name"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "name":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("name"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Name = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestEditAnnouncement(ctx context.Context, obj any) (IngestEditAnnouncement, error) {
-	var it IngestEditAnnouncement
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	if _, present := asMap["noEnd"]; !present {
-		asMap["noEnd"] = false
-	}
-	if _, present := asMap["forEveryone"]; !present {
-		asMap["forEveryone"] = false
-	}
-	if _, present := asMap["showAgain"]; !present {
-		asMap["showAgain"] = false
-	}
-
-	fieldsInOrder := [...]string{"key", "announcementId", "title", "content", "startsAt", "endsAt", "noEnd", "segments", "forEveryone", "showAgain"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "announcementId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("announcementId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.AnnouncementID = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "content":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("content"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Content = data
-		case "startsAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("startsAt"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.StartsAt = data
-		case "endsAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("endsAt"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.EndsAt = data
-		case "noEnd":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("noEnd"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.NoEnd = data
-		case "segments":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("segments"))
-			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Segments = data
-		case "forEveryone":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("forEveryone"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ForEveryone = data
-		case "showAgain":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("showAgain"))
-			data, err := ec.unmarshalNBoolean2bool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ShowAgain = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkAnnouncementsRead(ctx context.Context, obj any) (IngestMarkAnnouncementsRead, error) {
-	var it IngestMarkAnnouncementsRead
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "upTo"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "upTo":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
-			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UpTo = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestPublishAnnouncement(ctx context.Context, obj any) (IngestPublishAnnouncement, error) {
-	var it IngestPublishAnnouncement
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	if _, present := asMap["content"]; !present {
-		asMap["content"] = ""
-	}
-
-	fieldsInOrder := [...]string{"key", "title", "content", "startsAt", "endsAt", "segments"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "content":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("content"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Content = data
-		case "startsAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("startsAt"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.StartsAt = data
-		case "endsAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("endsAt"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.EndsAt = data
-		case "segments":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("segments"))
-			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Segments = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestRaiseDot(ctx context.Context, obj any) (IngestRaiseDot, error) {
-	var it IngestRaiseDot
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"key", "name", "segments"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "name":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("name"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Name = data
-		case "segments":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("segments"))
-			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Segments = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestSetSegments(ctx context.Context, obj any) (IngestSetSegments, error) {
-	var it IngestSetSegments
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"userId", "key", "segments"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "segments":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("segments"))
-			data, err := ec.unmarshalNString2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Segments = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestWithdrawAnnouncement(ctx context.Context, obj any) (IngestWithdrawAnnouncement, error) {
-	var it IngestWithdrawAnnouncement
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"key", "announcementId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "announcementId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("announcementId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.AnnouncementID = data
 		}
 	}
 	return it, nil
@@ -1971,11 +1566,27 @@ func (ec *executionContext) marshalOAnnouncementConnection2ᚖtidingsᚋgraphᚐ
 	return ec._AnnouncementConnection(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOClearDotInput2ᚖtidingsᚋgraphᚐClearDotInput(ctx context.Context, v any) (*ClearDotInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputClearDotInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOClearDotPayload2ᚖtidingsᚋgraphᚐClearDotPayload(ctx context.Context, sel ast.SelectionSet, v *ClearDotPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._ClearDotPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOEditAnnouncementInput2ᚖtidingsᚋgraphᚐEditAnnouncementInput(ctx context.Context, v any) (*EditAnnouncementInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputEditAnnouncementInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOEditAnnouncementPayload2ᚖtidingsᚋgraphᚐEditAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *EditAnnouncementPayload) graphql.Marshaler {
@@ -1985,59 +1596,11 @@ func (ec *executionContext) marshalOEditAnnouncementPayload2ᚖtidingsᚋgraph�
 	return ec._EditAnnouncementPayload(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOIngestClearDot2ᚖtidingsᚋgraphᚐIngestClearDot(ctx context.Context, v any) (*IngestClearDot, error) {
+func (ec *executionContext) unmarshalOMarkAnnouncementsReadInput2ᚖtidingsᚋgraphᚐMarkAnnouncementsReadInput(ctx context.Context, v any) (*MarkAnnouncementsReadInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestClearDot(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestEditAnnouncement2ᚖtidingsᚋgraphᚐIngestEditAnnouncement(ctx context.Context, v any) (*IngestEditAnnouncement, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestEditAnnouncement(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkAnnouncementsRead2ᚖtidingsᚋgraphᚐIngestMarkAnnouncementsRead(ctx context.Context, v any) (*IngestMarkAnnouncementsRead, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkAnnouncementsRead(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestPublishAnnouncement2ᚖtidingsᚋgraphᚐIngestPublishAnnouncement(ctx context.Context, v any) (*IngestPublishAnnouncement, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestPublishAnnouncement(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestRaiseDot2ᚖtidingsᚋgraphᚐIngestRaiseDot(ctx context.Context, v any) (*IngestRaiseDot, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestRaiseDot(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestSetSegments2ᚖtidingsᚋgraphᚐIngestSetSegments(ctx context.Context, v any) (*IngestSetSegments, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestSetSegments(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestWithdrawAnnouncement2ᚖtidingsᚋgraphᚐIngestWithdrawAnnouncement(ctx context.Context, v any) (*IngestWithdrawAnnouncement, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestWithdrawAnnouncement(ctx, v)
+	res, err := ec.unmarshalInputMarkAnnouncementsReadInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -2048,11 +1611,27 @@ func (ec *executionContext) marshalOMarkAnnouncementsReadPayload2ᚖtidingsᚋgr
 	return ec._MarkAnnouncementsReadPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOPublishAnnouncementInput2ᚖtidingsᚋgraphᚐPublishAnnouncementInput(ctx context.Context, v any) (*PublishAnnouncementInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputPublishAnnouncementInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOPublishAnnouncementPayload2ᚖtidingsᚋgraphᚐPublishAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *PublishAnnouncementPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._PublishAnnouncementPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalORaiseDotInput2ᚖtidingsᚋgraphᚐRaiseDotInput(ctx context.Context, v any) (*RaiseDotInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputRaiseDotInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalORaiseDotPayload2ᚖtidingsᚋgraphᚐRaiseDotPayload(ctx context.Context, sel ast.SelectionSet, v *RaiseDotPayload) graphql.Marshaler {
@@ -2062,11 +1641,27 @@ func (ec *executionContext) marshalORaiseDotPayload2ᚖtidingsᚋgraphᚐRaiseDo
 	return ec._RaiseDotPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOSetSegmentsInput2ᚖtidingsᚋgraphᚐSetSegmentsInput(ctx context.Context, v any) (*SetSegmentsInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSetSegmentsInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOSetSegmentsPayload2ᚖtidingsᚋgraphᚐSetSegmentsPayload(ctx context.Context, sel ast.SelectionSet, v *SetSegmentsPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._SetSegmentsPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOWithdrawAnnouncementInput2ᚖtidingsᚋgraphᚐWithdrawAnnouncementInput(ctx context.Context, v any) (*WithdrawAnnouncementInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputWithdrawAnnouncementInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOWithdrawAnnouncementPayload2ᚖtidingsᚋgraphᚐWithdrawAnnouncementPayload(ctx context.Context, sel ast.SelectionSet, v *WithdrawAnnouncementPayload) graphql.Marshaler {

@@ -1169,210 +1169,6 @@ func (ec *executionContext) fieldContext_UnlikePostPayload_viewer(_ context.Cont
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputIngestMarkAllRead(ctx context.Context, obj any) (IngestMarkAllRead, error) {
-	var it IngestMarkAllRead
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "upTo", "readToken"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "upTo":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
-			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UpTo = data
-		case "readToken":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("readToken"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ReadToken = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkNotificationUnread(ctx context.Context, obj any) (IngestMarkNotificationUnread, error) {
-	var it IngestMarkNotificationUnread
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "id"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "id":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMarkNotificationsRead(ctx context.Context, obj any) (IngestMarkNotificationsRead, error) {
-	var it IngestMarkNotificationsRead
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "ids", "upTo", "categories", "all", "readToken"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "ids":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("ids"))
-			data, err := ec.unmarshalOID2ᚕstringᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Ids = data
-		case "upTo":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
-			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UpTo = data
-		case "categories":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("categories"))
-			data, err := ec.unmarshalONotificationCategory2ᚕtidingsᚋservicesᚐCategoryᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Categories = data
-		case "all":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("all"))
-			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.All = data
-		case "readToken":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("readToken"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ReadToken = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestUndoMarkAllRead(ctx context.Context, obj any) (IngestUndoMarkAllRead, error) {
-	var it IngestUndoMarkAllRead
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		}
-	}
-	return it, nil
-}
-
 func (ec *executionContext) unmarshalInputLikePostInput(ctx context.Context, obj any) (LikePostInput, error) {
 	var it LikePostInput
 	if obj == nil {
@@ -2280,35 +2076,11 @@ func (ec *executionContext) unmarshalNUnlikePostInput2tidingsᚋgraphᚐUnlikePo
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOIngestMarkAllRead2ᚖtidingsᚋgraphᚐIngestMarkAllRead(ctx context.Context, v any) (*IngestMarkAllRead, error) {
+func (ec *executionContext) unmarshalOLikePostInput2ᚖtidingsᚋgraphᚐLikePostInput(ctx context.Context, v any) (*LikePostInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestMarkAllRead(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkNotificationUnread2ᚖtidingsᚋgraphᚐIngestMarkNotificationUnread(ctx context.Context, v any) (*IngestMarkNotificationUnread, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkNotificationUnread(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMarkNotificationsRead2ᚖtidingsᚋgraphᚐIngestMarkNotificationsRead(ctx context.Context, v any) (*IngestMarkNotificationsRead, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMarkNotificationsRead(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestUndoMarkAllRead2ᚖtidingsᚋgraphᚐIngestUndoMarkAllRead(ctx context.Context, v any) (*IngestUndoMarkAllRead, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestUndoMarkAllRead(ctx, v)
+	res, err := ec.unmarshalInputLikePostInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -2319,11 +2091,27 @@ func (ec *executionContext) marshalOLikePostPayload2ᚖtidingsᚋgraphᚐLikePos
 	return ec._LikePostPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOMarkAllReadInput2ᚖtidingsᚋgraphᚐMarkAllReadInput(ctx context.Context, v any) (*MarkAllReadInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMarkAllReadInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOMarkAllReadPayload2ᚖtidingsᚋgraphᚐMarkAllReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkAllReadPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._MarkAllReadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOMarkNotificationUnreadInput2ᚖtidingsᚋgraphᚐMarkNotificationUnreadInput(ctx context.Context, v any) (*MarkNotificationUnreadInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMarkNotificationUnreadInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOMarkNotificationUnreadPayload2ᚖtidingsᚋgraphᚐMarkNotificationUnreadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationUnreadPayload) graphql.Marshaler {
@@ -2333,11 +2121,27 @@ func (ec *executionContext) marshalOMarkNotificationUnreadPayload2ᚖtidingsᚋg
 	return ec._MarkNotificationUnreadPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOMarkNotificationsReadInput2ᚖtidingsᚋgraphᚐMarkNotificationsReadInput(ctx context.Context, v any) (*MarkNotificationsReadInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMarkNotificationsReadInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOMarkNotificationsReadPayload2ᚖtidingsᚋgraphᚐMarkNotificationsReadPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationsReadPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._MarkNotificationsReadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOMarkNotificationsSeenInput2ᚖtidingsᚋgraphᚐMarkNotificationsSeenInput(ctx context.Context, v any) (*MarkNotificationsSeenInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputMarkNotificationsSeenInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOMarkNotificationsSeenPayload2ᚖtidingsᚋgraphᚐMarkNotificationsSeenPayload(ctx context.Context, sel ast.SelectionSet, v *MarkNotificationsSeenPayload) graphql.Marshaler {
@@ -2416,11 +2220,27 @@ func (ec *executionContext) marshalONotificationConnection2ᚖtidingsᚋgraphᚐ
 	return ec._NotificationConnection(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOUndoMarkAllReadInput2ᚖtidingsᚋgraphᚐUndoMarkAllReadInput(ctx context.Context, v any) (*UndoMarkAllReadInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUndoMarkAllReadInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOUndoMarkAllReadPayload2ᚖtidingsᚋgraphᚐUndoMarkAllReadPayload(ctx context.Context, sel ast.SelectionSet, v *UndoMarkAllReadPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._UndoMarkAllReadPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOUnlikePostInput2ᚖtidingsᚋgraphᚐUnlikePostInput(ctx context.Context, v any) (*UnlikePostInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUnlikePostInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOUnlikePostPayload2ᚖtidingsᚋgraphᚐUnlikePostPayload(ctx context.Context, sel ast.SelectionSet, v *UnlikePostPayload) graphql.Marshaler {

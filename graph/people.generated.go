@@ -1320,14 +1320,14 @@ func (ec *executionContext) _User_avatarUrl(ctx context.Context, field graphql.C
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+			return ec.marshalOURL2ᚖstring(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_User_avatarUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("User", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("User", field, false, false, errors.New("field of type URL does not have child fields"))
 }
 
 // endregion **************************** field.gotpl *****************************
@@ -1445,277 +1445,6 @@ func (ec *executionContext) unmarshalInputHideFromInput(ctx context.Context, obj
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputIngestBlock(ctx context.Context, obj any) (IngestBlock, error) {
-	var it IngestBlock
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "userId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestHideFrom(ctx context.Context, obj any) (IngestHideFrom, error) {
-	var it IngestHideFrom
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "userId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestMute(ctx context.Context, obj any) (IngestMute, error) {
-	var it IngestMute
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "userId", "until"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		case "until":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("until"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Until = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestUnblock(ctx context.Context, obj any) (IngestUnblock, error) {
-	var it IngestUnblock
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "userId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestUnhideFrom(ctx context.Context, obj any) (IngestUnhideFrom, error) {
-	var it IngestUnhideFrom
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "userId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestUnmute(ctx context.Context, obj any) (IngestUnmute, error) {
-	var it IngestUnmute
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "userId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "userId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("userId"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UserID = data
-		}
-	}
-	return it, nil
-}
-
 func (ec *executionContext) unmarshalInputMuteInput(ctx context.Context, obj any) (MuteInput, error) {
 	var it MuteInput
 	if obj == nil {
@@ -1784,14 +1513,14 @@ func (ec *executionContext) unmarshalInputSetProfileInput(ctx context.Context, o
 			if err != nil {
 				return it, err
 			}
-			it.Name = data
+			it.Name = graphql.OmittableOf(data)
 		case "avatarUrl":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("avatarUrl"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			data, err := ec.unmarshalOURL2ᚖstring(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.AvatarURL = data
+			it.AvatarURL = graphql.OmittableOf(data)
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -2670,11 +2399,27 @@ func (ec *executionContext) marshalNUser2ᚕtidingsᚋgraphᚐUserᚄ(ctx contex
 	return ret
 }
 
+func (ec *executionContext) unmarshalOBlockInput2ᚖtidingsᚋgraphᚐBlockInput(ctx context.Context, v any) (*BlockInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputBlockInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOBlockPayload2ᚖtidingsᚋgraphᚐBlockPayload(ctx context.Context, sel ast.SelectionSet, v *BlockPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._BlockPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOFollowInput2ᚖtidingsᚋgraphᚐFollowInput(ctx context.Context, v any) (*FollowInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputFollowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOFollowPayload2ᚖtidingsᚋgraphᚐFollowPayload(ctx context.Context, sel ast.SelectionSet, v *FollowPayload) graphql.Marshaler {
@@ -2684,6 +2429,14 @@ func (ec *executionContext) marshalOFollowPayload2ᚖtidingsᚋgraphᚐFollowPay
 	return ec._FollowPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOHideFromInput2ᚖtidingsᚋgraphᚐHideFromInput(ctx context.Context, v any) (*HideFromInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputHideFromInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOHideFromPayload2ᚖtidingsᚋgraphᚐHideFromPayload(ctx context.Context, sel ast.SelectionSet, v *HideFromPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -2691,51 +2444,11 @@ func (ec *executionContext) marshalOHideFromPayload2ᚖtidingsᚋgraphᚐHideFro
 	return ec._HideFromPayload(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOIngestBlock2ᚖtidingsᚋgraphᚐIngestBlock(ctx context.Context, v any) (*IngestBlock, error) {
+func (ec *executionContext) unmarshalOMuteInput2ᚖtidingsᚋgraphᚐMuteInput(ctx context.Context, v any) (*MuteInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestBlock(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestHideFrom2ᚖtidingsᚋgraphᚐIngestHideFrom(ctx context.Context, v any) (*IngestHideFrom, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestHideFrom(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestMute2ᚖtidingsᚋgraphᚐIngestMute(ctx context.Context, v any) (*IngestMute, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestMute(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestUnblock2ᚖtidingsᚋgraphᚐIngestUnblock(ctx context.Context, v any) (*IngestUnblock, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestUnblock(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestUnhideFrom2ᚖtidingsᚋgraphᚐIngestUnhideFrom(ctx context.Context, v any) (*IngestUnhideFrom, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestUnhideFrom(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestUnmute2ᚖtidingsᚋgraphᚐIngestUnmute(ctx context.Context, v any) (*IngestUnmute, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestUnmute(ctx, v)
+	res, err := ec.unmarshalInputMuteInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -2753,11 +2466,27 @@ func (ec *executionContext) marshalORestrictionConnection2ᚖtidingsᚋgraphᚐR
 	return ec._RestrictionConnection(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOSetProfileInput2ᚖtidingsᚋgraphᚐSetProfileInput(ctx context.Context, v any) (*SetProfileInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSetProfileInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOSetProfilePayload2ᚖtidingsᚋgraphᚐSetProfilePayload(ctx context.Context, sel ast.SelectionSet, v *SetProfilePayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._SetProfilePayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOUnblockInput2ᚖtidingsᚋgraphᚐUnblockInput(ctx context.Context, v any) (*UnblockInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUnblockInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOUnblockPayload2ᚖtidingsᚋgraphᚐUnblockPayload(ctx context.Context, sel ast.SelectionSet, v *UnblockPayload) graphql.Marshaler {
@@ -2767,6 +2496,14 @@ func (ec *executionContext) marshalOUnblockPayload2ᚖtidingsᚋgraphᚐUnblockP
 	return ec._UnblockPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOUnfollowInput2ᚖtidingsᚋgraphᚐUnfollowInput(ctx context.Context, v any) (*UnfollowInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUnfollowInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOUnfollowPayload2ᚖtidingsᚋgraphᚐUnfollowPayload(ctx context.Context, sel ast.SelectionSet, v *UnfollowPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -2774,11 +2511,27 @@ func (ec *executionContext) marshalOUnfollowPayload2ᚖtidingsᚋgraphᚐUnfollo
 	return ec._UnfollowPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOUnhideFromInput2ᚖtidingsᚋgraphᚐUnhideFromInput(ctx context.Context, v any) (*UnhideFromInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUnhideFromInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOUnhideFromPayload2ᚖtidingsᚋgraphᚐUnhideFromPayload(ctx context.Context, sel ast.SelectionSet, v *UnhideFromPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._UnhideFromPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOUnmuteInput2ᚖtidingsᚋgraphᚐUnmuteInput(ctx context.Context, v any) (*UnmuteInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUnmuteInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOUnmutePayload2ᚖtidingsᚋgraphᚐUnmutePayload(ctx context.Context, sel ast.SelectionSet, v *UnmutePayload) graphql.Marshaler {

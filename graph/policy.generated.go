@@ -413,101 +413,6 @@ func (ec *executionContext) fieldContext_SourcePolicy_style(_ context.Context, f
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputIngestSetDisplayPolicy(ctx context.Context, obj any) (IngestSetDisplayPolicy, error) {
-	var it IngestSetDisplayPolicy
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "sources", "quietHours"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "sources":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sources"))
-			data, err := ec.unmarshalOSourcePolicyInput2ᚕtidingsᚋgraphᚐSourcePolicyInputᚄ(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Sources = data
-		case "quietHours":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quietHours"))
-			data, err := ec.unmarshalOQuietHoursInput2ᚖtidingsᚋgraphᚐQuietHoursInput(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.QuietHours = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestSetGroupPolicy(ctx context.Context, obj any) (IngestSetGroupPolicy, error) {
-	var it IngestSetGroupPolicy
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "policy"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "policy":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("policy"))
-			data, err := ec.unmarshalNGroupPolicy2tidingsᚋservicesᚐGroupPolicy(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Policy = data
-		}
-	}
-	return it, nil
-}
-
 func (ec *executionContext) unmarshalInputQuietHoursInput(ctx context.Context, obj any) (QuietHoursInput, error) {
 	var it QuietHoursInput
 	if obj == nil {
@@ -587,7 +492,7 @@ func (ec *executionContext) unmarshalInputSetDisplayPolicyInput(ctx context.Cont
 			if err != nil {
 				return it, err
 			}
-			it.QuietHours = data
+			it.QuietHours = graphql.OmittableOf(data)
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -1049,22 +954,6 @@ func (ec *executionContext) marshalOGroupPolicy2ᚖtidingsᚋservicesᚐGroupPol
 	return res
 }
 
-func (ec *executionContext) unmarshalOIngestSetDisplayPolicy2ᚖtidingsᚋgraphᚐIngestSetDisplayPolicy(ctx context.Context, v any) (*IngestSetDisplayPolicy, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestSetDisplayPolicy(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestSetGroupPolicy2ᚖtidingsᚋgraphᚐIngestSetGroupPolicy(ctx context.Context, v any) (*IngestSetGroupPolicy, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestSetGroupPolicy(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
 func (ec *executionContext) marshalOQuietHours2ᚖtidingsᚋgraphᚐQuietHours(ctx context.Context, sel ast.SelectionSet, v *QuietHours) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -1080,11 +969,27 @@ func (ec *executionContext) unmarshalOQuietHoursInput2ᚖtidingsᚋgraphᚐQuiet
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOSetDisplayPolicyInput2ᚖtidingsᚋgraphᚐSetDisplayPolicyInput(ctx context.Context, v any) (*SetDisplayPolicyInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSetDisplayPolicyInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOSetDisplayPolicyPayload2ᚖtidingsᚋgraphᚐSetDisplayPolicyPayload(ctx context.Context, sel ast.SelectionSet, v *SetDisplayPolicyPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._SetDisplayPolicyPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOSetGroupPolicyInput2ᚖtidingsᚋgraphᚐSetGroupPolicyInput(ctx context.Context, v any) (*SetGroupPolicyInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSetGroupPolicyInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOSetGroupPolicyPayload2ᚖtidingsᚋgraphᚐSetGroupPolicyPayload(ctx context.Context, sel ast.SelectionSet, v *SetGroupPolicyPayload) graphql.Marshaler {

@@ -150,6 +150,11 @@ type ComplexityRoot struct {
 		Viewer  func(childComplexity int) int
 	}
 
+	CategoryCount struct {
+		Category func(childComplexity int) int
+		Count    func(childComplexity int) int
+	}
+
 	CleanNowPayload struct {
 		Cleaner func(childComplexity int) int
 	}
@@ -524,14 +529,15 @@ type ComplexityRoot struct {
 	}
 
 	NotificationBadges struct {
-		Comment  func(childComplexity int) int
-		Follow   func(childComplexity int) int
-		Like     func(childComplexity int) int
-		Mention  func(childComplexity int) int
-		Newest   func(childComplexity int) int
-		Older    func(childComplexity int) int
-		Reminder func(childComplexity int) int
-		Total    func(childComplexity int) int
+		Categories func(childComplexity int) int
+		Comment    func(childComplexity int) int
+		Follow     func(childComplexity int) int
+		Like       func(childComplexity int) int
+		Mention    func(childComplexity int) int
+		Newest     func(childComplexity int) int
+		Older      func(childComplexity int) int
+		Reminder   func(childComplexity int) int
+		Total      func(childComplexity int) int
 	}
 
 	NotificationConnection struct {
@@ -1308,6 +1314,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CancelShowPayload.Viewer(childComplexity), true
+
+	case "CategoryCount.category":
+		if e.ComplexityRoot.CategoryCount.Category == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CategoryCount.Category(childComplexity), true
+	case "CategoryCount.count":
+		if e.ComplexityRoot.CategoryCount.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CategoryCount.Count(childComplexity), true
 
 	case "CleanNowPayload.cleaner":
 		if e.ComplexityRoot.CleanNowPayload.Cleaner == nil {
@@ -3056,6 +3075,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Notification.Subject(childComplexity), true
 
+	case "NotificationBadges.categories":
+		if e.ComplexityRoot.NotificationBadges.Categories == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotificationBadges.Categories(childComplexity), true
 	case "NotificationBadges.comment":
 		if e.ComplexityRoot.NotificationBadges.Comment == nil {
 			break
@@ -4438,65 +4463,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputEnterConversationInput,
 		ec.unmarshalInputFollowInput,
 		ec.unmarshalInputHideFromInput,
-		ec.unmarshalInputIngestAddMembers,
-		ec.unmarshalInputIngestAddViewItem,
-		ec.unmarshalInputIngestBlock,
-		ec.unmarshalInputIngestCancelReminder,
-		ec.unmarshalInputIngestCancelShow,
-		ec.unmarshalInputIngestClearDot,
-		ec.unmarshalInputIngestCreateConversation,
-		ec.unmarshalInputIngestDeletePost,
-		ec.unmarshalInputIngestEditAnnouncement,
-		ec.unmarshalInputIngestEditPost,
-		ec.unmarshalInputIngestEditSiteMessage,
-		ec.unmarshalInputIngestEndShow,
-		ec.unmarshalInputIngestEnterConversation,
+		ec.unmarshalInputIngestAction,
 		ec.unmarshalInputIngestEvent,
-		ec.unmarshalInputIngestFollow,
-		ec.unmarshalInputIngestHideFrom,
-		ec.unmarshalInputIngestJoinConversation,
-		ec.unmarshalInputIngestLeaveConversation,
-		ec.unmarshalInputIngestLikePost,
-		ec.unmarshalInputIngestMarkAllRead,
-		ec.unmarshalInputIngestMarkAnnouncementsRead,
-		ec.unmarshalInputIngestMarkConversationRead,
-		ec.unmarshalInputIngestMarkConversationUnread,
-		ec.unmarshalInputIngestMarkHomeFeedSeen,
-		ec.unmarshalInputIngestMarkLiveBoardSeen,
-		ec.unmarshalInputIngestMarkNotificationUnread,
-		ec.unmarshalInputIngestMarkNotificationsRead,
-		ec.unmarshalInputIngestMarkNotificationsSeen,
-		ec.unmarshalInputIngestMarkSiteMessagesRead,
-		ec.unmarshalInputIngestMarkSiteMessagesUnread,
-		ec.unmarshalInputIngestMute,
-		ec.unmarshalInputIngestMuteConversation,
-		ec.unmarshalInputIngestPublishAnnouncement,
-		ec.unmarshalInputIngestPublishPost,
-		ec.unmarshalInputIngestQuitConversation,
-		ec.unmarshalInputIngestRaiseDot,
-		ec.unmarshalInputIngestRecallMessage,
-		ec.unmarshalInputIngestRemindMe,
-		ec.unmarshalInputIngestRemoveMembers,
-		ec.unmarshalInputIngestRemoveViewItem,
-		ec.unmarshalInputIngestRescheduleShow,
-		ec.unmarshalInputIngestScheduleShow,
-		ec.unmarshalInputIngestSendMessage,
-		ec.unmarshalInputIngestSendSiteMessage,
-		ec.unmarshalInputIngestSetDisplayPolicy,
-		ec.unmarshalInputIngestSetGroupPolicy,
-		ec.unmarshalInputIngestSetProfile,
-		ec.unmarshalInputIngestSetReplay,
-		ec.unmarshalInputIngestSetSegments,
-		ec.unmarshalInputIngestStartShow,
-		ec.unmarshalInputIngestTouchView,
-		ec.unmarshalInputIngestUnblock,
-		ec.unmarshalInputIngestUndoMarkAllRead,
-		ec.unmarshalInputIngestUnfollow,
-		ec.unmarshalInputIngestUnhideFrom,
-		ec.unmarshalInputIngestUnlikePost,
-		ec.unmarshalInputIngestUnmute,
-		ec.unmarshalInputIngestUnmuteConversation,
-		ec.unmarshalInputIngestWithdrawAnnouncement,
 		ec.unmarshalInputJoinConversationInput,
 		ec.unmarshalInputLeaveConversationInput,
 		ec.unmarshalInputLikePostInput,
@@ -4885,6 +4853,16 @@ func (ec *executionContext) childFields_CancelShowPayload(ctx context.Context, f
 		return ec.fieldContext_CancelShowPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CancelShowPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CategoryCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "category":
+		return ec.fieldContext_CategoryCount_category(ctx, field)
+	case "count":
+		return ec.fieldContext_CategoryCount_count(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CategoryCount", field.Name)
 }
 
 func (ec *executionContext) childFields_CleanNowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5505,6 +5483,8 @@ func (ec *executionContext) childFields_NotificationBadges(ctx context.Context, 
 		return ec.fieldContext_NotificationBadges_newest(ctx, field)
 	case "total":
 		return ec.fieldContext_NotificationBadges_total(ctx, field)
+	case "categories":
+		return ec.fieldContext_NotificationBadges_categories(ctx, field)
 	case "like":
 		return ec.fieldContext_NotificationBadges_like(ctx, field)
 	case "comment":

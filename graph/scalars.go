@@ -72,3 +72,23 @@ func UnmarshalTime(input any) (time.Time, error) {
 	}
 	return t, nil
 }
+
+// MarshalURL prints a URL.
+func MarshalURL(text string) graphql.Marshaler { return graphql.MarshalString(text) }
+
+// UnmarshalURL reads a text; whether it is an address is for the operation to say, which names the field.
+func UnmarshalURL(input any) (string, error) { return unmarshalText("a URL", input) }
+
+// MarshalVersion prints a version of badges.
+func MarshalVersion(text string) graphql.Marshaler { return graphql.MarshalString(text) }
+
+// UnmarshalVersion reads a text; whether it is a version is for the subscription to say, which names the argument.
+func UnmarshalVersion(input any) (string, error) { return unmarshalText("a Version", input) }
+
+func unmarshalText(kind string, input any) (string, error) {
+	text, ok := input.(string)
+	if !ok {
+		return "", services.Errorf(services.Invalid, "%s is a text, got %T", kind, input)
+	}
+	return text, nil
+}

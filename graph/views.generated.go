@@ -472,173 +472,6 @@ func (ec *executionContext) unmarshalInputAddViewItemInput(ctx context.Context, 
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputIngestAddViewItem(ctx context.Context, obj any) (IngestAddViewItem, error) {
-	var it IngestAddViewItem
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"key", "code", "id", "item", "at"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "code":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("code"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Code = data
-		case "id":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ID = data
-		case "item":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("item"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Item = data
-		case "at":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("at"))
-			data, err := ec.unmarshalNTime2timeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.At = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestRemoveViewItem(ctx context.Context, obj any) (IngestRemoveViewItem, error) {
-	var it IngestRemoveViewItem
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"key", "code", "id", "item"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "code":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("code"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Code = data
-		case "id":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ID = data
-		case "item":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("item"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Item = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputIngestTouchView(ctx context.Context, obj any) (IngestTouchView, error) {
-	var it IngestTouchView
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"as", "key", "code", "id", "upTo"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "as":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("as"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.As = data
-		case "key":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Key = data
-		case "code":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("code"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Code = data
-		case "id":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
-			data, err := ec.unmarshalNString2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ID = data
-		case "upTo":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("upTo"))
-			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.UpTo = data
-		}
-	}
-	return it, nil
-}
-
 func (ec *executionContext) unmarshalInputRemoveViewItemInput(ctx context.Context, obj any) (RemoveViewItemInput, error) {
 	var it RemoveViewItemInput
 	if obj == nil {
@@ -1060,6 +893,14 @@ func (ec *executionContext) marshalNViewEdge2ᚕtidingsᚋgraphᚐViewEdgeᚄ(ct
 	return ret
 }
 
+func (ec *executionContext) unmarshalOAddViewItemInput2ᚖtidingsᚋgraphᚐAddViewItemInput(ctx context.Context, v any) (*AddViewItemInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputAddViewItemInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOAddViewItemPayload2ᚖtidingsᚋgraphᚐAddViewItemPayload(ctx context.Context, sel ast.SelectionSet, v *AddViewItemPayload) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -1067,27 +908,11 @@ func (ec *executionContext) marshalOAddViewItemPayload2ᚖtidingsᚋgraphᚐAddV
 	return ec._AddViewItemPayload(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOIngestAddViewItem2ᚖtidingsᚋgraphᚐIngestAddViewItem(ctx context.Context, v any) (*IngestAddViewItem, error) {
+func (ec *executionContext) unmarshalORemoveViewItemInput2ᚖtidingsᚋgraphᚐRemoveViewItemInput(ctx context.Context, v any) (*RemoveViewItemInput, error) {
 	if v == nil {
 		return nil, nil
 	}
-	res, err := ec.unmarshalInputIngestAddViewItem(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestRemoveViewItem2ᚖtidingsᚋgraphᚐIngestRemoveViewItem(ctx context.Context, v any) (*IngestRemoveViewItem, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestRemoveViewItem(ctx, v)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) unmarshalOIngestTouchView2ᚖtidingsᚋgraphᚐIngestTouchView(ctx context.Context, v any) (*IngestTouchView, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := ec.unmarshalInputIngestTouchView(ctx, v)
+	res, err := ec.unmarshalInputRemoveViewItemInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -1096,6 +921,14 @@ func (ec *executionContext) marshalORemoveViewItemPayload2ᚖtidingsᚋgraphᚐR
 		return graphql.Null
 	}
 	return ec._RemoveViewItemPayload(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOTouchViewInput2ᚖtidingsᚋgraphᚐTouchViewInput(ctx context.Context, v any) (*TouchViewInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputTouchViewInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOTouchViewPayload2ᚖtidingsᚋgraphᚐTouchViewPayload(ctx context.Context, sel ast.SelectionSet, v *TouchViewPayload) graphql.Marshaler {

@@ -56,6 +56,11 @@ var (
 		"reminder": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Reminder), 10) }),
 	}}
 
+	categoryObject = object[services.CategoryCount]{"CategoryCount", map[string]member[services.CategoryCount]{
+		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, string(c.Category)) }),
+		"count":    within(func(c *services.CategoryCount) *services.Count { return &c.Count }, countObject),
+	}}
+
 	notificationsObject = object[services.NotificationCounts]{"NotificationBadges", map[string]member[services.NotificationCounts]{
 		"newest": leaf(func(to []byte, n *services.NotificationCounts) []byte {
 			if n.Newest == 0 {
@@ -63,13 +68,14 @@ var (
 			}
 			return appendText(to, services.GlobalID(services.NotificationType, n.Newest.String()))
 		}),
-		"total":    within(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
-		"like":     within(func(n *services.NotificationCounts) *services.Count { return &n.Like }, countObject),
-		"comment":  within(func(n *services.NotificationCounts) *services.Count { return &n.Comment }, countObject),
-		"mention":  within(func(n *services.NotificationCounts) *services.Count { return &n.Mention }, countObject),
-		"follow":   within(func(n *services.NotificationCounts) *services.Count { return &n.Follow }, countObject),
-		"reminder": within(func(n *services.NotificationCounts) *services.Count { return &n.Reminder }, countObject),
-		"older":    within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
+		"total":      within(func(n *services.NotificationCounts) *services.Count { return &n.Total }, countObject),
+		"categories": listed((*services.NotificationCounts).Categories, categoryObject),
+		"like":       within(func(n *services.NotificationCounts) *services.Count { return &n.Like }, countObject),
+		"comment":    within(func(n *services.NotificationCounts) *services.Count { return &n.Comment }, countObject),
+		"mention":    within(func(n *services.NotificationCounts) *services.Count { return &n.Mention }, countObject),
+		"follow":     within(func(n *services.NotificationCounts) *services.Count { return &n.Follow }, countObject),
+		"reminder":   within(func(n *services.NotificationCounts) *services.Count { return &n.Reminder }, countObject),
+		"older":      within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
 	}}
 
 	messageTypeObject = object[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]member[services.MessageTypeCount]{

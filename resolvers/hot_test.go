@@ -224,7 +224,7 @@ func TestWhatIsCompiledAndWhatIsNot(t *testing.T) {
 		`{ ... on Query { viewer { badges { version } } } }`:                              false,
 		`{ me: viewer { mine: badges { version } } }`:                                     true,
 		`subscription { badgesChanged { version } }`:                                      true,
-		`subscription($s: String) { badgesChanged(since: $s) { version } }`:               true,
+		`subscription($s: Version) { badgesChanged(since: $s) { version } }`:              true,
 		`mutation { markHomeFeedSeen(input: {}) { badges { version } } }`:                 false,
 		`{ viewer @include(if: true) { badges { version } } }`:                            false,
 		`{ __typename }`: false,

@@ -13,7 +13,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/sql/sqltest"
+	"tidings/services/store/storetest"
 )
 
 type event = map[string]any
@@ -187,7 +187,7 @@ func TestCommentsOfABatchAreInOrder(t *testing.T) {
 
 func TestIngestIsTheHostsAlone(t *testing.T) {
 	a := newAPI(t)
-	got := a.as("bob", ingestQuery, map[string]any{"events": []event{publish("user:alice")}})
+	got := a.as("bob", ingestQuery, map[string]any{"events": []event{inFull(publish("user:alice"))}})
 	if got.code() != services.Forbidden {
 		t.Errorf("a viewer acts for another: %+v", got)
 	}
@@ -267,13 +267,13 @@ func TestTheTimeOfABatchGrows(t *testing.T) {
 
 // A batch that waits in vain for a SQLite file that another process has locked is told what helps, event by event.
 func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
-	url := sqltest.SQLite(t)
+	url := storetest.SQLite(t)
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}), 3, 5)
-	sqltest.LockFile(t, url)
+	storetest.LockFile(t, url)
 	viewer := services.Viewer{Key: "host", Scopes: []services.Scope{services.ScopeIngest}}
 	ctx, cancel := context.WithTimeout(services.WithViewer(t.Context(), viewer), 20*time.Millisecond)
 	defer cancel()
-	events := []graph.IngestEvent{{RaiseDot: &graph.IngestRaiseDot{Name: "shop"}}, {RaiseDot: &graph.IngestRaiseDot{Name: "news"}}}
+	events := []graph.IngestEvent{{Do: graph.IngestAction{RaiseDot: &graph.RaiseDotInput{Name: "shop"}}}, {Do: graph.IngestAction{RaiseDot: &graph.RaiseDotInput{Name: "news"}}}}
 	got, err := a.resolver.ingest(dataloader.With(ctx, a.resolver.Sources), events)
 	a.Must(err)
 	for i, result := range got.Results {

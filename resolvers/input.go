@@ -3,8 +3,28 @@ package resolvers
 import (
 	"context"
 
+	"github.com/99designs/gqlgen/graphql"
+
 	"tidings/services"
 )
+
+// orCleared is a field of an edit: nil leaves what stands, and the zero value, for null, clears it.
+func orCleared[T any](field graphql.Omittable[*T]) *T {
+	value, given := field.ValueOK()
+	if given && value == nil {
+		return new(T)
+	}
+	return value
+}
+
+// notNull is a field of an edit that can be left out, and cannot be cleared: INVALID for null.
+func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
+	value, given := field.ValueOK()
+	if given && value == nil {
+		return nil, services.Errorf(services.Invalid, "%s: it cannot be null; leave it out to leave it as it is", name)
+	}
+	return value, nil
+}
 
 type byHostKey struct{}
 

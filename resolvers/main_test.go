@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -59,7 +60,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Messages: notify.NewMessages(notify.MessagesConfig{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}),
 		Views:    views.New(views.Config{Store: w.Store, Redis: w.Redis, Fanout: w.Fanout, Log: log}),
 		Live:     live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Shows: w.Memory.Shows, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}), Fanout: w.Fanout, Queue: w.Fanout, Clock: w.Clock, Log: log,
+		Notify:   notify.New(notify.Config{Store: w.Store, Fanout: w.Fanout, IDs: w.IDs}), Fanout: w.Fanout, Queue: w.Store, Clock: w.Clock, Log: log,
 	}
 	schema := handler.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})
@@ -168,10 +169,32 @@ func (a *api) publish(key string) string {
 	return id
 }
 
-// ingest sends events as the host application and answers their results.
+// ingest sends events as the host application and answers their results. A test says them short: who does it, on which device and
+// under which key stands in the input of what they do.
 func (a *api) ingest(events ...map[string]any) answer {
 	a.t.Helper()
-	return a.ask("", []services.Scope{services.ScopeIngest}, ingestQuery, map[string]any{"events": events})
+	long := make([]map[string]any, len(events))
+	for i, event := range events {
+		long[i] = inFull(event)
+	}
+	return a.ask("", []services.Scope{services.ScopeIngest}, ingestQuery, map[string]any{"events": long})
+}
+
+// inFull is an event as it is sent, of one that a test says short.
+func inFull(short map[string]any) map[string]any {
+	do := map[string]any{}
+	event := map[string]any{"do": do}
+	for name, said := range short {
+		input := maps.Clone(said.(map[string]any))
+		for _, of := range []string{"as", "device", "key"} {
+			if value, given := input[of]; given {
+				event[of] = value
+				delete(input, of)
+			}
+		}
+		do[name] = input
+	}
+	return event
 }
 
 const ingestQuery = `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id changed error { code message } } } }`

@@ -26,10 +26,16 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 		if err != nil {
 			return nil, err
 		}
-		return c.r.Notice.Edit(id, notice.Edit{
-			Title: in.Title, Content: in.Content, StartsAt: in.StartsAt, EndsAt: in.EndsAt, NoEnd: in.NoEnd,
-			Segments: in.Segments, ForEveryone: in.ForEveryone, ShowAgain: in.ShowAgain,
-		})
+		edit := notice.Edit{Content: orCleared(in.Content), EndsAt: in.EndsAt.Value(), Segments: in.Segments.Value(), ShowAgain: in.ShowAgain}
+		edit.NoEnd = in.EndsAt.IsSet() && edit.EndsAt == nil
+		edit.ForEveryone = in.Segments.IsSet() && edit.Segments == nil
+		if edit.Title, err = notNull("title", in.Title); err != nil {
+			return nil, err
+		}
+		if edit.StartsAt, err = notNull("startsAt", in.StartsAt); err != nil {
+			return nil, err
+		}
+		return c.r.Notice.Edit(id, edit)
 	},
 }
 

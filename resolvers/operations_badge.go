@@ -27,8 +27,10 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 				change.AsDot[source.Source] = *source.Style == graph.BadgeStyleDot
 			}
 		}
-		if hours := in.QuietHours; hours != nil {
+		if hours, given := in.QuietHours.ValueOK(); hours != nil {
 			change.Quiet = &badge.QuietHours{From: hours.From, To: hours.To, OffsetEast: hours.OffsetMinutes}
+		} else if given {
+			change.Quiet = &badge.QuietHours{From: "00:00", To: "00:00"} // which are none
 		}
 		return c.r.Badge.SetPolicy(c.actor, change)
 	},

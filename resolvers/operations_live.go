@@ -25,7 +25,14 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 		if err != nil {
 			return nil, err
 		}
-		return c.r.Live.Reschedule(c.actor, show, services.ShowEdit{PlannedAt: in.PlannedAt, Title: in.Title, CoverURL: in.CoverURL})
+		edit := services.ShowEdit{CoverURL: orCleared(in.CoverURL)}
+		if edit.PlannedAt, err = notNull("plannedAt", in.PlannedAt); err != nil {
+			return nil, err
+		}
+		if edit.Title, err = notNull("title", in.Title); err != nil {
+			return nil, err
+		}
+		return c.r.Live.Reschedule(c.actor, show, edit)
 	},
 }
 
@@ -58,7 +65,13 @@ var setReplay = &operation[graph.SetReplayInput]{
 	name: "setReplay", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
-		return c.r.Live.SetReplay(c.actor, show, in.ReplayURL), err
+		if err == nil && !in.ReplayURL.IsSet() {
+			err = services.Errorf(services.Invalid, "replayUrl: it is needed; null removes what stands")
+		}
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Live.SetReplay(c.actor, show, orEmpty(in.ReplayURL.Value())), nil
 	},
 }
 

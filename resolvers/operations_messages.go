@@ -45,7 +45,11 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 		if err != nil {
 			return nil, err
 		}
-		return c.r.Messages.Edit(id, in.Title, in.Content)
+		title, err := notNull("title", in.Title)
+		if err != nil {
+			return nil, err
+		}
+		return c.r.Messages.Edit(id, title, orCleared(in.Content))
 	},
 }
 

@@ -50,6 +50,6 @@ var setProfile = &operation[graph.SetProfileInput]{
 	name: "setProfile",
 	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {
 		c.subject = c.as
-		return c.r.Social.SetProfile(c.actor, in.Name, in.AvatarURL)
+		return c.r.Social.SetProfile(c.actor, orCleared(in.Name), orCleared(in.AvatarURL))
 	},
 }

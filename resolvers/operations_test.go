@@ -1,8 +1,6 @@
 package resolvers
 
 import (
-	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,25 +21,8 @@ var notOperations = map[string]string{
 	"pinAuthorMode":         "it is a setting of the installation, not of a user, and is good to repeat",
 }
 
-// onlyInMutations are the fields of inputs that events lack, and onlyInEvents those that inputs lack, with the reasons.
-var (
-	onlyInMutations = map[string]string{"markConversationRead.readToken": "a host application is shown no list, and has no token of one"}
-	onlyInEvents    = map[string]string{
-		"enterConversation.device": "of a mutation the token says it", "leaveConversation.device": "of a mutation the token says it",
-	}
-)
-
 // schema is the one that is served.
 var schema = graph.NewExecutableSchema(graph.Config{}).Schema()
-
-// inputFields prints the types and default values of the fields of an input type, by name.
-func inputFields(name string) map[string]string {
-	fields := map[string]string{}
-	for _, field := range schema.Types[name].Fields {
-		fields[field.Name] = fmt.Sprint(field.Type, " ", field.DefaultValue)
-	}
-	return fields
-}
 
 // Every mutation is an operation, or stands in the list of those that are not.
 func TestEveryMutationIsAnOperation(t *testing.T) {
@@ -69,77 +50,38 @@ func TestEveryMutationIsAnOperation(t *testing.T) {
 	}
 }
 
-// Every event is an operation and says what the mutation's input says: the same fields, of the same types and defaults.
-func TestEveryEventSaysWhatItsMutationSays(t *testing.T) {
-	events := schema.Types["IngestEvent"].Fields
-	if len(events) != len(operations) {
-		t.Errorf("there are %d events and %d operations", len(events), len(operations))
+// Ingest offers every operation, by its name and with the very input of its mutation.
+func TestIngestOffersEveryOperation(t *testing.T) {
+	offered := schema.Types["IngestAction"].Fields
+	if len(offered) != len(operations) || len(ingestActions) != len(operations) {
+		t.Errorf("ingest offers %d actions and knows %d, of %d operations", len(offered), len(ingestActions), len(operations))
 	}
-	for _, field := range events {
-		name := field.Name
-		operation := operations[name]
+	for _, field := range offered {
+		operation := operations[field.Name]
 		if operation == nil {
-			t.Errorf("the event %s is no operation", name)
+			t.Errorf("there is no operation %s", field.Name)
 			continue
 		}
-		_, by, _, input := operation.describe()
-		event, want := inputFields(field.Type.Name()), inputFields(input.Name())
-		if _, names := event["as"]; names != (by == forUser) {
-			t.Errorf("%s: the event names a user %t", name, names)
-		}
-		if event["key"] != want["idempotencyKey"] {
-			t.Errorf("%s: the key is %q, of the mutation %q", name, event["key"], want["idempotencyKey"])
-		}
-		for _, said := range []string{"as", "key"} {
-			delete(event, said)
-		}
-		delete(want, "idempotencyKey")
-		maps.DeleteFunc(event, func(field, _ string) bool { return onlyInEvents[name+"."+field] != "" })
-		maps.DeleteFunc(want, func(field, _ string) bool { return onlyInMutations[name+"."+field] != "" })
-		if !maps.Equal(event, want) {
-			t.Errorf("%s: the event says %v, the mutation %v", name, event, want)
+		if _, _, _, input := operation.describe(); field.Type.String() != input.Name() {
+			t.Errorf("%s takes a %s, its mutation a %s", field.Name, field.Type, input.Name())
 		}
 	}
 }
 
-// An event that its operation cannot take is found when the program starts.
-func TestAnEventThatItsOperationCannotTakeIsRefused(t *testing.T) {
-	type noKey struct{ As, UserID string }
-	type noActor struct {
-		UserID string
-		Key    *string
-	}
-	type anotherType struct {
-		As     string
-		UserID *string
-		Key    *string
-	}
-	type anotherField struct {
-		As, UserID, Why string
-		Key             *string
-	}
-	type deviceNotAsked struct {
-		As, UserID  string
-		Key, Device *string
-	}
-	for what, event := range map[string]struct {
+// An action that its operation cannot take is found when the program starts.
+func TestAnActionThatItsOperationCannotTakeIsRefused(t *testing.T) {
+	for what, action := range map[string]struct {
 		name string
 		of   reflect.Type
 		fits bool
 	}{
-		"no key":             {"follow", reflect.TypeFor[*noKey](), false},
-		"no actor":           {"follow", reflect.TypeFor[*noActor](), false},
-		"another type":       {"follow", reflect.TypeFor[*anotherType](), false},
-		"another field":      {"follow", reflect.TypeFor[*anotherField](), false},
-		"a device not asked": {"follow", reflect.TypeFor[*deviceNotAsked](), false},
-		"no operation":       {"unknown", reflect.TypeFor[*graph.IngestFollow](), false},
-		"an actor for hosts": {"raiseDot", reflect.TypeFor[*graph.IngestFollow](), false},
-		"no device":          {"enterConversation", reflect.TypeFor[*graph.IngestJoinConversation](), false},
-		"one that fits":      {"follow", reflect.TypeFor[*graph.IngestFollow](), true},
-		"with a device":      {"enterConversation", reflect.TypeFor[*graph.IngestEnterConversation](), true},
+		"no operation":  {"unknown", reflect.TypeFor[*graph.FollowInput](), false},
+		"another input": {"follow", reflect.TypeFor[*graph.UnfollowInput](), false},
+		"no pointer":    {"follow", reflect.TypeFor[graph.FollowInput](), false},
+		"one that fits": {"follow", reflect.TypeFor[*graph.FollowInput](), true},
 	} {
-		_, err := newIngestEvent(reflect.StructField{Tag: reflect.StructTag(`json:"` + event.name + `,omitempty"`), Type: event.of})
-		if (err == nil) != event.fits {
+		_, err := newIngestAction(reflect.StructField{Tag: reflect.StructTag(`json:"` + action.name + `,omitempty"`), Type: action.of})
+		if (err == nil) != action.fits {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

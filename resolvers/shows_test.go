@@ -146,7 +146,7 @@ func TestAReminderIsANotification(t *testing.T) {
 	a.must("bob", `mutation { markNotificationsSeen(input: {categories: [REMINDER]}) { badges { total { value } } } }`, nil)
 	a.wantPanel("bob", "seen", "REMINDER 1 seen")
 	// What is undone stops counting, also when it is undone too late.
-	a.must("bob", remindMutation, map[string]any{"i": event{"showId": show, "remind": false}})
+	a.must("bob", `mutation($i: CancelReminderInput!) { cancelReminder(input: $i) { changed } }`, map[string]any{"i": event{"showId": show}})
 	a.wantPanel("bob", "not reminded any more")
 }
 

@@ -118,6 +118,21 @@ func (n *NotificationCounts) Of(category Category) *Count {
 	return nil
 }
 
+// CategoryCount is the count of one category.
+type CategoryCount struct {
+	Category Category
+	Count    Count
+}
+
+// Categories are the counts of all categories, in the order of Categories.
+func (n *NotificationCounts) Categories() []CategoryCount {
+	counts := make([]CategoryCount, len(Categories))
+	for i, category := range Categories {
+		counts[i] = CategoryCount{category, *n.Of(category)}
+	}
+	return counts
+}
+
 // MessageCounts are the counts of the site messages, for each type that is configured, in that order.
 type MessageCounts struct {
 	Total Count

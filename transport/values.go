@@ -76,7 +76,11 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	case definition.Kind == ast.InputObject:
 		object, _ := value.(map[string]any)
 		for _, field := range definition.Fields {
-			if fault := wrongValue(schema, field.Type, object[field.Name], append(place[:len(place):len(place)], ast.PathName(field.Name))); fault != nil {
+			value := object[field.Name]
+			if value == nil { // a path for each of many fields that are not there would be most of the work
+				continue
+			}
+			if fault := wrongValue(schema, field.Type, value, append(place[:len(place):len(place)], ast.PathName(field.Name))); fault != nil {
 				return fault
 			}
 		}
@@ -99,6 +103,8 @@ func needed(definition *ast.Definition, value any) string {
 		}
 	case definition.Name == "String" && !isText:
 		return "a String is a text"
+	case (definition.Name == "URL" || definition.Name == "Version") && !isText:
+		return "a " + definition.Name + " is a text"
 	case definition.Name == "ID" && !isText && !isNumber:
 		return "an ID is a text"
 	case definition.Name == "Boolean":

@@ -8,7 +8,6 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -66,12 +65,11 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	}
 	return &jobs.Command{
 		Name: "setDisplayPolicy", Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if _, err := tx.ChangePolicy(ctx, user, apply); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.PolicyJob(user))
+			return nil, tx.Enqueue(ctx, fanout.PolicyJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectPolicy(ctx, user) },
 	}, nil

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"tidings/services/changelog"
-	"tidings/services/sql"
-	"tidings/services/sql/sqltest"
+	"tidings/services/store"
+	"tidings/services/store/storetest"
 )
 
 type change struct {
@@ -16,12 +16,12 @@ type change struct {
 
 // What is written into the log is what every node reads from it.
 func TestAChangeIsReadAsItWasWritten(t *testing.T) {
-	sqltest.EachURL(t, func(t *testing.T, url string) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
-		s := sqltest.Open(t, sql.Config{URL: url})
+		s := storetest.Open(t, store.Config{URL: url})
 		written := []change{{Name: "ночь"}, {Name: "b", Gone: true}}
 		for i, one := range written {
-			err := s.Write(ctx, func(tx *sql.Tx) error {
+			err := s.Write(ctx, func(tx *store.Tx) error {
 				version, err := changelog.Append(ctx, tx, "kind", one.Name, one)
 				if version != uint64(i+1) {
 					t.Errorf("the version is %d, want %d", version, i+1)
@@ -32,7 +32,7 @@ func TestAChangeIsReadAsItWasWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		entries, err := changelog.LogAfter(ctx, s, "kind", 0, 10)
+		entries, err := s.LogAfter(ctx, "kind", 0, 10)
 		if err != nil || len(entries) != len(written) {
 			t.Fatalf("%v, %v", entries, err)
 		}

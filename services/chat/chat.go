@@ -20,7 +20,6 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -80,8 +79,7 @@ func (s *Service) Create(creator services.UserID, kind services.ConversationKind
 	var id services.ConversationID
 	return &jobs.Command{
 		Name: "createConversation", Actor: creator,
-		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			refused := (*store.Tx).Apart
 			if kind != services.DirectConversation {
 				refused = adding(0)
@@ -146,21 +144,21 @@ func distinct(users []services.UserID) []services.UserID {
 // changed leaves the jobs that carry a conversation whose members or head changed, and changes the way of counting where
 // its size and traffic ask for it.
 func (s *Service) changed(ctx context.Context, tx *store.Tx, c services.Conversation, users ...services.UserID) error {
-	var queued []jobs.NewJob
+	var jobs []store.NewJob
 	if c.Way == services.ReadSide {
 		for _, user := range users {
-			queued = append(queued, fanout.MemberJob(c.ID, user))
+			jobs = append(jobs, fanout.MemberJob(c.ID, user))
 		}
 	} else {
-		queued = append(queued, s.Fanout.ProjectJob(c.ID))
+		jobs = append(jobs, s.Fanout.ProjectJob(c.ID))
 	}
 	if way := s.way(c); way != c.Way {
 		if _, err := tx.SetWay(ctx, c, way); err != nil {
 			return err
 		}
-		queued = append(queued, fanout.PassJob(c.ID))
+		jobs = append(jobs, fanout.PassJob(c.ID))
 	}
-	return jobs.Enqueue(ctx, tx.Tx, queued...)
+	return tx.Enqueue(ctx, jobs...)
 }
 
 // way is how a conversation is to be counted. It goes back only well below where it went over, so that it does not go to
@@ -213,8 +211,7 @@ func (s *Service) moving(cmd *jobs.Command, head *store.Head) *jobs.Command {
 // command is what one member does in a conversation; his own state is carried at once.
 func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *store.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
-		Name: name, Actor: user, CoalesceKey: "conversation " + id.String(),
-		Apply:       func(ctx context.Context, in *sql.Tx) ([]string, error) { return apply(ctx, store.In(in)) },
+		Name: name, Actor: user, Apply: apply, CoalesceKey: "conversation " + id.String(),
 		AfterCommit: func(ctx context.Context) error { return s.Fanout.ProjectMember(ctx, id, user) },
 	}
 }
@@ -225,7 +222,7 @@ func (s *Service) own(name string, user services.UserID, id services.Conversatio
 		if err := apply(ctx, tx); err != nil {
 			return nil, err
 		}
-		return nil, jobs.Enqueue(ctx, tx.Tx, fanout.MemberJob(id, user))
+		return nil, tx.Enqueue(ctx, fanout.MemberJob(id, user))
 	})
 }
 
@@ -247,7 +244,7 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		if c.Way == services.ReadSide { // the states of many members changed, and nobody carries them
 			job = fanout.PassJob(conversation)
 		}
-		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx.Tx, job)
+		return []string{id.GlobalID()}, tx.Enqueue(ctx, job)
 	})
 	return s.moving(cmd, &head)
 }

@@ -6,7 +6,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -23,8 +22,7 @@ func (s *Service) SetGroupPolicy(user services.UserID, policy services.GroupPoli
 	}
 	return &jobs.Command{
 		Name: "setGroupPolicy", Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			return nil, tx.SetGroupPolicy(ctx, user, policy)
 		},
 	}, nil

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"tidings/services"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -24,7 +23,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 			return services.Errorf(services.NotFound, "there is no database %s: see --data and --database", services.Quote(file))
 		}
 	}
-	db, err := store.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	db, err := store.Open(ctx, store.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
 	if err != nil {
 		return err
 	}

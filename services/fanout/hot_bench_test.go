@@ -12,7 +12,6 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -27,8 +26,7 @@ func likeCommands(author services.UserID, posts []services.PostID, first, count 
 	for i := range cmds {
 		n := first + i
 		post, liker := posts[n%len(posts)], services.UserID(1_000_000+n/len(posts))
-		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		cmds[i] = &jobs.Command{Name: "likePost", Actor: liker, Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if _, err := tx.InsertLike(ctx, post, liker, tx.Now); err != nil {
 				return nil, err
 			}
@@ -36,7 +34,7 @@ func likeCommands(author services.UserID, posts []services.PostID, first, count 
 			if err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, job)
+			return nil, tx.Enqueue(ctx, job)
 		}}
 	}
 	return cmds

@@ -14,7 +14,6 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/jobs"
 	"tidings/services/rdb"
 	"tidings/services/store"
 	"tidings/tests/histories"
@@ -31,11 +30,11 @@ func send(w *fanouttest.World, users ...services.UserID) services.PostID {
 		if err := tx.InsertSiteMessage(ctx, services.SiteMessage{ID: id, Type: general, Title: "t"}, ""); err != nil {
 			return err
 		}
-		queued, err := fanout.DeliverJobs(id, users)
+		jobs, err := fanout.DeliverJobs(id, users)
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, queued...)
+		return tx.Enqueue(ctx, jobs...)
 	})
 	return id
 }
@@ -104,7 +103,7 @@ type mailbox struct {
 	users  []services.UserID
 	has    map[services.UserID]map[services.PostID]bool // message -> read
 	ledger map[string]int                               // user/version -> unread, as the facts had it
-	held   []jobs.Job                                   // claimed by somebody who is slow, or who does it twice
+	held   []store.Job                                  // claimed by somebody who is slow, or who does it twice
 	late   [][]store.MessageState                       // states on their way into a document
 }
 
@@ -136,7 +135,7 @@ func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Con
 		if states, err = change(ctx, tx); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.MessagesJob(user))
+		return tx.Enqueue(ctx, fanout.MessagesJob(user))
 	})
 	if rapid.Bool().Draw(t, "slow") {
 		m.late = append(m.late, states)
@@ -153,8 +152,8 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark store.MessageM
 }
 
 // run does a job. What a delivery writes is noted by its payload.
-func (m *mailbox) run(job jobs.Job) {
-	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
+func (m *mailbox) run(job store.Job) {
+	m.Must(m.Fanout.RunJobs(m.TB.Context(), []store.Job{job}))
 	var chunk struct {
 		Message services.PostID
 		Users   []services.UserID
@@ -287,8 +286,8 @@ func (m *mailbox) rest(t *rapid.T) {
 		m.run(job)
 	}
 	m.held = nil
-	for queued := claim(m.World); len(queued) > 0; queued = claim(m.World) {
-		for _, job := range queued {
+	for jobs := claim(m.World); len(jobs) > 0; jobs = claim(m.World) {
+		for _, job := range jobs {
 			m.run(job)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"tidings/services"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
+	"tidings/services/store"
 )
 
 const jobPolicy = "policy" // key: user. How he wants his badges shown changed
@@ -15,7 +16,7 @@ func (f *Fanout) policyKinds() []jobs.Kind {
 }
 
 // PolicyJob brings a user's display policy into his document.
-func PolicyJob(user services.UserID) jobs.NewJob {
+func PolicyJob(user services.UserID) store.NewJob {
 	return userJob(jobPolicy, user)
 }
 

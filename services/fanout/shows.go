@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
@@ -30,7 +29,7 @@ func (f *Fanout) showKinds() []jobs.Kind {
 }
 
 // CloseJob closes a show at a time if nobody has told of it until then.
-func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
+func CloseJob(show services.PostID, at time.Time) store.NewJob {
 	job := jobs.Keyed(jobClose, show.String())
 	job.NotBefore = at
 	return job
@@ -43,11 +42,11 @@ type reminding struct {
 }
 
 // remindJob tells everybody who wanted to know that a show has started.
-func remindJob(show services.PostID) jobs.NewJob { return reminding{Show: show}.job() }
+func remindJob(show services.PostID) store.NewJob { return reminding{Show: show}.job() }
 
-func (r reminding) job() jobs.NewJob {
+func (r reminding) job() store.NewJob {
 	payload, _ := json.Marshal(r) // two numbers, which cannot fail
-	return jobs.NewJob{Kind: jobRemind, Payload: payload}
+	return store.NewJob{Kind: jobRemind, Payload: payload}
 }
 
 // AddShow writes a new show down, and its host if it is his first. Boards have it at once if all documents name him, else as
@@ -63,11 +62,11 @@ func (f *Fanout) AddShow(ctx context.Context, tx *store.Tx, show services.Show) 
 	if err := tx.InsertShow(ctx, show, ""); err != nil {
 		return show, err
 	}
-	queued := f.showJobs(services.Show{}, show)
+	jobs := f.showJobs(services.Show{}, show)
 	if first {
-		queued = append(queued, hostJob(show.Host))
+		jobs = append(jobs, hostJob(show.Host))
 	}
-	return show, jobs.Enqueue(ctx, tx.Tx, queued...)
+	return show, tx.Enqueue(ctx, jobs...)
 }
 
 // ChangeShow writes a show down that a transition has changed, where it stood before, what the nodes are to know of it, and
@@ -91,7 +90,7 @@ func (f *Fanout) ChangeShow(ctx context.Context, tx *store.Tx, before, after ser
 	if err := tx.UpdateShow(ctx, after, former); err != nil {
 		return after, err
 	}
-	return after, jobs.Enqueue(ctx, tx.Tx, f.showJobs(before, after)...)
+	return after, tx.Enqueue(ctx, f.showJobs(before, after)...)
 }
 
 // tell appends a change of a show to the log, if boards have its host's shows, and answers the show with its version and where
@@ -120,22 +119,22 @@ func (f *Fanout) tell(ctx context.Context, tx *store.Tx, before, after services.
 }
 
 // showJobs are the jobs by which a change of a show has its effects.
-func (f *Fanout) showJobs(before, after services.Show) (queued []jobs.NewJob) {
+func (f *Fanout) showJobs(before, after services.Show) (jobs []store.NewJob) {
 	if at := f.cfg.Shows.ClosesAt(after); !at.IsZero() && !at.Equal(f.cfg.Shows.ClosesAt(before)) {
-		queued = append(queued, CloseJob(after.ID, at))
+		jobs = append(jobs, CloseJob(after.ID, at))
 	}
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
-		queued = append(queued, remindJob(after.ID))
+		jobs = append(jobs, remindJob(after.ID))
 	}
 	if after.Status == services.ShowReplay && before.Status != services.ShowReplay && after.Version > 0 && !after.Pull {
-		queued = append(queued, endJob(after.ID))
+		jobs = append(jobs, endJob(after.ID))
 	}
-	return queued
+	return jobs
 }
 
 // closeEach looks at shows together: the times of those that are not due yet are set in one transaction, the others are closed
 // each by itself.
-func (f *Fanout) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
+func (f *Fanout) closeEach(ctx context.Context, claimed []store.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))
 	for i, job := range claimed {
@@ -163,16 +162,16 @@ func (f *Fanout) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []
 }
 
 // closeLater leaves jobs for the times of those shows that are not due yet, in place of these, and says which.
-func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
-	if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []store.Job, ids []services.PostID) (early map[int]bool, err error) {
+	if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 		return nil, err
 	}
-	shows, err := store.Shows(ctx, tx.Tx.Runner, ids)
+	shows, err := tx.Shows(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	var done []jobs.Job
-	var later []jobs.NewJob
+	var done []store.Job
+	var later []store.NewJob
 	early = map[int]bool{}
 	for i, id := range ids {
 		if at := f.cfg.Shows.ClosesAt(shows[id]); at.After(tx.Now) {
@@ -182,10 +181,10 @@ func (f *Fanout) closeLater(ctx context.Context, tx *store.Tx, claimed []jobs.Jo
 	if len(done) == 0 {
 		return early, nil
 	}
-	if err := jobs.Finish(ctx, tx.Tx, done...); err != nil {
+	if err := jobs.Finish(ctx, tx, done...); err != nil {
 		return nil, err
 	}
-	return early, jobs.Enqueue(ctx, tx.Tx, later...)
+	return early, tx.Enqueue(ctx, later...)
 }
 
 // closeShow closes a show if its time for that has come: one that nobody started, or nobody ended. Else it changes nothing.
@@ -193,7 +192,7 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
 		changed = false
-		if _, err := changelog.LockLog(ctx, tx.Tx, mirror.LogShow); err != nil {
+		if _, err := tx.LockLog(ctx, mirror.LogShow); err != nil {
 			return err
 		}
 		before, err := tx.ShowForUpdate(ctx, id)
@@ -207,7 +206,7 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 		}
 		// The time that is set has grown, or another node's clock is ahead of this one's: it is looked at again.
 		if at := f.cfg.Shows.ClosesAt(before); !at.IsZero() {
-			return jobs.Enqueue(ctx, tx.Tx, CloseJob(id, at))
+			return tx.Enqueue(ctx, CloseJob(id, at))
 		}
 		return nil
 	})
@@ -220,12 +219,12 @@ func (f *Fanout) closeShow(ctx context.Context, id services.PostID) error {
 
 // runRemind leaves a job for each of the next users who want to be told, and one for those after them, in the transaction in
 // which it ends: nobody is told twice or forgotten, wherever the process dies.
-func (f *Fanout) runRemind(ctx context.Context, job jobs.Job) error {
+func (f *Fanout) runRemind(ctx context.Context, job store.Job) error {
 	var part reminding
 	if err := jobs.ReadPayload(job, &part); err != nil {
 		return err
 	}
-	found, err := store.Shows(ctx, f.store.DB.Runner, []services.PostID{part.Show})
+	found, err := f.store.Shows(ctx, []services.PostID{part.Show})
 	if err != nil {
 		return err
 	}
@@ -238,12 +237,12 @@ func (f *Fanout) runRemind(ctx context.Context, job jobs.Job) error {
 	for i, user := range users {
 		causes[i] = store.Cause{Recipient: user, Category: services.CategoryReminder, Subject: part.Show, Actor: found[part.Show].Host}
 	}
-	queued, err := NotifyJobs(causes...)
+	jobs, err := NotifyJobs(causes...)
 	if err != nil {
 		return err
 	}
 	if len(users) == most {
-		queued = append(queued, reminding{part.Show, users[len(users)-1]}.job())
+		jobs = append(jobs, reminding{part.Show, users[len(users)-1]}.job())
 	}
-	return f.Replace(ctx, job, queued)
+	return f.Replace(ctx, job, jobs)
 }

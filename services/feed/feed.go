@@ -15,7 +15,6 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/rdb"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -77,8 +76,7 @@ const maxSkew = time.Minute
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			place, err := s.shownUpTo(ctx, tx, reader, upTo)
 			if err != nil {
 				return nil, err
@@ -86,7 +84,7 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 			if _, err := tx.RaisePosition(ctx, reader, store.HomePage, "", place); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.SeenJob(reader))
+			return nil, tx.Enqueue(ctx, fanout.SeenJob(reader))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectSeen(ctx, reader) },
 	}

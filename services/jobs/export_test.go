@@ -1,7 +1,9 @@
 package jobs
 
+import "tidings/services/store"
+
 // Doubt makes it doubtful whether this node holds jobs.
-func (e *Engine) Doubt(claimed []Job) { e.inDoubt.add(claimed) }
+func (e *Engine) Doubt(claimed []store.Job) { e.inDoubt.add(claimed) }
 
 // MaxRounds is how often a merge reads the facts.
 const MaxRounds = maxRounds

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"tidings/services/store"
 )
 
 // hashVersion is the first byte of an input hash. The version before had none, and hashed a text of each mutation's own.
@@ -29,7 +31,7 @@ func (c *Command) inputHash() ([]byte, error) {
 }
 
 // appendCanonical prints an input in its one form: much as JSON, with the fields sorted by their names in Go and without those that
-// are nil or empty lists. Lists are sorted too and name each element once, because every list in an input is a set: a client
+// are nil, absent or empty lists. Lists are sorted too and name each element once, because every list in an input is a set: a client
 // may rebuild it in another order when it sends the request again.
 func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 	switch value.Kind() {
@@ -59,14 +61,22 @@ func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
 	to = append(to, '{')
 	for _, field := range sortedFields(value.Type()) {
-		switch part := value.Field(field.position); part.Kind() {
+		part := value.Field(field.position)
+		switch part.Kind() {
 		case reflect.Pointer, reflect.Interface, reflect.Slice:
 			if part.IsNil() || part.Kind() == reflect.Slice && part.Len() == 0 {
 				continue
 			}
+		case reflect.Struct:
+			if omittable, is := part.Interface().(interface{ IsSet() bool }); is {
+				if !omittable.IsSet() {
+					continue
+				}
+				part = part.MethodByName("Value").Call(nil)[0] // null asks for something else than being absent
+			}
 		}
 		to = append(strconv.AppendQuote(to, field.name), ':')
-		if to, err = appendCanonical(to, value.Field(field.position)); err != nil {
+		if to, err = appendCanonical(to, part); err != nil {
 			return nil, err
 		}
 		to = append(to, ',')
@@ -75,6 +85,9 @@ func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
 }
 
 func appendSet(to []byte, list reflect.Value) ([]byte, error) {
+	if list.IsNil() {
+		return append(to, "null"...), nil
+	}
 	elements := make([]string, list.Len())
 	for i := range elements {
 		element, err := appendCanonical(nil, list.Index(i))
@@ -116,7 +129,7 @@ func sortedFields(of reflect.Type) []inputField {
 // fitsUnversioned says whether a memory can be of this command and was made by the version before, whose hash of the same request
 // is another. Such a memory tells requests apart by the type of what they made, and else trusts the key, for the 24 hours
 // that keys are remembered: a CONFLICT would make a client that repeats a request after an upgrade take it for refused.
-func (c *Command) fitsUnversioned(had Remembered) bool {
+func (c *Command) fitsUnversioned(had store.Remembered) bool {
 	if len(had.BodyHash) != sha256.Size {
 		return false
 	}

@@ -6,7 +6,6 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -21,8 +20,7 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 	}
 	return &jobs.Command{
 		Name: name, Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			show, err := tx.VisibleShow(ctx, user, "showId", id)
 			if err != nil {
 				return nil, err
@@ -67,7 +65,7 @@ func dropReminder(ctx context.Context, tx *store.Tx, user services.UserID, show 
 	if err != nil {
 		return false, err
 	}
-	return true, jobs.Enqueue(ctx, tx.Tx, told)
+	return true, tx.Enqueue(ctx, told)
 }
 
 // Reminds says of which of some shows a user wants to be told.
@@ -78,7 +76,7 @@ func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []ser
 // Shows reads shows as they are now; with facts from SQL, when memory may not know of a change that was just made.
 func (s *Service) Shows(ctx context.Context, ids []services.PostID, facts bool) (map[services.PostID]services.Show, error) {
 	if facts {
-		return store.Shows(ctx, s.store.DB.Runner, ids)
+		return s.store.Shows(ctx, ids)
 	}
 	return s.shows.Shows(ctx, ids)
 }

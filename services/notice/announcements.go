@@ -49,7 +49,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		}
 		if !a.StartsAt.After(tx.Now) {
 			a.Position = stamp
-		} else if err := jobs.Enqueue(ctx, tx.Tx, fanout.StartJob(a)); err != nil {
+		} else if err := tx.Enqueue(ctx, fanout.StartJob(a)); err != nil {
 			return "", "", err
 		}
 		if err := tx.InsertAnnouncement(ctx, a); err != nil {
@@ -63,9 +63,9 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 type Edit struct {
 	Title, Content   *string
 	StartsAt, EndsAt *time.Time
-	NoEnd            bool     // it shall never end
+	NoEnd            bool     // it shall never end; without EndsAt
 	Segments         []string // nil leaves them
-	ForEveryone      bool     // instead of for segments
+	ForEveryone      bool     // instead of for segments; without Segments
 	ShowAgain        bool     // it takes a new place, at the end of the list: unread again for everybody
 }
 
@@ -79,12 +79,6 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	if err := checkTarget(edit.Segments); err != nil {
 		return nil, err
 	}
-	if edit.NoEnd && edit.EndsAt != nil {
-		return nil, services.Errorf(services.Invalid, "endsAt and noEnd: only one of them can be given")
-	}
-	if edit.ForEveryone && edit.Segments != nil {
-		return nil, services.Errorf(services.Invalid, "segments and forEveryone: only one of them can be given")
-	}
 	return s.shared("editAnnouncement", func(ctx context.Context, tx *store.Tx, stamp uint64) (string, string, error) {
 		a, err := tx.AnnouncementForUpdate(ctx, id)
 		if err != nil {
@@ -97,7 +91,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 			return "", "", err
 		}
 		if a.Position == 0 && !a.OverAt(tx.Now) {
-			if err := jobs.Enqueue(ctx, tx.Tx, fanout.StartJob(a)); err != nil {
+			if err := tx.Enqueue(ctx, fanout.StartJob(a)); err != nil {
 				return "", "", err
 			}
 		}

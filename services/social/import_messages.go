@@ -6,7 +6,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
-	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -182,11 +181,11 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			for i, key := range row.To {
 				users[i] = numbers[key]
 			}
-			queued, err := fanout.DeliverJobs(row.message, users)
+			jobs, err := fanout.DeliverJobs(row.message, users)
 			if err != nil {
 				return err
 			}
-			if err := jobs.Enqueue(ctx, tx.Tx, queued...); err != nil {
+			if err := tx.Enqueue(ctx, jobs...); err != nil {
 				return err
 			}
 		}

@@ -16,8 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
-	"tidings/services/sql"
-	"tidings/services/sql/sqltest"
 	"tidings/services/store"
 	"tidings/services/store/storetest"
 )
@@ -40,7 +38,7 @@ func newImporter(t *testing.T, db *store.Store) *importer {
 }
 
 func sqliteImporter(t *testing.T) *importer {
-	return newImporter(t, storetest.Open(t, sql.Config{URL: sqltest.SQLite(t)}))
+	return newImporter(t, storetest.Open(t, store.Config{URL: storetest.SQLite(t)}))
 }
 
 func (im *importer) Now() time.Time { return im.now }

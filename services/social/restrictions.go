@@ -7,7 +7,6 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -28,19 +27,18 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
 	return &jobs.Command{
 		Name: "mute", Actor: muter,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if !until.IsZero() && !until.After(tx.Now) {
 				return nil, services.Errorf(services.Invalid, "until: %s is past: it is %s", moment(until), moment(tx.Now))
 			}
 			if _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
 				return nil, err
 			}
-			left := []jobs.NewJob{fanout.FollowJob(muter, muted)}
+			left := []store.NewJob{fanout.FollowJob(muter, muted)}
 			if !until.IsZero() {
 				left = append(left, fanout.MuteEndJob(muter, muted, until))
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, left...)
+			return nil, tx.Enqueue(ctx, left...)
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
 	}
@@ -53,8 +51,7 @@ func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.0
 func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unmute", Actor: muter,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			return nil, s.unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted}, fanout.FollowJob(muter, muted))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
@@ -66,13 +63,12 @@ func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "hideFrom", Actor: author,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
 			if _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
+			return nil, tx.Enqueue(ctx, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
 		},
 	}
 }
@@ -81,8 +77,7 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unhideFrom", Actor: author,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
 			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), fanout.ActorJob(follower, author))
 		},
@@ -98,8 +93,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var closed services.ConversationID
 	return &jobs.Command{
 		Name: "block", Actor: blocker,
-		Apply: func(ctx context.Context, in *sql.Tx) (ids []string, err error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) (ids []string, err error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			if ended, err = s.restrict(ctx, tx, block, s.maxBlocks); err != nil {
 				return nil, err
@@ -113,11 +107,11 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 			if closed, left, err = tx.CloseDirect(ctx, blocker, blocked); err != nil {
 				return nil, err
 			}
-			queued := []jobs.NewJob{fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker)}
+			jobs := []store.NewJob{fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker)}
 			for _, user := range left {
-				queued = append(queued, fanout.MemberJob(closed, user))
+				jobs = append(jobs, fanout.MemberJob(closed, user))
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, queued...)
+			return nil, tx.Enqueue(ctx, jobs...)
 		},
 		AfterCommit: func(ctx context.Context) error {
 			for _, edge := range ended {
@@ -142,8 +136,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unblock", Actor: blocker,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
 			return nil, s.unrestrict(ctx, tx, block, fanout.ActorJob(blocker, blocked), fanout.ActorJob(blocked, blocker))
 		},
@@ -177,7 +170,7 @@ func (s *Service) restrict(ctx context.Context, tx *store.Tx, r services.Restric
 }
 
 // unrestrict takes it away, and leaves the jobs that bring views in line.
-func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, left ...jobs.NewJob) error {
+func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restriction, left ...store.NewJob) error {
 	if err := tx.LockRestrictions(ctx, r.Owner, r.Other); err != nil {
 		return err
 	}
@@ -188,7 +181,7 @@ func (s *Service) unrestrict(ctx context.Context, tx *store.Tx, r services.Restr
 	if err != nil {
 		return err
 	}
-	return jobs.Enqueue(ctx, tx.Tx, left...)
+	return tx.Enqueue(ctx, left...)
 }
 
 // mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND while the followee blocks the follower, as for

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/jobs"
 	"tidings/services/store"
 )
 
@@ -214,23 +213,23 @@ func TestJobsOfBefore(t *testing.T) {
 		if waits(last()) {
 			b.t.Error("of nothing something waits")
 		}
-		b.write(func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "k", Key: "1"}) })
+		b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: "k", Key: "1"}) })
 		before := last()
 		b.write(func(tx *store.Tx) error {
-			return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "k", Key: "2", NotBefore: b.clock.Now().Add(time.Hour)})
+			return tx.Enqueue(b.ctx, store.NewJob{Kind: "k", Key: "2", NotBefore: b.clock.Now().Add(time.Hour)})
 		})
 		if !waits(before) || !waits(last()) {
 			b.t.Error("a job that is due is not waited for")
 		}
-		queued := must(jobs.Claim(b.ctx, b.Store.DB, []string{"k"}, 10, 30*time.Second))(b.t)
+		jobs := must(b.Claim(b.ctx, []string{"k"}, 10, 30*time.Second))(b.t)
 		if !waits(before) {
 			b.t.Error("a job that is leased is not waited for")
 		}
-		must(jobs.FinishHeld(b.ctx, b.Store.DB, queued))(b.t)
+		must(b.Finish(b.ctx, jobs))(b.t)
 		if waits(before) || waits(last()) {
 			b.t.Error("it is done, and the other is for later")
 		}
-		b.write(func(tx *store.Tx) error { return jobs.Enqueue(b.ctx, tx.Tx, jobs.NewJob{Kind: "k", Key: "3"}) })
+		b.write(func(tx *store.Tx) error { return tx.Enqueue(b.ctx, store.NewJob{Kind: "k", Key: "3"}) })
 		if waits(before) || !waits(last()) {
 			b.t.Error("a later job is taken for one of before")
 		}

@@ -4,23 +4,22 @@ import (
 	"context"
 
 	"tidings/services"
-	"tidings/services/sql"
 )
 
 // Two statements, because a list of parents cannot hold null.
 var (
-	importPosts = sql.NewInsertion("import posts", "posts",
+	importPosts = newInsertion("import posts", "posts",
 		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, import_key TEXT", "ON CONFLICT DO NOTHING")
 
-	importAnswers = sql.NewInsertion("import answers", "posts",
+	importAnswers = newInsertion("import answers", "posts",
 		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, import_key TEXT, parent BIGINT", "ON CONFLICT DO NOTHING")
 
-	importedPosts = sql.NewStatement("imported posts", `SELECT import_key, id, author, kind, deleted_at IS NOT NULL FROM posts
+	importedPosts = newStatement("imported posts", `SELECT import_key, id, author, kind, deleted_at IS NOT NULL FROM posts
 		WHERE {in import_key $1 TEXT} AND import_key <> ''`)
 
-	newestPost = sql.NewStatement("the newest post", `SELECT COALESCE(max(id), 0) FROM posts`)
+	newestPost = newStatement("the newest post", `SELECT COALESCE(max(id), 0) FROM posts`)
 
-	newestPostsAt = sql.NewStatement("the newest posts of moments", `SELECT moment,
+	newestPostsAt = newStatement("the newest posts of moments", `SELECT moment,
 		(SELECT max(id) FROM posts WHERE id >= moment AND id < moment + $2) FROM {rows $1 moment BIGINT} AS moments
 		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)
 )
@@ -43,10 +42,10 @@ func (tx *Tx) ImportPosts(ctx context.Context, posts []ImportedPost) (inserted i
 			answers = append(answers, append(row, post.Parent))
 		}
 	}
-	if inserted, err = tx.Insert(ctx, importPosts, plain); err != nil {
+	if inserted, err = tx.insert(ctx, importPosts, plain); err != nil {
 		return inserted, err
 	}
-	more, err := tx.Insert(ctx, importAnswers, answers)
+	more, err := tx.insert(ctx, importAnswers, answers)
 	return inserted + more, err
 }
 
@@ -57,7 +56,7 @@ func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]se
 	if len(keys) == 0 {
 		return posts, nil
 	}
-	err := s.Each(ctx, importedPosts, []any{keys}, func(scan func(...any) error) error {
+	err := s.each(ctx, importedPosts, []any{keys}, func(scan func(...any) error) error {
 		var key string
 		var post services.Post
 		err := scan(&key, &post.ID, &post.Author, &post.Kind, &post.Deleted)
@@ -69,7 +68,7 @@ func (s *Store) ImportedPosts(ctx context.Context, keys []string) (map[string]se
 
 // NewestPost is the greatest id of a post there is, 0 when there is none.
 func (s *Store) NewestPost(ctx context.Context) (newest services.PostID, err error) {
-	_, err = s.One(ctx, newestPost, nil, &newest)
+	_, err = s.one(ctx, newestPost, nil, &newest)
 	return newest, err
 }
 
@@ -80,11 +79,11 @@ func (s *Store) NewestPostsAt(ctx context.Context, moments []services.PostID) (m
 	if len(moments) == 0 {
 		return newest, nil
 	}
-	asked := make(sql.Rows, len(moments))
+	asked := make(rows, len(moments))
 	for i, moment := range moments {
 		asked[i] = []any{moment}
 	}
-	err := s.Each(ctx, newestPostsAt, []any{asked, int64(services.PostsAMillisecond)}, func(scan func(...any) error) error {
+	err := s.each(ctx, newestPostsAt, []any{asked, int64(services.PostsAMillisecond)}, func(scan func(...any) error) error {
 		var moment, id services.PostID
 		err := scan(&moment, &id)
 		newest[moment] = id

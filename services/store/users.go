@@ -6,50 +6,49 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/sql"
 )
 
 var (
-	usersByKey = sql.NewStatement("users by key", `SELECT key, number FROM users WHERE {in key $1 TEXT}`)
+	usersByKey = newStatement("users by key", `SELECT key, number FROM users WHERE {in key $1 TEXT}`)
 
-	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
+	usersByNumber = newStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
-	lockCounter = sql.NewStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
+	lockCounter = newStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
 
-	raiseCounter = sql.NewStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
+	raiseCounter = newStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
 
 	// Under the counter's lock there is never a conflict. But in a batch a key may be new to two functions until the next pass.
-	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
+	insertUsers = newInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
-	setProfile = sql.NewStatement("set a profile", `UPDATE users
+	setProfile = newStatement("set a profile", `UPDATE users
 		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url), updated_at = $4
 		WHERE number = $1`)
 
-	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
+	activeUsers = newStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
 	// A visit that goes on is not the visit before.
-	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
+	markActive = newStatement("mark users active", `UPDATE users SET seen_at = $2,
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
 		WHERE {in number $1 BIGINT} AND seen_at < $2`)
 
-	visitedBefore = sql.NewStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
+	visitedBefore = newStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
 )
 
 // EnsureUsers gives the numbers of users, and a number to each that is mentioned for the first time: the next
 // ones from 1 on, in the order of the keys. The keys are taken as they are; see services.CheckUserKey.
 func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
-	numbers, err := userIDs(ctx, tx.Tx.Runner, keys)
+	numbers, err := tx.userIDs(ctx, keys)
 	if err != nil || len(numbers) == len(keys) {
 		return numbers, err
 	}
 	if _, missing := lacking(keys, numbers); !missing {
 		return numbers, nil // a key was given twice
 	}
-	if _, err := tx.Run(ctx, lockCounter, "users"); err != nil {
+	if _, err := tx.run(ctx, lockCounter, "users"); err != nil {
 		return nil, err
 	}
 	// Whoever had the lock before may have numbered some of them meanwhile.
-	if numbers, err = userIDs(ctx, tx.Tx.Runner, keys); err != nil {
+	if numbers, err = tx.userIDs(ctx, keys); err != nil {
 		return nil, err
 	}
 	fresh, _ := lacking(keys, numbers)
@@ -67,13 +66,13 @@ func (tx *Tx) EnsureUsers(ctx context.Context, keys []string) (map[string]servic
 		newRows[i] = []any{last, key}
 		numbers[key] = services.UserID(last)
 	}
-	_, err = tx.Insert(ctx, insertUsers, newRows)
+	_, err = tx.insert(ctx, insertUsers, newRows)
 	return numbers, err
 }
 
 // raise adds to a counter and answers what it is then. Others wait until this transaction ends.
 func (tx *Tx) raise(ctx context.Context, counter string, by int) (value int64, err error) {
-	_, err = tx.One(ctx, raiseCounter, []any{counter, by}, &value)
+	_, err = tx.one(ctx, raiseCounter, []any{counter, by}, &value)
 	return value, err
 }
 
@@ -92,7 +91,7 @@ func lacking(keys []string, numbers map[string]services.UserID) (missing []strin
 // SetProfile sets a user's name and the address of his picture; nil leaves either, "" removes it. NOT_FOUND for a
 // number that nobody has.
 func (tx *Tx) SetProfile(ctx context.Context, user services.UserID, name, avatarURL *string) error {
-	changed, err := tx.Run(ctx, setProfile, user, optional(name), optional(avatarURL), tx.Now)
+	changed, err := tx.run(ctx, setProfile, user, optional(name), optional(avatarURL), tx.Now)
 	if err == nil && changed == 0 {
 		err = services.Errorf(services.NotFound, "there is no user with the number %d", user)
 	}
@@ -110,7 +109,7 @@ func optional(text *string) any {
 func (tx *Tx) MarkActive(ctx context.Context, users []services.UserID) error {
 	users = slices.Clone(users)
 	slices.Sort(users) // one order of locks, so that two of these do not block each other
-	_, err := tx.Run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
+	_, err := tx.run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
 	return err
 }
 
@@ -121,25 +120,25 @@ const visitGap = 30 * time.Minute
 // are noted once a day, so that it is a moment of the day on which he was here last.
 func (s *Store) VisitedBefore(ctx context.Context, user services.UserID) (time.Time, error) {
 	var at int64
-	if _, err := s.One(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
+	if _, err := s.one(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
 		return time.Time{}, err
 	}
-	return sql.FromMicros(at), nil
+	return fromMicros(at), nil
 }
 
 // UserIDs gives the numbers of users by their keys. A key that was never mentioned is absent.
 func (s *Store) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
-	return userIDs(ctx, s.DB.Runner, keys)
+	return s.userIDs(ctx, keys)
 }
 
 // UserIDs gives the numbers of users by their keys. A key that was never mentioned is absent.
 func (tx *Tx) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
-	return userIDs(ctx, tx.Tx.Runner, keys)
+	return tx.userIDs(ctx, keys)
 }
 
-func userIDs(ctx context.Context, r sql.Runner, keys []string) (map[string]services.UserID, error) {
+func (r runner) userIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	numbers := make(map[string]services.UserID, len(keys))
-	err := r.Each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
+	err := r.each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
 		var key string
 		var number services.UserID
 		err := scan(&key, &number)
@@ -151,16 +150,16 @@ func userIDs(ctx context.Context, r sql.Runner, keys []string) (map[string]servi
 
 // Users gives users by their numbers. A number that nobody has is absent.
 func (s *Store) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
-	return users(ctx, s.DB.Runner, numbers)
+	return s.users(ctx, numbers)
 }
 
-func users(ctx context.Context, r sql.Runner, numbers []services.UserID) (map[services.UserID]services.User, error) {
+func (r runner) users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	users := make(map[services.UserID]services.User, len(numbers))
-	err := r.Each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
+	err := r.each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {
 		var user services.User
 		var updatedAt int64
 		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL, &updatedAt)
-		user.UpdatedAt = sql.FromMicros(updatedAt)
+		user.UpdatedAt = fromMicros(updatedAt)
 		users[user.Number] = user
 		return err
 	})
@@ -170,7 +169,7 @@ func users(ctx context.Context, r sql.Runner, numbers []services.UserID) (map[se
 // ActiveUsers lists users by their numbers, those greater than after, at most limit: only who was seen at since or later.
 func (s *Store) ActiveUsers(ctx context.Context, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
 	var users []services.UserID
-	err := s.Each(ctx, activeUsers, []any{after, since, limit}, func(scan func(...any) error) error {
+	err := s.each(ctx, activeUsers, []any{after, since, limit}, func(scan func(...any) error) error {
 		var user services.UserID
 		err := scan(&user)
 		users = append(users, user)

@@ -15,7 +15,6 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/jobs"
 	"tidings/services/rdb"
-	"tidings/services/sql"
 	"tidings/services/store"
 )
 
@@ -90,12 +89,11 @@ func (s *Service) onItem(name string, view services.View, item string, change fu
 	}
 	return &jobs.Command{
 		Name: name,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			if err := change(ctx, tx); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx.Tx, job)
+			return nil, tx.Enqueue(ctx, job)
 		},
 	}, nil
 }
@@ -115,8 +113,7 @@ func (s *Service) Touch(user services.UserID, view services.View, upTo *time.Tim
 	}
 	return &jobs.Command{
 		Name: "touchView", Actor: user,
-		Apply: func(ctx context.Context, in *sql.Tx) ([]string, error) {
-			tx := store.In(in)
+		Apply: func(ctx context.Context, tx *store.Tx) ([]string, error) {
 			_, err := tx.TouchView(ctx, user, view, until, tx.Moment(s.fanout.Now))
 			return nil, err
 		},

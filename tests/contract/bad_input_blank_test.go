@@ -70,11 +70,11 @@ func TestBlankTexts(t *testing.T) {
 			t.Run(w.does+" of "+says, func(t *testing.T) {
 				c.untouched(t, func(t *testing.T) {
 					want.check(t, c.Ask(as, query, map[string]any{"v": input(text)}))
-					event := input(text)
+					told := map[string]any{"do": map[string]any{w.does: input(text)}}
 					if w.as != "" {
-						event["as"] = "user:" + w.as
+						told["as"] = "user:" + w.as
 					}
-					got := c.ingest(t, map[string]any{w.does: event})[0]
+					got := c.ingest(t, told)[0]
 					if got.Error == nil || got.Error.Code != want.code || !strings.Contains(got.Error.Message, w.field+": 1 to ") ||
 						!strings.Contains(got.Error.Message, says) {
 						t.Errorf("as an event: id %v, error %+v, want %+v", got.ID, got.Error, want)

@@ -13,7 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tidings/services/node"
-	"tidings/services/sql/sqltest"
+	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
 
@@ -38,7 +38,7 @@ func padded(bytes int) string {
 func TestBadRequests(t *testing.T) {
 	c := newCrowd(t, nil)
 	publish := `{"query":"mutation{publishPost(input:{body:\"b\"}){post{id}}}"}`
-	ingest := `{"query":"mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}","variables":{"e":[{"publishPost":{"as":"user:bob","body":"b"}}]}}`
+	ingest := `{"query":"mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}","variables":{"e":[{"as":"user:bob","do":{"publishPost":{"body":"b"}}}]}}`
 	alice := jsonHeader("dev:alice")
 	with := func(name, value string) http.Header { return jsonHeader("dev:alice", name, value) }
 	for _, bad := range []struct {
@@ -125,7 +125,7 @@ func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 // the development mode; on sockets too.
 func TestForgedTokens(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.JWTAudience = secret, "tidings"
 	}})
 	n.Tail() // ready for sockets
@@ -205,7 +205,7 @@ func TestBadSubscriptions(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	for id, since := range []string{"", "x", "0", strings.Repeat("1", 33), "0000000000000001.000000000000000x", "post:0000000000001"} {
-		world.Send(t, conn, fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"subscription($s:String){badgesChanged(since:$s){version}}","variables":{"s":%q}}}`, id, since))
+		world.Send(t, conn, fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"subscription($s:Version){badgesChanged(since:$s){version}}","variables":{"s":%q}}}`, id, since))
 		got := receive()
 		var problem world.Answer
 		if got.Type == "error" {
@@ -266,8 +266,9 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	// A refusal is remembered like any answer.
 	const follow = `mutation($u:ID!,$k:String!){follow(input:{userId:$u,idempotencyKey:$k}){user{key}}}`
+	c.Must("dave", `mutation{block(input:{userId:"user:alice"}){user{key}}}`, nil, nil)
 	for range 2 {
-		refused{"NOT_FOUND", []string{"userId"}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:nobody", "k": "k3"}))
+		refused{"NOT_FOUND", []string{"userId"}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:dave", "k": "k3"}))
 	}
 	refused{"CONFLICT", []string{"idempotencyKey", `"k3"`}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:carol", "k": "k3"}))
 	for range 3 {

@@ -26,12 +26,19 @@ func (c *crowd) ingest(t *testing.T, events ...any) []ingested {
 	return data.Ingest.Results
 }
 
+// event is an event of ingest: who does it and the key of it stand among the fields of its input.
 func event(name string, fields ...any) map[string]any {
-	values := map[string]any{}
+	input := map[string]any{}
+	event := map[string]any{"do": map[string]any{name: input}}
 	for i := 0; i < len(fields); i += 2 {
-		values[fields[i].(string)] = fields[i+1]
+		switch field := fields[i].(string); field {
+		case "as", "key":
+			event[field] = fields[i+1]
+		default:
+			input[field] = fields[i+1]
+		}
 	}
-	return map[string]any{name: values}
+	return event
 }
 
 // What cannot be read as a list of events is refused as a whole.
@@ -49,7 +56,8 @@ func TestBadIngest(t *testing.T) {
 	}{
 		{"no events", []any{}, []string{"events", "1 to 500", "got 0"}},
 		{"501 events", many, []string{"events", "1 to 500", "got 501"}},
-		{"null in one", []any{good, event("publishPost")}, []string{"$e[1]", "as"}},
+		{"null in one", []any{good, event("publishPost", "as", "user:bob")}, []string{"$e[1]", "body"}},
+		{"nothing to do", []any{good, map[string]any{"as": "user:bob"}}, []string{"$e[1]", "do"}},
 		{"a thing that is none", []any{event("explode", "as", "user:bob")}, []string{"$e[0]", "explode"}},
 		{"a field that is none", []any{event("publishPost", "as", "user:bob", "body", "b", "extra", 1)}, []string{"$e[0]", "extra"}},
 		{"a category that is none", []any{event("markNotificationsSeen", "as", "user:bob", "categories", []string{"NOISE"})}, []string{"$e[0]", "categories", "NotificationCategory"}},
@@ -72,11 +80,16 @@ type badEvent struct {
 func (c *crowd) badEvents() []badEvent {
 	long, future := strings.Repeat("k", 65), "post:7ZZZZZZZZZZZZ"
 	both := event("publishPost", "as", "user:bob", "body", "b")
-	both["follow"] = map[string]any{"as": "user:bob", "userId": "user:carol"}
+	both["do"].(map[string]any)["follow"] = map[string]any{"userId": "user:carol"}
+	keys := event("publishPost", "as", "user:bob", "body", "b", "key", "one", "idempotencyKey", "two")
 	return []badEvent{
-		{both, "INVALID", "events: an event names exactly one thing that happened, got 2"},
-		{map[string]any{}, "INVALID", "events: an event names exactly one thing that happened, got 0"},
-		{map[string]any{"publishPost": nil}, "INVALID", "events: an event names exactly one thing that happened, got 0"},
+		{both, "INVALID", "do: an event names exactly one thing to do, got 2"},
+		{map[string]any{"do": map[string]any{}}, "INVALID", "do: an event names exactly one thing to do, got 0"},
+		{map[string]any{"do": map[string]any{"publishPost": nil}}, "INVALID", "do: an event names exactly one thing to do, got 0"},
+		{keys, "INVALID", "key: the event and its publishPost have different idempotency keys"},
+		{event("publishPost", "body", "b"), "INVALID", "as: publishPost needs the id of the user who does it"},
+		{event("raiseDot", "as", "user:bob", "name", "n"), "INVALID", "as: the host application does raiseDot itself, for no user"},
+		{event("editAnnouncement", "announcementId", "announcement:0000000000001", "title", nil), "INVALID", "title: it cannot be null; leave it out to leave it as it is"},
 		{event("publishPost", "as", "bob", "body", "b"), "INVALID", `as: "bob" is not the id of a user`},
 		{event("publishPost", "as", "user:", "body", "b"), "INVALID", "as: a user key has 1 to 64 characters, got 0"},
 		{event("publishPost", "as", "user:"+long, "body", "b"), "INVALID", "as: a user key has 1 to 64 characters, got 65"},

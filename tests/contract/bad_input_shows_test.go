@@ -8,7 +8,7 @@ import (
 const (
 	mutSchedule = `mutation($v:Time!){scheduleShow(input:{title:"t",plannedAt:$v}){show{id}}}`
 	mutTitled   = `mutation($v:String!,$p:Time!){scheduleShow(input:{title:$v,plannedAt:$p}){show{id}}}`
-	mutCovered  = `mutation($v:String!,$p:Time!){scheduleShow(input:{title:"t",coverUrl:$v,plannedAt:$p}){show{id}}}`
+	mutCovered  = `mutation($v:URL!,$p:Time!){scheduleShow(input:{title:"t",coverUrl:$v,plannedAt:$p}){show{id}}}`
 	mutPut      = `mutation($v:ID!,$p:Time!){rescheduleShow(input:{showId:$v,plannedAt:$p}){show{id}}}`
 	mutRetitle  = `mutation($v:ID!){rescheduleShow(input:{showId:$v,title:"u"}){show{id}}}`
 	mutNothing  = `mutation($v:ID!){rescheduleShow(input:{showId:$v}){show{id}}}`

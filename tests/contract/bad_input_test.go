@@ -12,12 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
-	"tidings/services/changelog"
-	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/node"
-	"tidings/services/sql/sqltest"
 	"tidings/services/store"
+	"tidings/services/store/storetest"
 	"tidings/tests/world"
 )
 
@@ -33,7 +31,7 @@ var crowdMembers = []string{"alice", "bob", "carol"}
 
 func newCrowd(t *testing.T, change func(*node.Config)) *crowd {
 	t.Helper()
-	c := &crowd{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: change})}
+	c := &crowd{Node: world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true, Change: change})}
 	c.Follow("alice", "bob")
 	c.post, c.deleted, c.own = c.Publish("bob", "stays"), c.Publish("bob", "goes"), c.Publish("alice", "hers")
 	c.Must("bob", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": c.deleted}, nil)
@@ -53,10 +51,10 @@ func (c *crowd) facts() map[string]any {
 		}
 		all[name] = fmt.Sprintf("%+v", value)
 	}
-	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store.DB)
+	waiting, dead, _, err := c.Store.JobCounts(ctx)
 	put("jobs", []int{waiting, dead}, err)
 	for _, kind := range []string{mirror.LogPost, mirror.LogProfile, mirror.LogShow} {
-		head, _, err := changelog.LogHead(ctx, c.Store.DB, kind)
+		head, _, err := c.Store.LogHead(ctx, kind)
 		put("log "+kind, head, err)
 	}
 	numbers, err := c.Store.UserIDs(ctx, crowdMembers)
@@ -124,7 +122,7 @@ const (
 	mutSeen     = `mutation($v:ID){markHomeFeedSeen(input:{upTo:$v}){badges{version}}}`
 	mutPanel    = `mutation($v:ID){markNotificationsSeen(input:{upTo:$v}){badges{version}}}`
 	mutName     = `mutation($v:String){setProfile(input:{name:$v}){user{id}}}`
-	mutAvatar   = `mutation($v:String){setProfile(input:{avatarUrl:$v}){user{id}}}`
+	mutAvatar   = `mutation($v:URL){setProfile(input:{avatarUrl:$v}){user{id}}}`
 	mutKey      = `mutation($v:String){publishPost(input:{body:"b",idempotencyKey:$v}){post{id}}}`
 	queryNode   = `query($v:ID!){node(id:$v){id}}`
 	queryNodes  = `query($v:[ID!]!){nodes(ids:$v){id}}`

@@ -208,7 +208,9 @@ func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (an
 			switch {
 			case field.Name == rest[0].Name:
 				fields[field.Name], err = s.value(rest, id, given)
-			case field.Type.required() && field.DefaultValue == nil, field.Name == "title": // a change names one thing to change
+			case field.Type.required() && field.DefaultValue == nil, field.Name == "title", // a change names one thing to change
+				field.Name == "as",        // an event of a user's names them
+				field.Name == "replayUrl": // null, which removes it, is not the same as none
 				fields[field.Name], err = s.filler(field, given)
 			}
 			if err != nil {
@@ -246,7 +248,8 @@ func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, 
 	return value, nil
 }
 
-// selection selects everything that a type shows without arguments, so many levels deep. Badges are left out: they change.
+// selection selects everything that a type shows without arguments, so many levels deep. Badges are left out: they change. So is
+// the viewer, who is everything.
 func (s schemaShape) selection(name string, depth int) string {
 	t := s.types[name]
 	switch t.Kind {
@@ -255,7 +258,9 @@ func (s schemaShape) selection(name string, depth int) string {
 	case "INTERFACE", "UNION":
 		text := "{__typename"
 		for _, object := range slices.Sorted(slices.Values(s.objects(name))) {
-			text += " ... on " + object + s.fields(object, depth, s.objects(name))
+			if object != "Viewer" && object != "Badges" {
+				text += " ... on " + object + s.fields(object, depth, s.objects(name))
+			}
 		}
 		return text + "}"
 	}
@@ -269,7 +274,7 @@ func (s schemaShape) fields(object string, depth int, others []string) string {
 		kind := field.Type.named()
 		needs := slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Type.required() && a.DefaultValue == nil })
 		leaf := s.types[kind].Kind == "SCALAR" || s.types[kind].Kind == "ENUM"
-		if needs || kind == "Badges" || kind == "BadgeCount" || !leaf && depth == 0 {
+		if needs || kind == "Badges" || kind == "BadgeCount" || kind == "Viewer" || !leaf && depth == 0 {
 			continue
 		}
 		text += " "

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tidings/services/sql/sqltest"
+	"tidings/services/store/storetest"
 	"tidings/tests/world"
 	"tidings/web"
 )
@@ -19,7 +19,7 @@ import (
 // Whatever argument a viewer names a user in: one whom nobody knows is not there, and is not made. The arguments are found
 // by introspection.
 func TestViewersMakeNoUsers(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
+	s := newSecrets(t, storetest.SQLite(t))
 	s.owns("sam")
 	named := 0
 	for i, w := range s.others() {
@@ -51,7 +51,7 @@ func TestViewersMakeNoUsers(t *testing.T) {
 // The host application makes users by naming them, a token makes its own, and in development mode those of the tour are
 // there from the start.
 func TestTheHostMakesUsers(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: storetest.SQLite(t), Redis: "embedded", Manual: true})
 	response, err := http.Get(n.URL + "/graphiql")
 	if err != nil {
 		t.Fatal(err)
@@ -66,11 +66,11 @@ func TestTheHostMakesUsers(t *testing.T) {
 		}
 	}
 	events := []any{
-		map[string]any{"follow": map[string]any{"as": "user:one", "userId": "user:two"}},
-		map[string]any{"publishPost": map[string]any{"as": "user:one", "body": "b", "mentions": []string{"user:three"}}},
-		map[string]any{"createConversation": map[string]any{"as": "user:one", "kind": "GROUP", "memberIds": []string{"user:four"}}},
-		map[string]any{"setSegments": map[string]any{"userId": "user:five", "segments": []string{"vip"}}},
-		map[string]any{"sendSiteMessage": map[string]any{"to": []string{"user:six"}, "title": "hello"}},
+		event("follow", "as", "user:one", "userId", "user:two"),
+		event("publishPost", "as", "user:one", "body", "b", "mentions", []string{"user:three"}),
+		event("createConversation", "as", "user:one", "kind", "GROUP", "memberIds", []string{"user:four"}),
+		event("setSegments", "userId", "user:five", "segments", []string{"vip"}),
+		event("sendSiteMessage", "to", []string{"user:six"}, "title", "hello"),
 	}
 	var data struct {
 		Ingest struct{ Results []struct{ Error any } }
@@ -91,7 +91,7 @@ func TestTheHostMakesUsers(t *testing.T) {
 // Somebody who blocks the viewer cannot be told from somebody who is not there, or from anybody else, whatever argument names
 // them, and is not reached: not by a conversation, nor by a mention in one. The other way round it is the same.
 func TestABlockIsNotTold(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
+	s := newSecrets(t, storetest.SQLite(t))
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
 	s.wantUntold(t, func(blocker string) { s.Must(blocker, block, map[string]any{"v": "user:sam"}, nil) })
 	for _, first := range []string{"sam", "blair"} {
@@ -109,13 +109,13 @@ func TestABlockIsNotTold(t *testing.T) {
 // Nor can somebody be told apart who lets nobody add them to groups, or only those whom they follow.
 func TestAGroupPolicyIsNotTold(t *testing.T) {
 	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
-		s := newSecrets(t, sqltest.SQLite(t))
+		s := newSecrets(t, storetest.SQLite(t))
 		refusing := s.wantUntold(t, func(user string) {
 			s.Must(user, `mutation($v:GroupPolicy!){setGroupPolicy(input:{policy:$v}){policy}}`, map[string]any{"v": policy}, nil)
 		})
 		slices.Sort(refusing)
 		want := []string{"Mutation.addMembers.input.userIds", "Mutation.createConversation.input.memberIds",
-			"Mutation.ingest.events.addMembers.userIds", "Mutation.ingest.events.createConversation.memberIds"}
+			"Mutation.ingest.events.do.addMembers.userIds", "Mutation.ingest.events.do.createConversation.memberIds"}
 		if diff := cmp.Diff(want, refusing); diff != "" {
 			t.Errorf("%s is refused by other arguments:\n%s", policy, diff)
 		}
@@ -164,14 +164,14 @@ func refusals(told any) []any {
 func ingestNoUser(w way) any {
 	message := fmt.Sprintf("%s: there is no user \"*\"", w.in[len(w.in)-1].Name)
 	return map[string]any{"Status": float64(200), "Errors": nil, "Data": map[string]any{"ingest": map[string]any{
-		"__typename": "IngestPayload", "results": []any{map[string]any{"__typename": "IngestResult", "id": nil,
+		"__typename": "IngestPayload", "results": []any{map[string]any{"__typename": "IngestResult", "id": nil, "changed": false,
 			"error": map[string]any{"__typename": "IngestError", "code": "NOT_FOUND", "message": message}}},
 	}}}
 }
 
 // A mention in a group that both are in reaches nobody between whom and its author there is a block.
 func TestAMentionDoesNotReachAcrossABlock(t *testing.T) {
-	s := newSecrets(t, sqltest.SQLite(t))
+	s := newSecrets(t, storetest.SQLite(t))
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}

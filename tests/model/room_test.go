@@ -147,14 +147,14 @@ func newRoom(t *testing.T, n *world.Node) *room {
 }
 
 func (r *room) event(name, user string, more map[string]any) {
-	input := map[string]any{"as": "user:" + roomKey(user)}
+	input := map[string]any{}
 	if name != "markConversationUnread" {
 		input["conversationId"] = r.id
 	}
 	for key, value := range more {
 		input[key] = value
 	}
-	if r.batch = append(r.batch, map[string]any{name: input}); len(r.batch) == 500 {
+	if r.batch = append(r.batch, map[string]any{"as": "user:" + roomKey(user), "do": map[string]any{name: input}}); len(r.batch) == 500 {
 		r.flush()
 	}
 }

@@ -159,7 +159,7 @@ func (n *Node) WatchBoard(t *testing.T, as, session, since string) boardWatch {
 		t.Fatal(err)
 	}
 	Send(t, conn, `{"id":"1","type":"subscribe","payload":{"variables":`+string(variables)+`,"query":`+
-		Quoted(`subscription($session:String,$since:String){liveBoardChanged(sessionId:$session,since:$since){sessionId newSession more
+		Quoted(`subscription($session:String,$since:Version){liveBoardChanged(sessionId:$session,since:$since){sessionId newSession more
 			wentLive{`+showFields+`} ended{`+showFields+`} scheduled{`+showFields+`} rescheduled{`+showFields+`} cancelled{`+showFields+`}
 			newAbove liveBoard{value precision} badges{version liveBoard{value precision} total{value}}}}`)+`}}`)
 	return boardWatch{t, conn}

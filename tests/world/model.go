@@ -8,7 +8,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
-	"tidings/services/jobs"
 	"tidings/services/redis/redistest"
 	"tidings/services/store"
 )
@@ -24,15 +23,15 @@ func (w *World) number(person string) services.UserID {
 
 // Again puts jobs into the queue that have been there before, or that nothing asked for.
 func (w *World) Again(t *rapid.T) {
-	var queued []jobs.NewJob
+	var jobs []store.NewJob
 	if post := w.SomePost(t); post != nil {
 		id, err := services.ParsePostGlobalID("post", post.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		queued = append(queued, fanout.FanOutJob(id))
+		jobs = append(jobs, fanout.FanOutJob(id))
 		if post.Deleted {
-			queued = append(queued, fanout.RemoveJob(id))
+			jobs = append(jobs, fanout.RemoveJob(id))
 		}
 		for liker := range w.liked[post.ID] {
 			cause := store.Cause{Recipient: w.number(post.author), Category: services.CategoryLike, Subject: id, Actor: w.number(liker)}
@@ -40,16 +39,16 @@ func (w *World) Again(t *rapid.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			queued = append(queued, job, job)
+			jobs = append(jobs, job, job)
 		}
 	}
 	reader, author := w.number(w.Person(t, "reader")), w.number(w.Person(t, "author"))
 	if reader != author { // nobody follows himself
-		queued = append(queued, fanout.FollowJob(reader, author))
+		jobs = append(jobs, fanout.FollowJob(reader, author))
 	}
-	queued = append(queued, fanout.SeenJob(reader), fanout.CountsJob(author))
-	queued = rapid.Permutation(queued).Draw(t, "order")
-	err := w.N.Store.Write(w.N.TB.Context(), func(tx *store.Tx) error { return jobs.Enqueue(w.N.TB.Context(), tx.Tx, queued...) })
+	jobs = append(jobs, fanout.SeenJob(reader), fanout.CountsJob(author))
+	jobs = rapid.Permutation(jobs).Draw(t, "order")
+	err := w.N.Store.Write(w.N.TB.Context(), func(tx *store.Tx) error { return tx.Enqueue(w.N.TB.Context(), jobs...) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout"
-	"tidings/services/jobs"
 	"tidings/services/mirror"
 	"tidings/services/store"
 )
@@ -48,6 +47,6 @@ func (w *World) PostAs(author services.UserID, id services.PostID) {
 		if err := insert(ctx, tx, author, id); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx.Tx, fanout.FanOutJob(id))
+		return tx.Enqueue(ctx, fanout.FanOutJob(id))
 	})
 }

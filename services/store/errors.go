@@ -1,4 +1,4 @@
-package sql
+package store
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"tidings/services"
 )
 
-// Fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it
+// fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it
 // later, else a plain error, which is INTERNAL. what names the statement or the step.
-func Fault(what string, err error) error {
+func fault(what string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -1,0 +1,104 @@
+package resolvers
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+)
+
+// edit is what an edit is shown to have done to one field: set, then left by an edit that does not name it, then cleared.
+type edit struct {
+	name, input  string // of the mutation, and the type of its input
+	host         bool   // the host application does it
+	always       event  // the fields that say what is edited
+	field        string
+	value        any   // to be set
+	other        event // another edit, which leaves the field
+	shown        string
+	path         []any // of shown in the answer
+	want, clears any
+}
+
+// What is absent from an edit stays, and null clears it, as a mutation and as an event; what cannot be cleared is refused.
+func TestAbsentLeavesAndNullClears(t *testing.T) {
+	a := newAPI(t)
+	show, ended := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour)
+	scopes := []services.Scope{services.ScopeIngest}
+	made := a.ask("", scopes, `mutation { publishAnnouncement(input: {title: "t"}) { announcement { id } } sendSiteMessage(input: {title: "t", content: "c", to: ["user:bob"]}) { message { id } } }`, nil)
+	announcement, message := made.at("publishAnnouncement", "announcement", "id"), made.at("sendSiteMessage", "message", "id")
+	a.Quiet(a.Fanout)
+	at := timeText(a.Clock.Now().Add(time.Hour))
+	for _, e := range []edit{
+		{"setProfile", "SetProfileInput", false, nil, "name", "Alice", event{"avatarUrl": "https://example.com/a"}, "user { name }", []any{"user", "name"}, "Alice", nil},
+		{"setProfile", "SetProfileInput", false, nil, "avatarUrl", "https://example.com/b", event{"name": "A"}, "user { avatarUrl }", []any{"user", "avatarUrl"}, "https://example.com/b", nil},
+		{"rescheduleShow", "RescheduleShowInput", false, event{"showId": show}, "coverUrl", "https://example.com/c", event{"title": "u"}, "show { coverUrl }", []any{"show", "coverUrl"}, "https://example.com/c", nil},
+		{"setReplay", "SetReplayInput", false, event{"showId": ended}, "replayUrl", "https://example.com/r", nil, "show { replayUrl }", []any{"show", "replayUrl"}, "https://example.com/r", nil},
+		{"editSiteMessage", "EditSiteMessageInput", true, event{"siteMessageId": message}, "content", "d", event{"title": "u"}, "message { content }", []any{"message", "content"}, "d", ""},
+		{"editAnnouncement", "EditAnnouncementInput", true, event{"announcementId": announcement}, "content", "d", event{"title": "u"}, "announcement { content }", []any{"announcement", "content"}, "d", ""},
+		{"editAnnouncement", "EditAnnouncementInput", true, event{"announcementId": announcement}, "endsAt", at, event{"title": "v"}, "announcement { endsAt }", []any{"announcement", "endsAt"}, at, nil},
+		{"setDisplayPolicy", "SetDisplayPolicyInput", false, nil, "quietHours", event{"from": "22:00", "to": "07:00"}, event{"sources": []event{}}, "policy { quietHours { from } }", []any{"policy", "quietHours", "from"}, "22:00", nil},
+	} {
+		t.Run(e.name+" "+e.field, func(t *testing.T) { a.edits(t, e) })
+	}
+	for name, field := range map[string]event{
+		"rescheduleShow": {"showId": show, "title": nil}, "editSiteMessage": {"siteMessageId": message, "title": nil},
+		"editAnnouncement": {"announcementId": announcement, "startsAt": nil}, "setReplay": {"showId": ended},
+	} {
+		if name == "rescheduleShow" || name == "setReplay" {
+			field["as"] = "user:alice"
+		}
+		if got := a.ingest(event{name: field}); got.at("ingest", "results", 0, "error", "code") != "INVALID" {
+			t.Errorf("%s with %v: %+v", name, field, got)
+		}
+	}
+}
+
+func (a *api) edits(t *testing.T, e edit) {
+	ask := func(more event) answer {
+		input := event{}
+		for _, fields := range []event{e.always, more} {
+			for name, value := range fields {
+				input[name] = value
+			}
+		}
+		query := fmt.Sprintf(`mutation($i: %s!) { %s(input: $i) { %s } }`, e.input, e.name, e.shown)
+		if e.host {
+			return a.ask("", []services.Scope{services.ScopeIngest}, query, map[string]any{"i": input})
+		}
+		return a.as("alice", query, map[string]any{"i": input})
+	}
+	steps := []struct {
+		more event
+		want any
+	}{{event{e.field: e.value}, e.want}, {e.other, e.want}, {event{e.field: nil}, e.clears}}
+	for _, step := range steps {
+		a.Clock.Advance(time.Second)
+		if step.more == nil {
+			continue
+		}
+		if got := ask(step.more); len(got.Errors) > 0 || got.at(append([]any{e.name}, e.path...)...) != step.want {
+			t.Errorf("%v: %+v, want %v", step.more, got, step.want)
+		}
+	}
+	// Null asks for something else than nothing: it is another request under the same key.
+	if e.other != nil {
+		told := event{"key": e.name + " " + e.field}
+		if !e.host {
+			told["as"] = "user:alice"
+		}
+		for _, fields := range []event{e.always, e.other} {
+			for name, value := range fields {
+				told[name] = value
+			}
+		}
+		if got := a.ingest(event{e.name: told}); got.at("ingest", "results", 0, "error") != nil {
+			t.Errorf("as an event: %+v", got)
+		}
+		told[e.field] = nil
+		if got := a.ingest(event{e.name: told}); got.at("ingest", "results", 0, "error", "code") != "CONFLICT" {
+			t.Errorf("null under the key of a request without the field: %+v", got)
+		}
+	}
+}
